@@ -1,0 +1,1 @@
+"""The core: graph, index, routing."""

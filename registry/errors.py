@@ -1,0 +1,182 @@
+"""Every error of Waygraph, in one tree.
+
+    WaygraphError
+    ├── InvalidQuery            a query that cannot be asked
+    ├── UnknownName             an agent, tool, source, recipe … that is not there
+    │   └── UnknownRecipe
+    ├── RecipeNeedsTexts        the recipe was made for other embedded texts
+    ├── InvalidSetting          an environment variable or option out of range
+    ├── RegistryError
+    │   ├── RegistryNotFound    no registry at that place
+    │   ├── RegistryUnusable    damaged, empty, foreign or newer: refused, never overwritten
+    │   ├── RegistryLocked      another process writes (retryable)
+    │   ├── RegistryClosed
+    │   ├── WriteConflict       two transactions met (retryable)
+    │   ├── StorageFailed       the disk is full or refuses writes
+    │   └── EngineError         anything else the engine said
+    ├── StatementError          a .cypher file or its parameters are wrong: a fault of ours
+    ├── EmbedderError
+    │   ├── EmbedderMismatch    the registry's vectors are another model's
+    │   ├── EmbedderUnavailable the endpoint does not answer (retryable)
+    │   ├── EmbedderRefused     wrong key, wrong dimension, unknown model
+    │   └── ModelNotFound       no weights on this machine
+    ├── SourceError             a source that cannot be read at all
+    ├── MassRemoval             a sync that would remove more than half of a source
+    └── CypherError
+        ├── CypherRefused       not a read-only statement
+        ├── CypherFailed        the engine did not accept or finish it
+        └── CypherLimit         time or memory ran out
+
+A message says what was seen, what is allowed and what to do; the facts are attributes.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import ClassVar
+
+
+class WaygraphError(Exception):
+    """Base of all. `retryable` says whether the same call may succeed later, unchanged."""
+
+    retryable: ClassVar[bool] = False
+
+
+class InvalidQuery(WaygraphError):
+    pass
+
+
+class InvalidSetting(WaygraphError):
+    pass
+
+
+class UnknownName(WaygraphError):
+    """A name that is not there; `nearest` holds what was probably meant, best first."""
+
+    def __init__(self, noun: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        known_names = sorted(known)
+        self.noun, self.name = noun, name
+        self.nearest = tuple(get_close_matches(name, known_names, n=3, cutoff=0.6))
+        listed = f"; known: {', '.join(known_names)}" if 0 < len(known_names) <= 12 else ""
+        meant = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
+        super().__init__(f"{noun} {name!r} is not known{listed}.{meant}{' ' + hint if hint else ''}")
+
+
+class UnknownRecipe(UnknownName):
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__("recipe", name, known)
+
+
+class RecipeNeedsTexts(WaygraphError):
+    def __init__(self, recipe: str, *, needs: str, has: str) -> None:
+        self.recipe, self.needs, self.has = recipe, needs, has
+        super().__init__(
+            f"recipe {recipe!r} needs vectors of {needs} texts, this registry holds {has} ones. "
+            f"Run `waygraph reindex --texts {needs}`, or choose another recipe."
+        )
+
+
+class RegistryError(WaygraphError):
+    pass
+
+
+class RegistryNotFound(RegistryError):
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        super().__init__(f"there is no registry at {self.path}. `waygraph ingest SOURCE` creates one.")
+
+
+class RegistryUnusable(RegistryError):
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path, self.reason = str(path), reason
+        super().__init__(f"{self.path} cannot be used as a registry: {reason}")
+
+
+class RegistryLocked(RegistryError):
+    retryable = True
+
+    def __init__(self, path: str | Path, *, holder: str, waited_s: float) -> None:
+        self.path, self.holder, self.waited_s = str(path), holder, waited_s
+        super().__init__(
+            f"{self.path} is being written by {holder}; gave up after {waited_s:g} s. "
+            "Try again, or raise WAYGRAPH_WRITE_TIMEOUT_S."
+        )
+
+
+class RegistryClosed(RegistryError):
+    def __init__(self) -> None:
+        super().__init__("this registry was closed; open it again with Registry.open(…)")
+
+
+class WriteConflict(RegistryError):
+    retryable = True
+
+
+class StorageFailed(RegistryError):
+    pass
+
+
+class EngineError(RegistryError):
+    pass
+
+
+class StatementError(WaygraphError):
+    pass
+
+
+class EmbedderError(WaygraphError):
+    pass
+
+
+class EmbedderMismatch(EmbedderError):
+    def __init__(self, *, has: str, wants: str) -> None:
+        self.has, self.wants = has, wants
+        super().__init__(
+            f"this registry's vectors were made by {has}, the embedder now chosen is {wants}. "
+            "Choose the former with --embedder / WAYGRAPH_EMBEDDER, or run `waygraph reindex` to embed all texts anew."
+        )
+
+
+class EmbedderUnavailable(EmbedderError):
+    retryable = True
+
+
+class EmbedderRefused(EmbedderError):
+    pass
+
+
+class ModelNotFound(EmbedderError):
+    pass
+
+
+class SourceError(WaygraphError):
+    """A source that cannot be read at all. `where` names the file, `pointer` the JSON pointer in it."""
+
+    def __init__(self, where: str, reason: str, *, pointer: str = "") -> None:
+        self.where, self.pointer, self.reason = where, pointer, reason
+        super().__init__(f"{where}{' at ' + pointer if pointer else ''}: {reason}")
+
+
+class MassRemoval(WaygraphError):
+    def __init__(self, source: str, *, removed: int, held: int) -> None:
+        self.source, self.removed, self.held = source, removed, held
+        super().__init__(
+            f"source {source!r} would lose {removed} of its {held} agents in one sync; nothing was changed. "
+            "If that is meant, repeat with --allow-mass-removal."
+        )
+
+
+class CypherError(WaygraphError):
+    pass
+
+
+class CypherRefused(CypherError):
+    pass
+
+
+class CypherFailed(CypherError):
+    pass
+
+
+class CypherLimit(CypherError):
+    pass

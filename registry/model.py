@@ -1,0 +1,165 @@
+"""The nouns. Frozen, slotted, keyword-only values; checked where they enter, trusted inside."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
+EntityKind = Literal["agent", "tool"]
+TextForm = Literal["contextual", "plain"]
+JsonText = str
+"""Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value."""
+
+AGENT_KINDS: tuple[AgentKind, ...] = ("mcp_server", "a2a_agent", "skill", "openapi", "custom")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Something that can act: an MCP server, an A2A agent, a skill, an OpenAPI service.
+
+    `tags` and `visible_to` are what holds now: the source's word overlaid with the operator's.
+    An empty `visible_to` means everyone. `transport` holds secret references only, never values.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    kind: AgentKind = "mcp_server"
+    version: str = ""
+    transport: JsonText = ""
+    tags: tuple[str, ...] = ()
+    visible_to: tuple[str, ...] = ()
+    pinned: bool = False
+    hidden: bool = False
+    status: str = "known"
+    content_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One callable of an agent. `id` is `<agent id>/<tool name>`; `call_name` is legal for every host."""
+
+    id: str
+    agent_id: str
+    name: str
+    call_name: str = ""
+    description: str = ""
+    input_schema: JsonText = "{}"
+    output_schema: JsonText = ""
+    annotations: JsonText = ""
+    tags: tuple[str, ...] = ()
+    status: str = "known"
+    content_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything."""
+
+    id: str = ""
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit."""
+
+    tags: tuple[str, ...] = ()
+    kinds: tuple[AgentKind, ...] = ()
+    agent_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A request: `text`, or `steps` of one. `limit` ≥ 1 is the number of agents wanted."""
+
+    text: str = ""
+    steps: tuple[str, ...] = ()
+    limit: int = 5
+    filters: Filters = field(default_factory=Filters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """How one entity spoke for an agent. `rank` 1 is best; `contribution` = weight / (k + rank)."""
+
+    entity_id: str
+    kind: EntityKind
+    leg: str
+    rank: int
+    score: float
+    weight: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMatch:
+    """An agent that fits. `score` is the sum of the votes' contributions; `tools` are its best for the query."""
+
+    agent: Agent
+    score: float
+    votes: tuple[Vote, ...] = ()
+    tools: tuple[Tool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMatch:
+    tool: Tool
+    agent: Agent
+    score: float
+    votes: tuple[Vote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The answer: agents best first. Same query, recipe and revision: the same route.
+
+    `pinned` agents stand apart and never count to the limit. `steps` holds a route per step of the query.
+    `notice` says what limits the answer (no model, say), `reason` why there is no match.
+    """
+
+    query: Query
+    matches: tuple[AgentMatch, ...]
+    pinned: tuple[AgentMatch, ...] = ()
+    steps: tuple["Route", ...] = ()
+    recipe: str
+    revision: int
+    notice: str = ""
+    reason: str = ""
+    elapsed_ms: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRoute:
+    query: Query
+    matches: tuple[ToolMatch, ...]
+    recipe: str
+    revision: int
+    notice: str = ""
+    reason: str = ""
+    elapsed_ms: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """What an operator said of an agent id; survives every sync and the agent's own absence. None: not set."""
+
+    agent_id: str
+    tags: tuple[str, ...] = ()
+    visible_to: tuple[str, ...] | None = None
+    pinned: bool = False
+    hidden: bool = False
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSummary:
+    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it."""
+
+    name: str
+    namespace: str
+    seen_at: str
+    agent_ids: tuple[str, ...]
+
+
+Row = Mapping[str, object]

@@ -1,0 +1,86 @@
+"""Every limit, timeout and place with its default. The only module that reads the environment.
+
+A setting `write_timeout_s` is set by `WAYGRAPH_WRITE_TIMEOUT_S`. pydantic-settings parses and checks the
+values; it is imported only if such a variable is present, since its import costs more than a route.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from waygraph.registry.errors import InvalidSetting
+
+PREFIX = "WAYGRAPH_"
+DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Plain values; a number carries its unit in its name."""
+
+    embedder: str = DEFAULT_EMBEDDER
+    data_dir: str = ""
+    """Where the default registry lives; empty: the user's data folder."""
+    cache_dir: str = ""
+    """Where models and vectors are kept; empty: the user's cache folder."""
+    write_timeout_s: float = 30.0
+    query_cache_entries: int = 1024
+    progress_after_s: float = 1.0
+    max_query_chars: int = 100_000
+    max_embedded_chars: int = 4_000
+    max_description_chars: int = 1_000_000
+    max_schema_chars: int = 1_000_000
+    max_source_bytes: int = 512 * 1024 * 1024
+    openai_timeout_s: float = 30.0
+    openai_batch_texts: int = 256
+    openai_retries: int = 4
+    cypher_timeout_s: float = 10.0
+    cypher_memory_mib: int = 1024
+    cypher_max_rows: int = 1_000
+    cypher_max_chars: int = 20_000
+
+    @cached_property
+    def cache_path(self) -> Path:
+        if self.cache_dir:
+            return Path(self.cache_dir).expanduser()
+        from platformdirs import user_cache_path
+
+        return user_cache_path("waygraph")
+
+    @cached_property
+    def data_path(self) -> Path:
+        if self.data_dir:
+            return Path(self.data_dir).expanduser()
+        from platformdirs import user_data_path
+
+        return user_data_path("waygraph")
+
+    @property
+    def default_registry(self) -> Path:
+        return self.data_path / "registry.grafeo"
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment. Raises InvalidSetting for a value out of shape."""
+    environ = os.environ if environ is None else environ
+    names = {f.name for f in fields(Settings)}
+    given = {n: environ[PREFIX + n.upper()] for n in names if environ.get(PREFIX + n.upper())}
+    return _parse(given) if given else Settings()
+
+
+def _parse(given: Mapping[str, str]) -> Settings:
+    from pydantic import ValidationError, create_model
+    from pydantic_settings import BaseSettings
+
+    shape: dict[str, Any] = {f.name: (f.type, f.default) for f in fields(Settings)}
+    model = create_model("ParsedSettings", __base__=BaseSettings, **shape)
+    try:
+        parsed = model(**given)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = PREFIX + str(first["loc"][0]).upper()
+        raise InvalidSetting(f"{name}={given[str(first['loc'][0])]!r}: {first['msg']}") from exc
+    return Settings(**parsed.model_dump())
