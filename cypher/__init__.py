@@ -1,0 +1,5 @@
+"""Every Cypher statement of Waygraph, one per file, and the loader."""
+
+from waygraph.cypher.loader import BadStatement, Statement, load, names
+
+__all__ = ["BadStatement", "Statement", "load", "names"]

@@ -1,0 +1,101 @@
+"""Reads a `.cypher` file into a Statement and refuses a file whose header and text disagree.
+
+A file starts with comment lines: a purpose, then `params:` and `returns:` with `name type` pairs.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "float": (int, float),
+    "boolean": bool,
+    "map": dict,
+    "list<string>": list,
+    "list<float>": list,
+    "list<map>": list,
+}
+_PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
+_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*")
+
+
+class BadStatement(Exception):
+    """A statement file, or the parameters given to it, do not fit its header: a fault of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`params` and `returns` map a name to its declared type, in the file's order."""
+
+    name: str
+    purpose: str
+    text: str
+    params: Mapping[str, str]
+    returns: Mapping[str, str]
+
+    def check(self, given: Mapping[str, object]) -> None:
+        """Raises BadStatement unless the given parameters are the declared ones, each of its type."""
+        if given.keys() != self.params.keys():
+            raise BadStatement(f"{self.name} takes {sorted(self.params)}, was given {sorted(given)}")
+        for name, kind in self.params.items():
+            value = given[name]
+            fits = isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+            if not fits:
+                raise BadStatement(f"{self.name}: ${name} is declared {kind}, was given {type(value).__name__}")
+
+
+@cache
+def load(name: str) -> Statement:
+    """The statement in `<name>.cypher`, such as `read/agents`. Raises BadStatement."""
+    resource = files("waygraph.cypher").joinpath(*f"{name}.cypher".split("/"))
+    if not resource.is_file():
+        raise BadStatement(f"there is no statement {name!r}; known: {', '.join(names())}")
+    return parse(name, resource.read_text(encoding="utf-8"))
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All statements, sorted."""
+    return tuple(sorted(_walk(files("waygraph.cypher"), "")))
+
+
+def parse(name: str, source: str) -> Statement:
+    """Splits header and text, and checks one against the other."""
+    lines = source.splitlines()
+    header = [line.removeprefix("//").strip() for line in lines if line.startswith("//")]
+    text = "\n".join(line for line in lines if not line.startswith("//")).strip()
+    fields = {part.partition(":")[0]: part.partition(":")[2] for part in header[1:]}
+    if not header or fields.keys() != {"params", "returns"}:
+        raise BadStatement(f"{name}: the header is a purpose, then params: and returns:")
+    statement = Statement(name, header[0], text, _pairs(name, fields["params"]), _pairs(name, fields["returns"]))
+    _check_text(statement)
+    return statement
+
+
+def _pairs(name: str, listed: str) -> dict[str, str]:
+    pairs = [part.split() for part in listed.split(",") if part.strip() not in ("", "none")]
+    for pair in pairs:
+        if len(pair) != 2 or pair[1] not in TYPES:
+            raise BadStatement(f"{name}: {' '.join(pair)!r} is not `name type` with a type of {', '.join(TYPES)}")
+    return {key: kind for key, kind in pairs}
+
+
+def _check_text(statement: Statement) -> None:
+    used = set(_PARAMETER.findall(_QUOTED.sub("", statement.text)))
+    if used != set(statement.params):
+        raise BadStatement(f"{statement.name}: declares {sorted(statement.params)}, uses {sorted(used)}")
+    if not statement.text or ";" in _QUOTED.sub("", statement.text):
+        raise BadStatement(f"{statement.name}: a file holds one statement, without a semicolon")
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.name.startswith("_"):
+            yield from _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".cypher"):
+            yield prefix + entry.name.removesuffix(".cypher")

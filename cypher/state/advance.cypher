@@ -1,0 +1,6 @@
+// Compare-and-set of the revision: no row if another writer was first.
+// params: expected integer
+// returns: revision integer
+MATCH (registry:Registry {id: 'registry'}) WHERE registry.revision = $expected
+SET registry.revision = registry.revision + 1
+RETURN registry.revision AS revision
