@@ -82,7 +82,7 @@ def _pairs(name: str, listed: str) -> dict[str, str]:
     for pair in pairs:
         if len(pair) != 2 or pair[1] not in TYPES:
             raise BadStatement(f"{name}: {' '.join(pair)!r} is not `name type` with a type of {', '.join(TYPES)}")
-    return {key: kind for key, kind in pairs}
+    return dict(pairs)
 
 
 def _check_text(statement: Statement) -> None:

@@ -1,1 +1,60 @@
-"""The core: graph, index, routing."""
+"""The core: graph, index, routing. Public names are listed here; each is imported when it is first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waygraph.registry.errors import WaygraphError
+    from waygraph.registry.model import (
+        Agent,
+        AgentMatch,
+        Filters,
+        Principal,
+        Query,
+        Route,
+        Tool,
+        ToolMatch,
+        ToolRoute,
+        Vote,
+    )
+    from waygraph.registry.registry import Registry, Status
+    from waygraph.registry.routing.recipes import RECIPES, Recipe
+    from waygraph.registry.settings import Settings
+
+__all__ = [
+    "RECIPES",
+    "Agent",
+    "AgentMatch",
+    "Filters",
+    "Principal",
+    "Query",
+    "Recipe",
+    "Registry",
+    "Route",
+    "Settings",
+    "Status",
+    "Tool",
+    "ToolMatch",
+    "ToolRoute",
+    "Vote",
+    "WaygraphError",
+]
+
+_HOMES = {
+    "RECIPES": "routing.recipes",
+    "Recipe": "routing.recipes",
+    "Registry": "registry",
+    "Settings": "settings",
+    "Status": "registry",
+    "WaygraphError": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model')}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -14,7 +14,6 @@
     │   ├── WriteConflict       two transactions met (retryable)
     │   ├── StorageFailed       the disk is full or refuses writes
     │   └── EngineError         anything else the engine said
-    ├── StatementError          a .cypher file or its parameters are wrong: a fault of ours
     ├── EmbedderError
     │   ├── EmbedderMismatch    the registry's vectors are another model's
     │   ├── EmbedderUnavailable the endpoint does not answer (retryable)
@@ -117,10 +116,6 @@ class StorageFailed(RegistryError):
 
 
 class EngineError(RegistryError):
-    pass
-
-
-class StatementError(WaygraphError):
     pass
 
 

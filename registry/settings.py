@@ -21,7 +21,8 @@ DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 class Settings:
     """Plain values; a number carries its unit in its name."""
 
-    embedder: str = DEFAULT_EMBEDDER
+    embedder: str = ""
+    """Spec of the embedder; empty: the registry's own, and DEFAULT_EMBEDDER for a new registry."""
     data_dir: str = ""
     """Where the default registry lives; empty: the user's data folder."""
     cache_dir: str = ""
@@ -67,20 +68,32 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Settings from the environment. Raises InvalidSetting for a value out of shape."""
     environ = os.environ if environ is None else environ
     names = {f.name for f in fields(Settings)}
-    given = {n: environ[PREFIX + n.upper()] for n in names if environ.get(PREFIX + n.upper())}
-    return _parse(given) if given else Settings()
+    given = any(environ.get(PREFIX + name.upper()) for name in names)
+    return _parse(environ) if given else Settings()
 
 
-def _parse(given: Mapping[str, str]) -> Settings:
+def _parse(environ: Mapping[str, str]) -> Settings:
     from pydantic import ValidationError, create_model
-    from pydantic_settings import BaseSettings
+    from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
+
+    class Handed(EnvSettingsSource):
+        """Reads the mapping handed in, not the process's environment."""
+
+        def _load_env_vars(self) -> Mapping[str, str | None]:
+            return {name.lower(): value for name, value in environ.items()}
+
+    class FromEnvironment(BaseSettings):
+        @classmethod
+        def settings_customise_sources(  # type: ignore[override]
+            cls, settings_cls: type[BaseSettings], **_: object
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (Handed(settings_cls, env_prefix=PREFIX, env_ignore_empty=True),)
 
     shape: dict[str, Any] = {f.name: (f.type, f.default) for f in fields(Settings)}
-    model = create_model("ParsedSettings", __base__=BaseSettings, **shape)
     try:
-        parsed = model(**given)
+        parsed = create_model("ParsedSettings", __base__=FromEnvironment, **shape)()
     except ValidationError as exc:
         first = exc.errors()[0]
         name = PREFIX + str(first["loc"][0]).upper()
-        raise InvalidSetting(f"{name}={given[str(first['loc'][0])]!r}: {first['msg']}") from exc
+        raise InvalidSetting(f"{name}={first['input']!r}: {first['msg']}") from exc
     return Settings(**parsed.model_dump())

@@ -1,0 +1,190 @@
+"""From a source's records to a Manifest: the checks and cuts that every source shares.
+
+One bad record costs that record: it becomes a `Rejected` with its place and the reason. A text that is too long
+is cut, and the cut is reported.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from waygraph.ingest.transport import references_only
+from waygraph.registry.identity import agent_id, canonical_json, name_fault, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model import AGENT_KINDS, Agent, AgentEntry, AgentKind, Rejected, Tool
+from waygraph.registry.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRecord:
+    """A tool as a source wrote it, unchecked. `pointer` is the JSON pointer of the record in its file."""
+
+    pointer: str
+    name: object
+    description: object = ""
+    input_schema: object = None
+    output_schema: object = None
+    annotations: object = None
+    tags: object = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRecord:
+    """An agent as a source wrote it, unchecked."""
+
+    pointer: str
+    key: object
+    name: object = ""
+    description: object = ""
+    kind: object = "mcp_server"
+    version: object = ""
+    transport: object = None
+    tags: object = ()
+    visible_to: object = ()
+    tools: Iterable[ToolRecord] = ()
+
+
+class Refusal(Exception):
+    """Why a record cannot be taken; caught where the record is."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Takes the records of one file, keeping what was rejected or cut."""
+
+    where: str
+    settings: Settings
+    entries: list[AgentEntry] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    cut: list[Rejected] = field(default_factory=list)
+
+    def take(self, record: AgentRecord) -> None:
+        try:
+            self.entries.append(self._entry(record))
+        except Refusal as refusal:
+            self.reject(record.pointer, str(refusal), key=record.key if isinstance(record.key, str) else "")
+
+    def reject(self, pointer: str, reason: str, *, key: str = "") -> None:
+        self.rejected.append(Rejected(where=f"{self.where}#{pointer}", reason=reason, key=key))
+
+    def _entry(self, record: AgentRecord) -> AgentEntry:
+        if fault := name_fault(record.key):
+            raise Refusal(f"agent id: {fault}")
+        key = str(record.key)
+        if record.name and (fault := name_fault(record.name)):
+            raise Refusal(f"agent name: {fault}")
+        agent = Agent(
+            id=agent_id(key),
+            name=str(record.name or key),
+            description=self._text(record.description, f"{record.pointer}/description"),
+            kind=_kind(record.kind),
+            version=_scalar(record.version, "version"),
+            transport=_transport(record.transport),
+            tags=_strings(record.tags, "tags"),
+            visible_to=_strings(record.visible_to, "visible_to"),
+        )
+        return AgentEntry(key=key, agent=sealed_agent(agent), tools=self._tools(agent, record.tools))
+
+    def _tools(self, agent: Agent, records: Iterable[ToolRecord]) -> tuple[Tool, ...]:
+        tools: dict[str, Tool] = {}
+        for record in records:
+            try:
+                tool = self._tool(agent, record)
+            except Refusal as refusal:
+                self.reject(record.pointer, str(refusal))
+                continue
+            if tool.name in tools:
+                self.reject(record.pointer, f"agent {agent.id!r} has a tool {tool.name!r} already; the first is kept")
+                continue
+            tools[tool.name] = tool
+        return tuple(tools.values())
+
+    def _tool(self, agent: Agent, record: ToolRecord) -> Tool:
+        if fault := name_fault(record.name):
+            raise Refusal(f"tool name: {fault}")
+        name = str(record.name)
+        tool = Tool(
+            id=tool_id(agent.id, name),
+            agent_id=agent.id,
+            name=name,
+            description=self._text(record.description, f"{record.pointer}/description"),
+            input_schema=self._schema(record.input_schema, f"{record.pointer}/inputSchema") or "{}",
+            output_schema=self._schema(record.output_schema, f"{record.pointer}/outputSchema"),
+            annotations=_object(record.annotations, "annotations"),
+            tags=_strings(record.tags, "tags"),
+        )
+        return sealed_tool(tool)
+
+    def _text(self, value: object, pointer: str) -> str:
+        """A text as it is, cut at the limit of the settings; null is an empty one."""
+        text = "" if value is None else value
+        if not isinstance(text, str):
+            raise Refusal(f"description: expected a string, found {_shape(value)}")
+        limit = self.settings.max_description_chars
+        if len(text) > limit:
+            self._note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
+        return _without_lone_surrogates(text[:limit])
+
+    def _schema(self, value: object, pointer: str) -> str:
+        """Canonical JSON of a schema; empty if there is none, and if it is longer than the settings allow."""
+        schema = _object(value, pointer.rpartition("/")[2])
+        if len(schema) <= self.settings.max_schema_chars:
+            return schema
+        self._note_cut(pointer, f"a schema of {len(schema)} characters was left out (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        return ""
+
+    def _note_cut(self, pointer: str, what: str) -> None:
+        self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
+
+
+def _kind(value: object) -> AgentKind:
+    for kind in AGENT_KINDS:
+        if value == kind:
+            return kind
+    raise Refusal(f"kind: expected one of {', '.join(AGENT_KINDS)}, found {value!r}")
+
+
+def _transport(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        raise Refusal(f"transport: expected an object, found {_shape(value)}")
+    return _canonical(references_only(value), "transport")
+
+
+def _object(value: object, name: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        raise Refusal(f"{name}: expected an object, found {_shape(value)}")
+    return _canonical(value, name)
+
+
+def _canonical(value: object, name: str) -> str:
+    try:
+        return _without_lone_surrogates(canonical_json(value))
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise Refusal(f"{name}: cannot be written as JSON ({exc})") from exc
+
+
+def _strings(value: object, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item for item in value):
+        raise Refusal(f"{name}: expected a list of non-empty strings, found {_shape(value)}")
+    return tuple(sorted(set(value)))
+
+
+def _scalar(value: object, name: str) -> str:
+    if value is None or isinstance(value, (str, int, float)):
+        return "" if value is None else str(value)
+    raise Refusal(f"{name}: expected a string, found {_shape(value)}")
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """Half of a surrogate pair is no character: no database and no tokenizer takes it."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def _shape(value: object) -> str:
+    names: dict[type, Any] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number"}
+    return str(names.get(type(value), "null" if value is None else type(value).__name__))

@@ -1,0 +1,129 @@
+"""Waygraph's own catalogue: `waygraph: 1` and `agents`, or a single agent, in JSON or YAML. Format: docs/catalog.md.
+
+The pydantic models are the format: docs/catalog.schema.json is generated from them, and each agent is checked
+against them before it is taken.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
+from waygraph.registry.model import AgentKind
+
+SHAPE = '{"waygraph": 1, "agents": [{"id": …, "name": …, "tools": […]}]}, or one such agent with "waygraph": 1'
+VERSION = 1
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class CatalogueTool(_Model):
+    """One tool of an agent, in the words of MCP."""
+
+    name: str = Field(description="Unique within the agent; at most 128 characters.")
+    description: str | None = Field(default="", description="What it does: the text that routing goes by.")
+    input_schema: dict[str, Any] | None = Field(
+        default=None, alias="inputSchema", description="JSON Schema of its arguments."
+    )
+    output_schema: dict[str, Any] | None = Field(
+        default=None, alias="outputSchema", description="JSON Schema of its result."
+    )
+    annotations: dict[str, Any] | None = Field(default=None, description="MCP hints, such as readOnlyHint.")
+    tags: list[str] = Field(default_factory=list)
+
+
+class CatalogueAgent(_Model):
+    """An agent: an MCP server, an A2A agent, a skill, a service."""
+
+    id: str = Field(description="Letters, digits, space, `_`, `.`, `-`; another key is turned into such an id.")
+    name: str = Field(default="", description="For people; the id if empty.")
+    description: str | None = Field(default="", description="What it can do: the text that routing goes by.")
+    kind: AgentKind = Field(default="mcp_server")
+    version: str = Field(default="", description="In quotes, so that YAML keeps it a text.")
+    transport: dict[str, Any] | None = Field(
+        default=None, description="How it is reached. Values in env and headers are references such as ${TOKEN}."
+    )
+    tags: list[str] = Field(default_factory=list)
+    visible_to: list[str] = Field(default_factory=list, description="Groups that may see it; empty: everyone.")
+    tools: list[CatalogueTool] = Field(default_factory=list)
+
+
+class Catalogue(_Model):
+    """A catalogue file with many agents."""
+
+    waygraph: Annotated[Literal[1], Field(description="Version of this format.")]
+    agents: list[CatalogueAgent]
+
+
+class SingleAgent(CatalogueAgent):
+    """A catalogue file with one agent."""
+
+    waygraph: Annotated[Literal[1], Field(description="Version of this format.")]
+
+
+def fits(document: Any) -> bool:
+    return isinstance(document, Mapping) and "waygraph" in document
+
+
+def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    if document["waygraph"] != VERSION:
+        intake.reject("/waygraph", f"this Waygraph reads format {VERSION}, found {document['waygraph']!r}")
+        return
+    if "agents" not in document:
+        yield from _checked({k: v for k, v in document.items() if k != "waygraph"}, "", intake)
+        return
+    if not isinstance(document["agents"], list):
+        intake.reject("/agents", f"expected a list, found {type(document['agents']).__name__}")
+        return
+    for number, agent in enumerate(document["agents"]):
+        yield from _checked(agent, f"/agents/{number}", intake)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a catalogue file."""
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(Catalogue | SingleAgent).json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Waygraph catalogue", **schema}
+
+
+def _checked(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentRecord]:
+    """The agent's record. A tool that does not fit costs that tool, an agent that does not fit the agent."""
+    if not isinstance(agent, Mapping):
+        intake.reject(pointer, f"expected an agent object, found {type(agent).__name__}")
+        return
+    key = agent.get("id") if isinstance(agent.get("id"), str) else ""
+    try:
+        parsed = CatalogueAgent.model_validate({**agent, "tools": []})
+        tools = list(_tools(agent.get("tools") or [], f"{pointer}/tools", intake))
+    except ValidationError as exc:
+        intake.reject(*_first_fault(exc, pointer), key=str(key))
+        return
+    yield AgentRecord(pointer=pointer, key=parsed.id, **{n: getattr(parsed, n) for n in _AGENT_FIELDS}, tools=tools)
+
+
+_AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
+
+
+def _tools(tools: Any, pointer: str, intake: Intake) -> Iterator[ToolRecord]:
+    if not isinstance(tools, list):
+        intake.reject(pointer, f"expected a list of tools, found {type(tools).__name__}")
+        return
+    for number, tool in enumerate(tools):
+        place = f"{pointer}/{number}"
+        try:
+            parsed = CatalogueTool.model_validate(tool)
+        except ValidationError as exc:
+            intake.reject(*_first_fault(exc, place))
+            continue
+        yield ToolRecord(pointer=place, **dict(parsed))
+
+
+def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
+    """JSON pointer and reason of the first thing wrong."""
+    fault = exc.errors(include_url=False)[0]
+    place = "".join(f"/{part}" for part in fault["loc"])
+    return f"{pointer}{place}", f"{fault['msg']}, found {str(fault['input'])[:80]!r}"

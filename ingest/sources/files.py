@@ -1,0 +1,165 @@
+"""Files, folders, globs and standard input to one Manifest a source. The kind is told from the content."""
+
+import glob
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from waygraph.ingest.manifest import AgentRecord, Intake
+from waygraph.ingest.sources import catalogue, export, livemcpbench, tools_list
+from waygraph.registry.errors import SourceError
+from waygraph.registry.identity import agent_id
+from waygraph.registry.model import Manifest, Rejected
+from waygraph.registry.settings import Settings
+
+SUFFIXES = (".json", ".yaml", ".yml")
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """`fits` tells from parsed content whether a file is of this kind; `read` gives its records."""
+
+    name: str
+    shape: str
+    fits: Callable[[Any], bool]
+    read: Callable[[Any, str, Intake], Iterator[AgentRecord]]
+
+
+KINDS = (
+    FileKind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
+    FileKind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
+    FileKind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
+)
+"""A new kind of file is one module and one line here."""
+
+
+def read_path(
+    text: str, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
+) -> list[Manifest]:
+    """The manifests of a file, a folder or a glob: one, or for an export one for each source it holds.
+
+    `source` overrules the name, by default the absolute path (of a glob: the pattern's).
+    Raises SourceError if nothing is there, or a single file cannot be read at all.
+    """
+    files = _files(text)
+    name = source or str(Path(text).expanduser().resolve())
+    space = namespace or agent_id(Path(text.rstrip("/*")).stem or "source")
+    return _manifests([(str(path), path.read_bytes) for path in files], settings, name, space, kind)
+
+
+def read_stream(
+    stream: BinaryIO, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
+) -> list[Manifest]:
+    """The manifests of what standard input holds. Raises SourceError."""
+    name = source or "stdin"
+    return _manifests([("stdin", stream.read)], settings, name, namespace or agent_id(name), kind)
+
+
+def _manifests(
+    files: list[tuple[str, Callable[[], bytes]]], settings: Settings, source: str, namespace: str, kind: str
+) -> list[Manifest]:
+    merged = Intake(where=source, settings=settings)
+    for where, content in files:
+        try:
+            document = _parse(where, content, settings)
+            if export.fits(document):
+                return export.read(document, where, settings)
+            _read_document(document, where, merged, kind)
+        except SourceError as error:
+            if len(files) == 1:
+                raise
+            merged.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
+    return [
+        Manifest(
+            source=source,
+            namespace=namespace,
+            entries=tuple(merged.entries),
+            rejected=tuple(merged.rejected),
+            cut=tuple(merged.cut),
+        )
+    ]
+
+
+def _read_document(document: object, where: str, merged: Intake, kind: str) -> None:
+    intake = Intake(where=where, settings=merged.settings)
+    chosen = _kind_named(kind) if kind else _kind_of(document, where)
+    for record in chosen.read(document, where, intake):
+        intake.take(record)
+    merged.entries += intake.entries
+    merged.rejected += intake.rejected
+    merged.cut += intake.cut
+
+
+def _files(text: str) -> list[Path]:
+    path = Path(text).expanduser()
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    elif path.exists():
+        found = [path]
+    else:
+        found = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())
+    if not found:
+        raise SourceError(text, f"there is no such file, and no {', '.join(SUFFIXES)} file under it")
+    return found
+
+
+def _parse(where: str, content: Callable[[], bytes], settings: Settings) -> Any:
+    """JSON or YAML content. Raises SourceError with line and column of what is wrong."""
+    try:
+        raw = content()
+    except OSError as exc:
+        raise SourceError(where, f"cannot be read: {exc.strerror}") from exc
+    if len(raw) > settings.max_source_bytes:
+        raise SourceError(where, f"has {len(raw)} bytes, at most {settings.max_source_bytes} are read")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise SourceError(where, f"is not UTF-8 text (byte {exc.start})") from exc
+    return _parse_yaml(where, text) if where.endswith((".yaml", ".yml")) else _parse_json(where, text)
+
+
+def _parse_json(where: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as exc:
+        raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
+    except RecursionError as exc:
+        raise SourceError(where, "is nested too deeply") from exc
+
+
+def _parse_yaml(where: str, text: str) -> object:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(text, Loader=loader)  # noqa: S506 - the safe loader, in C
+    except yaml.YAMLError as exc:
+        raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
+    except RecursionError as exc:
+        raise SourceError(where, "is nested too deeply") from exc
+
+
+def _kind_of(document: object, where: str) -> FileKind:
+    for kind in KINDS:
+        if kind.fits(document):
+            return kind
+    known = "; ".join(f"{kind.name}: {kind.shape}" for kind in KINDS)
+    raise SourceError(
+        where, f"no kind of source is known by this shape ({_top(document)}). Known: {known}", pointer="/"
+    )
+
+
+def _kind_named(name: str) -> FileKind:
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise SourceError(name, f"is no kind of source; known: {', '.join(kind.name for kind in KINDS)}")
+
+
+def _top(document: object) -> str:
+    if isinstance(document, Mapping):
+        return f"an object with {', '.join(sorted(map(str, document))[:8]) or 'nothing in it'}"
+    return f"a {type(document).__name__}"

@@ -1,0 +1,259 @@
+"""Hash synchronisation: what a source says now, against what it claimed before (ScaleMCP, Algorithm 1).
+
+Made safe for many sources: a source changes and removes only what it claims, an agent goes when its last claim
+goes, and different agents of one id are kept apart by the later source's namespace.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.errors import MassRemoval
+from waygraph.registry.graph.reading import Held, StoredAgent
+from waygraph.registry.identity import digest, placed
+from waygraph.registry.model import (
+    Agent,
+    AgentEntry,
+    ChangeSet,
+    Claim,
+    Manifest,
+    Rejected,
+    SyncReport,
+    TextForm,
+    Tool,
+    Updated,
+)
+from waygraph.registry.registry import Registry
+
+AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
+TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags")
+MASS_REMOVAL_SHARE = 0.5
+
+
+def sync(
+    registry: Registry,
+    manifest: Manifest,
+    *,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
+    texts: TextForm | None = None,
+    progress: Progress | None = None,
+) -> SyncReport:
+    """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing.
+
+    Raises MassRemoval if more than half of the source's agents would go and that is not allowed.
+    """
+    started = time.perf_counter()
+    if dry_run and not registry.exists:
+        return SyncReport(changes=plan(Held(), manifest), revision=0, seconds=0.0, texts_embedded=0, dry_run=True)
+    with registry.writing(texts=texts) as session:
+        held = session.held()
+        changes = plan(held, manifest)
+        if not allow_mass_removal:
+            refuse_mass_removal(held, changes)
+        if dry_run:
+            state = session.state()
+            revision, embedded = state.revision if state else 0, 0
+        else:
+            written = session.commit(changes, progress)
+            revision, embedded = written.revision, written.texts_embedded
+    seconds = time.perf_counter() - started
+    return SyncReport(changes=changes, revision=revision, seconds=seconds, texts_embedded=embedded, dry_run=dry_run)
+
+
+def plan(held: Held, manifest: Manifest) -> ChangeSet:
+    """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents."""
+    return _Plan(held, manifest).change_set()
+
+
+def refuse_mass_removal(held: Held, changes: ChangeSet) -> None:
+    """Raises MassRemoval if the source would release more than half of what it claims."""
+    claimed = sum(claim.source == changes.source for claim in held.claims)
+    if len(changes.released) > claimed * MASS_REMOVAL_SHARE:
+        raise MassRemoval(changes.source, removed=len(changes.released), held=claimed)
+
+
+@dataclass(slots=True)
+class _Plan:
+    held: Held
+    manifest: Manifest
+    entries: list[AgentEntry] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    renamed: list[tuple[str, str]] = field(default_factory=list)
+    withheld: list[str] = field(default_factory=list)
+    mine: dict[str, Claim] = field(default_factory=dict)
+    """This source's claims by agent id."""
+    others: dict[str, list[Claim]] = field(default_factory=dict)
+    """All other claims, by agent id."""
+
+    def __post_init__(self) -> None:
+        for claim in self.held.claims:
+            if claim.source == self.manifest.source:
+                self.mine[claim.agent_id] = claim
+            else:
+                self.others.setdefault(claim.agent_id, []).append(claim)
+
+    def change_set(self) -> ChangeSet:
+        self._place_entries()
+        written = [entry for entry in self.entries if self._must_write(entry)]
+        released = self._released()
+        gone = [agent_id for agent_id in released if agent_id not in self.others]
+        old_tools = self._old_tools(written, gone)
+        updated_agents, updated_tools = self._updates(written, old_tools)
+        created_tools = [t.id for e in written for t in e.tools if t.name not in old_tools.get(e.agent.id, {})]
+        return ChangeSet(
+            source=self.manifest.source,
+            namespace=self.manifest.namespace,
+            rank=self.manifest.rank,
+            written=tuple(written),
+            created_agents=tuple(e.agent.id for e in written if e.agent.id not in self.held.agents),
+            created_tools=tuple(created_tools),
+            updated_agents=tuple(updated_agents),
+            updated_tools=tuple(updated_tools),
+            removed_agents=tuple(gone),
+            removed_tools=tuple(self._removed_tools(written, old_tools, gone)),
+            unchanged_agents=len(self.entries)
+            - sum(e.agent.id not in self.held.agents for e in written)
+            - len(updated_agents),
+            unchanged_tools=sum(len(e.tools) for e in self.entries) - len(created_tools) - len(updated_tools),
+            claims=tuple(self._claims()),
+            released=tuple(released),
+            renamed=tuple(self.renamed),
+            withheld=tuple(self.withheld),
+            rejected=(*self.manifest.rejected, *self.rejected),
+            cut=self.manifest.cut,
+            operator=tuple(s for s in self.manifest.operator if self.held.settings.get(s.agent_id) != s),
+        )
+
+    # -- which id an entry has ---------------------------------------------------------------------
+
+    def _place_entries(self) -> None:
+        mine = {claim.key: claim.agent_id for claim in self.mine.values()}
+        taken: set[str] = set()
+        for entry in self._distinct():
+            agent_id = mine.get(entry.key) or self._free_id(entry, taken)
+            taken.add(agent_id)
+            if agent_id != entry.agent.id:
+                self.renamed.append((entry.key, agent_id))
+            if self._removed_by_operator(agent_id):
+                self.withheld.append(agent_id)
+                continue
+            agent, tools = placed(entry.agent, entry.tools, agent_id)
+            self.entries.append(replace(entry, agent=agent, tools=tools))
+
+    def _distinct(self) -> list[AgentEntry]:
+        """The first entry of each key; the others are rejected."""
+        first: dict[str, AgentEntry] = {}
+        for entry in self.manifest.entries:
+            if first.setdefault(entry.key, entry) is not entry:
+                reason = f"this source lists agent {entry.key!r} twice; the first one is kept"
+                self.rejected.append(Rejected(where=self.manifest.source, reason=reason, key=entry.key))
+        return list(first.values())
+
+    def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
+        """The entry's own id, unless a different agent has it."""
+        wanted = entry.agent.id
+        namespaced = f"{self.manifest.namespace or 'other'}.{wanted}"
+        for candidate in (wanted, namespaced):
+            stored = self.held.agents.get(candidate)
+            if candidate not in taken and (stored is None or same_agent(stored, entry)):
+                return candidate
+        return f"{namespaced}-{digest(self.manifest.source, entry.key)[:8]}"
+
+    def _removed_by_operator(self, agent_id: str) -> bool:
+        said = self.held.settings.get(agent_id)
+        return said is not None and said.removed
+
+    # -- what changes ------------------------------------------------------------------------------
+
+    def _must_write(self, entry: AgentEntry) -> bool:
+        stored = self.held.agents.get(entry.agent.id)
+        return stored is None or (stored.bundle_hash != entry.bundle_hash and self._speaks_for(entry.agent.id))
+
+    def _speaks_for(self, agent_id: str) -> bool:
+        """Whether this source's word counts for a shared agent: a live source first, then the earliest claim."""
+        since = self.mine[agent_id].since if agent_id in self.mine else "~"
+        own = (-self.manifest.rank, since, self.manifest.source)
+        return all(own <= (-claim.rank, claim.since, claim.source) for claim in self.others.get(agent_id, ()))
+
+    def _old_tools(self, written: Iterable[AgentEntry], gone: Iterable[str]) -> Mapping[str, Mapping[str, Tool]]:
+        """Agent id → tool name → tool as held, of agents that will be written or removed."""
+        known = [entry.agent.id for entry in written if entry.agent.id in self.held.agents]
+        stored = self.held.tools_of([*known, *gone])
+        return {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in stored.items()}
+
+    def _updates(
+        self, written: Iterable[AgentEntry], old_tools: Mapping[str, Mapping[str, Tool]]
+    ) -> tuple[list[Updated], list[Updated]]:
+        agents, tools = [], []
+        for entry in written:
+            stored = self.held.agents.get(entry.agent.id)
+            if stored and (fields := _differing(stored.agent, entry.agent, AGENT_FIELDS)):
+                agents.append(Updated(id=entry.agent.id, fields=fields))
+            for tool in entry.tools:
+                old = old_tools.get(entry.agent.id, {}).get(tool.name)
+                if old and (fields := _differing(old, tool, TOOL_FIELDS)):
+                    tools.append(Updated(id=tool.id, fields=fields))
+        return agents, tools
+
+    def _removed_tools(
+        self, written: Iterable[AgentEntry], old_tools: Mapping[str, Mapping[str, Tool]], gone: Iterable[str]
+    ) -> list[str]:
+        removed = [tool.id for agent_id in gone for tool in old_tools.get(agent_id, {}).values()]
+        for entry in written:
+            kept = {tool.name for tool in entry.tools}
+            removed += [tool.id for name, tool in old_tools.get(entry.agent.id, {}).items() if name not in kept]
+        return removed
+
+    # -- claims ------------------------------------------------------------------------------------
+
+    def _claims(self) -> list[Claim]:
+        """Claims that are new or state something else than before."""
+        before = {claim.agent_id: claim.hash for claim in self.mine.values()}
+        return [
+            Claim(
+                source=self.manifest.source, agent_id=e.agent.id, key=e.key, hash=e.bundle_hash, rank=self.manifest.rank
+            )
+            for e in self.entries
+            if before.get(e.agent.id) != e.bundle_hash
+        ]
+
+    def _released(self) -> list[str]:
+        """Agents this source claimed and lists no more. One whose record is now unreadable is not among them."""
+        listed = {entry.agent.id for entry in self.entries} | set(self.withheld)
+        unreadable = {record.key for record in self.manifest.rejected if record.key}
+        return [c.agent_id for c in self.mine.values() if c.agent_id not in listed and c.key not in unreadable]
+
+
+def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
+    """One launch or URL is one agent; so is the same content, word for word."""
+    if stored.agent.transport and entry.agent.transport:
+        return stored.agent.transport == entry.agent.transport
+    return stored.bundle_hash == entry.bundle_hash
+
+
+def counts(changes: ChangeSet) -> Counter[str]:
+    """The numbers of a change set by name, as reports show them."""
+    return Counter(
+        {
+            "agents created": len(changes.created_agents),
+            "agents updated": len(changes.updated_agents),
+            "agents removed": len(changes.removed_agents),
+            "agents unchanged": changes.unchanged_agents,
+            "tools created": len(changes.created_tools),
+            "tools updated": len(changes.updated_tools),
+            "tools removed": len(changes.removed_tools),
+            "tools unchanged": changes.unchanged_tools,
+            "rejected": len(changes.rejected),
+        }
+    )
+
+
+def _differing(old: Agent | Tool, new: Agent | Tool, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if _plain(getattr(old, name)) != _plain(getattr(new, name)))
+
+
+def _plain(value: object) -> object:
+    return tuple(sorted(value)) if isinstance(value, tuple) else value

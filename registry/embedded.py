@@ -1,0 +1,158 @@
+"""The embedded store: one Grafeo file, its write lock, and the generations that everything else reads.
+
+A write holds the lock, opens the file, commits, publishes a generation and lets go. Between the commit and the
+publication the folder is marked `pending`; whoever finds that mark and no writer finishes the work.
+"""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, RegistryUnusable
+from waygraph.registry.graph.engine import GraphEngine, GraphSession
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.reading import read_state
+from waygraph.registry.graph.schema import LABELS, SCHEMA_VERSION, migrate
+from waygraph.registry.index import generation
+from waygraph.registry.index.local import LocalIndex
+from waygraph.registry.index.publication import publish_graph
+from waygraph.registry.lock import write_lock
+from waygraph.registry.settings import Settings
+
+
+class EmbeddedStore:
+    """Where an embedded registry lives. `path` None: in memory, gone when closed. Threads may share it."""
+
+    def __init__(self, path: Path | None, settings: Settings) -> None:
+        self.path, self._settings = path, settings
+        self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
+        self._home = path or self._scratch_file()
+        self.folder = generation.folder_of(self._home)
+        self._memory = GrafeoEngine.open(None) if path is None else None
+        self._index: LocalIndex | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def _scratch_file(self) -> Path:
+        assert self._scratch is not None  # noqa: S101 - tells the type checker what __init__ decided
+        return self._scratch / "memory.grafeo"
+
+    @property
+    def place(self) -> str:
+        return str(self.path) if self.path else ":memory:"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to read, or to write to."""
+        return generation.stamp(self.folder) is not None or (self.path is not None and self.path.exists())
+
+    def index(self) -> LocalIndex:
+        """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
+        seen = generation.stamp(self.folder)
+        if self._index is not None and seen == self._stamp and not self._closed:
+            return self._index
+        with self._lock:
+            if self._closed:
+                raise RegistryClosed
+            if self._index is None or seen != self._stamp:
+                self._open_index()
+            return self._index  # type: ignore[return-value]
+
+    def _open_index(self) -> None:
+        if self._index is None:
+            self._recover()
+        # The stamp is taken before the folder is read: at worst the same generation is opened twice.
+        stamp = generation.stamp(self.folder)
+        self._index, self._stamp = LocalIndex.open(self.folder), stamp
+
+    def _recover(self) -> None:
+        """Publishes what a killed writer committed; a living writer publishes by itself."""
+        missing = generation.stamp(self.folder) is None
+        if self.path is None or not self.path.exists() or not (missing or generation.is_pending(self.folder)):
+            return
+        with suppress(*(() if missing else (RegistryLocked,))):
+            with self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
+                pass
+
+    @contextmanager
+    def reading(self) -> Iterator[GraphSession]:
+        """The published copy of the graph, whoever holds the live file. Raises RegistryNotFound, RegistryUnusable."""
+        engine = GrafeoEngine.open_copy(self.index().graph_copy)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    @contextmanager
+    def writing(self, *, timeout_s: float | None = None) -> Iterator[GraphEngine]:
+        """The engine, alone. What was committed in the block is published at its end, whatever ended it.
+
+        Raises RegistryLocked after `timeout_s` (default: settings), RegistryUnusable, StorageFailed.
+        """
+        if self._closed:
+            raise RegistryClosed
+        wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
+        with write_lock(self._home, wait_s), self._engine() as engine:
+            generation.mark_pending(self.folder)
+            try:
+                yield engine
+            except BaseException:
+                # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
+                with suppress(RegistryError):
+                    self._publish(engine)
+                raise
+            self._publish(engine)
+
+    @contextmanager
+    def _engine(self) -> Iterator[GrafeoEngine]:
+        if self._memory is not None:
+            _ready(self._memory, self.place)
+            yield self._memory
+            return
+        engine = GrafeoEngine.open(self.path)
+        try:
+            _ready(engine, self.place)
+            yield engine
+        finally:
+            engine.close()
+
+    def _publish(self, engine: GrafeoEngine) -> None:
+        """Brings the index to the graph's revision, and takes the mark away."""
+        if read_state(engine) is not None:
+            if self.path is not None:
+                engine.checkpoint()
+            publish_graph(self.folder, engine)
+        generation.clear_pending(self.folder)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+            if self._memory is not None:
+                self._memory.close()
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def now() -> str:
+    """ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _ready(engine: GrafeoEngine, place: str) -> None:
+    """Refuses a graph that is not ours, and brings ours to the present schema."""
+    foreign = engine.labels() - set(LABELS)
+    if foreign and read_state(engine) is None:
+        raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
+    migrate(engine, place, now())
+    state = read_state(engine)
+    if state is not None and state.schema_version < SCHEMA_VERSION:
+        engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})

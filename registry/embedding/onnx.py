@@ -1,0 +1,135 @@
+"""The default embedder: a BERT model in onnxruntime, on one thread a text, without torch."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import batched
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from waygraph.registry.embedding.built import BUILDER_VERSION, build_key, built_graph, discard
+from waygraph.registry.embedding.model_folder import TOKENIZER, ModelCard, read_card
+from waygraph.registry.embedding.protocol import Progress, Role
+from waygraph.registry.embedding.rows import distinct, in_order
+from waygraph.registry.embedding.spec import EmbedderSpec
+from waygraph.registry.embedding.tokens import TextTokenizer
+from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
+from waygraph.registry.errors import EmbedderRefused
+from waygraph.registry.settings import Settings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waygraph.registry.embedding.bert_onnx import Precision
+    from waygraph.registry.embedding.protocol import Matrix
+
+    Vector = NDArray[np.float32]
+
+PRECISIONS = ("int8", "float32")
+UNLOADABLE = (
+    ort_errors.Fail,
+    ort_errors.InvalidArgument,
+    ort_errors.InvalidGraph,
+    ort_errors.InvalidProtobuf,
+    ort_errors.NoSuchFile,
+    ort_errors.NotImplemented,
+    ort_errors.RuntimeException,
+)
+MAX_THREADS = 4
+TEXTS_A_ROUND = 64
+"""Texts that are handed to the threads at once: progress is told, and an interrupt heard, after each round."""
+
+
+class OnnxEmbedder:
+    """Vectors of a BERT model. Every text runs alone, so its vector is the same in any company."""
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, tokenizer: TextTokenizer, card: ModelCard, fingerprint: str
+    ) -> None:
+        self._session, self._tokenizer = session, tokenizer
+        self._prompts: Mapping[Role, str] = card.prompts
+        self.dimension = card.shape.hidden
+        self.fingerprint = fingerprint
+
+    @classmethod
+    def open(cls, spec: EmbedderSpec, settings: Settings) -> "OnnxEmbedder":
+        """Raises ModelNotFound, or EmbedderRefused for weights or a precision that cannot be."""
+        precision = _precision(spec)
+        folder = locate(f"onnx:{spec.model}", settings)
+        sha256 = weights_sha256(folder, settings)
+        check_official(spec.model, sha256, folder)
+        card = read_card(folder)
+        session = _cached_session(folder, card, precision, settings, sha256)
+        tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
+        return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+        """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
+        wanted, prompt = distinct(texts), self._prompts[role]
+        vectors: dict[str, Vector] = {}
+        with _map_on_threads(len(wanted)) as map_texts:
+            for some in batched(wanted, TEXTS_A_ROUND):
+                vectors.update(zip(some, map_texts(lambda text: self._vector(prompt + text), some), strict=True))
+                if progress:
+                    progress(len(vectors), len(wanted))
+        return in_order(texts, vectors, self.dimension)
+
+    def _vector(self, text: str) -> "Vector":
+        ids = np.array([self._tokenizer.ids(text)], dtype=np.int64)
+        return cast("Vector", self._session.run(None, {"input_ids": ids})[0][0])
+
+
+@contextmanager
+def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
+    """`map`, on as many threads as pay: a run holds no lock of Python."""
+    threads = min(os.cpu_count() or 1, MAX_THREADS, texts)
+    if threads <= 1:
+        yield map
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="embed") as pool:
+        yield pool.map
+
+
+def _precision(spec: EmbedderSpec) -> "Precision":
+    precision = spec.options.get("precision", "int8")
+    if precision not in PRECISIONS:
+        raise EmbedderRefused(f"precision {precision!r} is not known; known: {', '.join(PRECISIONS)}")
+    return cast("Precision", precision)
+
+
+def _fingerprint(model: str, sha256: str, card: ModelCard, precision: str) -> str:
+    """A hub name stands for its configuration; a folder's may have been edited, so it is part of the print."""
+    revision = "" if BUILDER_VERSION == 1 else f".{BUILDER_VERSION}"
+    name, content = model, sha256[:12]
+    if is_folder_name(model):
+        name, content = Path(model).expanduser().resolve().name, f"{content}.{card.digest}"
+    return f"onnx:{name}@{content}+{precision}{revision}"
+
+
+def _cached_session(
+    folder: Path, card: ModelCard, precision: "Precision", settings: Settings, sha256: str
+) -> onnxruntime.InferenceSession:
+    """Loads the cached build, after building it if need be; a damaged one is built once more."""
+    target = settings.cache_path / "models" / "built" / build_key(sha256, card.shape, precision)
+    for _ in range(2):
+        with built_graph(folder, card.shape, precision, target) as graph:
+            try:
+                return _session(graph)
+            except UNLOADABLE as exc:
+                failure = exc
+        discard(target)
+    raise EmbedderRefused(f"onnxruntime cannot load the graph of {folder}: {failure}") from failure
+
+
+def _session(graph: Path) -> onnxruntime.InferenceSession:
+    """One thread: with more, a short query waits for a busy neighbour."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

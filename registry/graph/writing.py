@@ -1,0 +1,157 @@
+"""A ChangeSet to statements: nodes, OWNS edges, vectors, claims and revision in one transaction."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from waygraph.cypher import load
+from waygraph.registry.errors import WriteConflict
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.model import Agent, AgentEntry, ChangeSet, OperatorSettings, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BATCH_ROWS = 1_000
+"""Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVectors:
+    """Vectors by entity id, float32 of shape (dimension,), and the key of what each was made of.
+
+    None in place of a vector takes away the one that is held.
+    """
+
+    vectors: "Mapping[str, NDArray[np.float32] | None]"
+    keys: Mapping[str, str]
+
+    def props(self, entity_id: str) -> dict[str, object]:
+        """Nothing for an entity whose vector stays."""
+        if entity_id not in self.vectors:
+            return {}
+        vector = self.vectors[entity_id]
+        return {
+            "embedding": None if vector is None else vector.tolist(),
+            "vector_key": self.keys.get(entity_id, ""),
+        }
+
+
+def write_changes(session: GraphSession, changes: ChangeSet, vectors: NewVectors, revision: int, now: str) -> int:
+    """Writes all of it; returns the new revision. Raises WriteConflict if `revision` is no longer the graph's."""
+    _remove(session, changes)
+    _write_entries(session, changes, vectors)
+    session.run(
+        load("sync/put_source"), name=changes.source, namespace=changes.namespace, rank=changes.rank, seen_at=now
+    )
+    _write_claims(session, changes, now)
+    for said in changes.operator:
+        put_setting(session, said)
+    return advance(session, revision)
+
+
+def advance(session: GraphSession, revision: int) -> int:
+    rows = session.run(load("state/advance"), expected=revision)
+    if not rows:
+        raise WriteConflict(f"the registry is no longer at revision {revision}: another writer was first")
+    return int(rows[0]["revision"])
+
+
+def put_setting(session: GraphSession, said: OperatorSettings) -> None:
+    props = {
+        "tags": list(said.tags),
+        "restricted": said.visible_to is not None,
+        "visible_to": list(said.visible_to or ()),
+        "pinned": said.pinned,
+        "hidden": said.hidden,
+        "removed": said.removed,
+    }
+    session.run(load("operator/put_setting"), id=said.agent_id, props=props)
+
+
+def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
+    """Replaces the vectors of entities that exist."""
+    for statement, ids in (("sync/put_agents", agents), ("sync/update_tools", tools)):
+        for batch in batches(list(ids)):
+            rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
+            session.run(load(statement), rows=rows)
+
+
+def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
+    for batch in batches(tool_ids):
+        session.run(load("sync/remove_tools"), ids=list(batch))
+    for batch in batches(agent_ids):
+        session.run(load("sync/remove_agents"), ids=list(batch))
+
+
+def batches[T](rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(rows), BATCH_ROWS):
+        yield rows[start : start + BATCH_ROWS]
+
+
+def _remove(session: GraphSession, changes: ChangeSet) -> None:
+    remove_agents(session, changes.removed_agents, changes.removed_tools)
+    gone = set(changes.removed_agents)
+    released = [agent_id for agent_id in changes.released if agent_id not in gone]
+    for batch in batches(released):
+        session.run(load("sync/remove_claims"), source=changes.source, agent_ids=list(batch))
+
+
+def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
+    created = set(changes.created_tools)
+    for entries in batches(changes.written):
+        session.run(load("sync/put_agents"), rows=[_agent_row(entry, vectors) for entry in entries])
+    tools = [tool for entry in changes.written for tool in entry.tools]
+    for batch in batches([tool for tool in tools if tool.id in created]):
+        rows = [{"agent_id": tool.agent_id, "props": _tool_props(tool, vectors)} for tool in batch]
+        session.run(load("sync/create_tools"), rows=rows)
+    changed = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - created)
+    for batch in batches([tool for tool in tools if tool.id in changed and tool.id not in created]):
+        rows = [{"id": tool.id, "props": _tool_props(tool, vectors)} for tool in batch]
+        session.run(load("sync/update_tools"), rows=rows)
+
+
+def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    rows = [
+        {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now, "seen_at": now} for c in changes.claims
+    ]
+    for batch in batches(rows):
+        session.run(load("sync/put_claims"), source=changes.source, rows=list(batch))
+    session.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+
+
+def _agent_row(entry: AgentEntry, vectors: NewVectors) -> dict[str, object]:
+    return {"id": entry.agent.id, "props": _agent_props(entry.agent, entry.bundle_hash) | vectors.props(entry.agent.id)}
+
+
+def _agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "kind": agent.kind,
+        "version": agent.version,
+        "transport": agent.transport,
+        "tags": list(agent.tags),
+        "visible_to": list(agent.visible_to),
+        "status": agent.status,
+        "content_hash": agent.content_hash,
+        "bundle_hash": bundle_hash,
+    }
+
+
+def _tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
+    props = {
+        "id": tool.id,
+        "name": tool.name,
+        "call_name": tool.call_name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "annotations": tool.annotations,
+        "tags": list(tool.tags),
+        "status": tool.status,
+        "content_hash": tool.content_hash,
+    }
+    return props | vectors.props(tool.id)

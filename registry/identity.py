@@ -1,0 +1,85 @@
+"""Names and hashes: the one place that makes agent ids, tool ids, call names and content hashes."""
+
+import json
+import re
+from dataclasses import replace
+from hashlib import sha256
+
+from waygraph.registry.model import Agent, JsonText, Tool
+
+AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
+MAX_NAME_CHARS = 128
+_CALL_NAME_CHARS = 64
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def canonical_json(value: object) -> JsonText:
+    """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(*parts: str) -> str:
+    """SHA-256, in hex, of the parts, each set off from the next so that none can run into another."""
+    return sha256("\x00".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def name_fault(name: object) -> str:
+    """Why this cannot be a name; empty if it can."""
+    if not isinstance(name, str) or not name.strip():
+        return "a name must be a non-empty string"
+    if len(name) > MAX_NAME_CHARS:
+        return f"a name has at most {MAX_NAME_CHARS} characters, this has {len(name)}"
+    if _CONTROL.search(name):
+        return "a name must not hold control characters"
+    return ""
+
+
+def agent_id(key: str) -> str:
+    """The source's own key if it is a legal id (`/` becomes `.`); else what is legal of it and a short hash."""
+    plain = key.strip().replace("/", ".")
+    if AGENT_ID.fullmatch(plain):
+        return plain
+    legal = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain).strip("-_. ")
+    return f"{legal or 'agent'}-{digest(key)[:8]}"
+
+
+def tool_id(agent: str, tool_name: str) -> str:
+    return f"{agent}/{tool_name}"
+
+
+def call_name(agent: str, tool_name: str) -> str:
+    """A name legal for every host, `[A-Za-z_][A-Za-z0-9_-]{0,63}`, and different for different tools.
+
+    `<agent>__<tool>` where that loses nothing; else shortened, with 12 hex digits of the tool id's hash.
+    """
+    joined = f"{agent}__{tool_name}"
+    legal = re.sub(r"[^A-Za-z0-9_-]", "_", joined)
+    legal = legal if not legal[0].isdigit() and legal[0] != "-" else f"_{legal}"
+    if legal == joined and joined.count("__") == 1 and len(legal) <= _CALL_NAME_CHARS:
+        return legal
+    return f"{legal[: _CALL_NAME_CHARS - 13]}_{digest(agent, tool_name)[:12]}"
+
+
+def sealed_agent(agent: Agent) -> Agent:
+    """The agent with its content hash: of all that its source says of it, its id apart."""
+    stated = (agent.name, agent.description, agent.kind, agent.version, agent.transport)
+    lists = (*sorted(agent.tags), "|", *sorted(agent.visible_to))
+    return replace(agent, content_hash=digest(*stated, *lists))
+
+
+def sealed_tool(tool: Tool) -> Tool:
+    """The tool with its content hash (ScaleMCP, Algorithm 1, line 3: name, description, arguments) and call name."""
+    stated = (tool.name, tool.description, tool.input_schema, tool.output_schema, tool.annotations)
+    return replace(
+        tool,
+        call_name=call_name(tool.agent_id, tool.name),
+        content_hash=digest(*stated, *sorted(tool.tags)),
+    )
+
+
+def placed(agent: Agent, tools: tuple[Tool, ...], new_id: str) -> tuple[Agent, tuple[Tool, ...]]:
+    """The same agent and tools under another agent id."""
+    moved = tuple(
+        replace(t, id=tool_id(new_id, t.name), agent_id=new_id, call_name=call_name(new_id, t.name)) for t in tools
+    )
+    return replace(agent, id=new_id), moved

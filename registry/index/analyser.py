@@ -1,0 +1,96 @@
+"""Text to terms, the same way for every engine: identifiers split, words stemmed, CJK as bigrams.
+
+Queries become term queries, never parsed query syntax, so that any Unicode text is a valid query.
+"""
+
+import re
+import unicodedata
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Any
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CJK = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_PIECE = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_IS_CJK = re.compile(rf"[{_CJK}]")
+_SEPARATORS = re.compile(r"[\s_\-./:]+")
+_QUOTED = re.compile(r"[\"'`“”‘’«»「」]([^\"'`“”‘’«»「」]{1,160})[\"'`“”‘’«»「」]")
+_IDENTIFIER = re.compile(r"[^\s\"'`,;!?()\[\]{}“”‘’«»]+")
+_LOOKS_CODED = re.compile(r"\w[_\-/]\w|[a-z0-9][A-Z]")
+_MAX_TERM_CHARS = 64
+_MAX_NAME_CHARS = 300
+
+STOP_WORDS = frozenset(
+    """a about all also am an and any are as at be been but by can could did do does for from had has have he her
+    him his how i if in into is it its just let like may me might my need no not of on or our out please she should
+    so some than that the their them then there these they this those to too up us very want was we were what when
+    where which who whom why will with would you your""".split()
+)
+"""Left out of queries only: in a small catalogue `the` would else be a rare and telling word."""
+
+
+def terms(text: str) -> list[str]:
+    """Every term of a text, in order, repeats kept; each without white space."""
+    words: list[str] = []
+    for piece in _PIECE.findall(unicodedata.normalize("NFKC", text)):
+        words += _bigrams(piece) if _IS_CJK.match(piece) else _words(piece)
+    return words
+
+
+def query_terms(text: str) -> list[str]:
+    """The distinct telling terms of a query, in order; none if it holds only stop words."""
+    pieces = _PIECE.findall(unicodedata.normalize("NFKC", text))
+    told = [piece for piece in pieces if piece.casefold() not in STOP_WORDS]
+    return list(dict.fromkeys(terms(" ".join(told))))
+
+
+def fold(name: str) -> str:
+    """A name without case and separators: `Harbor Git`, `harbor-git` and `harborGit` are one."""
+    return _SEPARATORS.sub("", unicodedata.normalize("NFKC", name).casefold())
+
+
+def fold_path(agent: str, tool: str) -> str:
+    """The folded form of `agent/tool`."""
+    return f"{fold(agent)}/{fold(tool)}"
+
+
+def named_in(text: str) -> list[str]:
+    """The folded names that a query may mean: itself, and what it holds in quotes or written like an identifier.
+
+    A plain word inside a sentence is not among them, so that a tool called `search` is not meant by every search.
+    """
+    stripped = text.strip(" \t\r\n\"'`.,;!?")
+    candidates = [stripped] if len(stripped) <= _MAX_NAME_CHARS else []
+    candidates += _QUOTED.findall(text)
+    candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
+    folded = [form for name in candidates if len(name) <= _MAX_NAME_CHARS for form in _forms(name)]
+    return list(dict.fromkeys(form for form in folded if form))
+
+
+def _forms(name: str) -> list[str]:
+    agent, slash, tool = name.partition("/")
+    return [fold(name), fold_path(agent, tool)] if slash else [fold(name)]
+
+
+def _words(piece: str) -> list[str]:
+    parts = _CAMEL.split(piece) if not piece.islower() else [piece]
+    return [_stem(part.casefold()[:_MAX_TERM_CHARS]) for part in parts]
+
+
+def _bigrams(run: str) -> list[str]:
+    return ["".join(pair) for pair in pairwise(run)] if len(run) > 1 else [run]
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    if not word.isascii():
+        return word
+    stemmed = _stemmer().analyze(word)
+    return str(stemmed[0]) if stemmed else word
+
+
+@cache
+def _stemmer() -> Any:
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    return TextAnalyzerBuilder(Tokenizer.whitespace()).filter(Filter.stemmer("English")).build()

@@ -1,0 +1,143 @@
+"""Writes the files of a generation. Their reader is `local.py`."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from waygraph.registry.embedding.texts import parameter_text
+from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.index.snapshot import Snapshot
+from waygraph.registry.model import Agent, SourceSummary, Tool
+
+STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"
+SOURCES = "sources.json"
+VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
+    "vectors.npy",
+    "keys.json",
+    "capability_text",
+    "agent_text",
+    "graph.grafeo",
+)
+TEXT_FIELD, ROW_FIELD = "text", "row"
+_WRITER_HEAP_BYTES = 64 * 1024 * 1024
+
+
+def build_generation(folder: Path, snapshot: Snapshot) -> None:
+    """Everything but the graph's copy. Raises OSError if it cannot be written."""
+    _write_json(folder / STATE, asdict(snapshot.state))
+    _write_json(folder / TABLES, _tables(snapshot))
+    _write_json(folder / NAMES, _names(snapshot))
+    write_sources(folder, snapshot.sources)
+    _write_json(folder / KEYS, list(snapshot.vector_keys))
+    np.save(folder / VECTORS, snapshot.vectors)
+    _write_records(folder, snapshot.tools)
+    _write_texts(folder, snapshot)
+
+
+def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
+    """Apart from the rest, since a sync that changes nothing else still confirms its claims."""
+    _write_json(folder / SOURCES, [asdict(source) for source in sources])
+
+
+def read_sources(folder: Path) -> list[SourceSummary]:
+    rows = json.loads((folder / SOURCES).read_bytes())
+    return [
+        SourceSummary(**{**row, "claims": tuple((key, agent_id) for key, agent_id in row["claims"])}) for row in rows
+    ]
+
+
+def text_schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field(TEXT_FIELD, tokenizer_name="whitespace", index_option="freq")
+    builder.add_integer_field(ROW_FIELD, fast=True)
+    return builder.build()
+
+
+def tool_document(agent: Agent, tool: Tool) -> list[str]:
+    """Terms of a tool for BM25: its agent's name, its own twice, description, parameters."""
+    return terms(f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}")
+
+
+def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
+    """Terms of an agent for BM25: its name twice, description, tags, the names of its tools."""
+    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *(tool.name for tool in tools)]))
+
+
+def _tables(snapshot: Snapshot) -> dict[str, Any]:
+    position = {agent.id: row for row, agent in enumerate(snapshot.agents)}
+    return {
+        "agents": [asdict(agent) for agent in snapshot.agents],
+        "tool_ids": [tool.id for tool in snapshot.tools],
+        "owners": [position[tool.agent_id] for tool in snapshot.tools],
+    }
+
+
+def _names(snapshot: Snapshot) -> dict[str, list[int]]:
+    """Folded name → rows of the entities that bear it."""
+    names: dict[str, list[int]] = {}
+    agents = {agent.id: agent for agent in snapshot.agents}
+    for row, agent in enumerate(snapshot.agents):
+        for form in {fold(agent.id), fold(agent.name)} - {""}:
+            names.setdefault(form, []).append(row)
+    for row, tool in enumerate(snapshot.tools, start=len(snapshot.agents)):
+        owner = agents[tool.agent_id]
+        forms = {
+            fold(tool.name),
+            fold(tool.call_name),
+            fold_path(owner.id, tool.name),
+            fold_path(owner.name, tool.name),
+        }
+        for form in forms - {""}:
+            names.setdefault(form, []).append(row)
+    return names
+
+
+def _write_records(folder: Path, tools: Sequence[Tool]) -> None:
+    """One JSON line a tool, and where each starts: a reader parses only those it shows."""
+    offsets = [0]
+    with (folder / RECORDS).open("wb") as file:
+        for tool in tools:
+            file.write(json.dumps(asdict(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+            offsets.append(file.tell())
+    np.save(folder / OFFSETS, np.asarray(offsets, dtype=np.int64))
+
+
+def _write_texts(folder: Path, snapshot: Snapshot) -> None:
+    agents = {agent.id: agent for agent in snapshot.agents}
+    owned: dict[str, list[Tool]] = {agent.id: [] for agent in snapshot.agents}
+    for tool in snapshot.tools:
+        owned[tool.agent_id].append(tool)
+    profiles = [(row, agent_document(agent, owned[agent.id])) for row, agent in enumerate(snapshot.agents)]
+    capabilities = [(row, words) for row, words in profiles if not owned[snapshot.agents[row].id]]
+    first_tool = len(snapshot.agents)
+    capabilities += [(first_tool + i, tool_document(agents[t.agent_id], t)) for i, t in enumerate(snapshot.tools)]
+    _write_text_index(folder / AGENT_TEXT, profiles)
+    _write_text_index(folder / CAPABILITY_TEXT, capabilities)
+
+
+def _write_text_index(folder: Path, documents: Iterable[tuple[int, list[str]]]) -> None:
+    import tantivy
+
+    folder.mkdir()
+    schema = text_schema()
+    # One thread, one commit: documents keep the order of rows, in which equal scores are then returned.
+    writer = tantivy.Index(schema, path=str(folder)).writer(heap_size=_WRITER_HEAP_BYTES, num_threads=1)
+    try:
+        for row, words in documents:
+            writer.add_document(tantivy.Document(**{TEXT_FIELD: " ".join(words), ROW_FIELD: row}))
+        writer.commit()
+        writer.wait_merging_threads()
+    except ValueError as exc:  # tantivy's one error type
+        raise OSError(str(exc)) from exc
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")), encoding="utf-8", errors="surrogatepass"
+    )

@@ -1,0 +1,167 @@
+"""Generations: immutable folders beside the graph, one of them current, leased by whoever reads.
+
+tools.grafeo.index/
+    current             names the current folder; swapped by os.replace after fsync
+    pending             a writer is between its commit and its publication (or died there)
+    gen-<revision>-…/   never modified once published; goes when no reader holds its lease
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from waygraph.registry.errors import RegistryNotFound, StorageFailed
+
+CURRENT, PENDING, LEASE = "current", "pending", "lease"
+_OPEN_ATTEMPTS = 100
+
+
+def folder_of(registry: Path) -> Path:
+    """Where the generations of a registry file live."""
+    return registry.with_name(registry.name + ".index")
+
+
+class Lease:
+    """A hold on one generation. Ends when closed or garbage-collected; a killed process holds nothing."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+
+def lease_current(folder: Path) -> Lease:
+    """A lease on the current generation. Raises RegistryNotFound if none was published."""
+    for _ in range(_OPEN_ATTEMPTS):
+        path = folder / current_name(folder)
+        # Between reading the name and holding the lease a publisher may have removed the folder: read again.
+        with suppress(FileNotFoundError):
+            return _lease(path)
+    raise StorageFailed(f"{folder}: the current generation is missing. Run `waygraph doctor --deep`.")
+
+
+def _lease(path: Path) -> Lease:
+    descriptor = os.open(path / LEASE, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    if os.fstat(descriptor).st_nlink == 0 or not (path / LEASE).exists():
+        os.close(descriptor)
+        raise FileNotFoundError(path)
+    return Lease(path, descriptor)
+
+
+def current_name(folder: Path) -> str:
+    """The current generation's folder name. Raises RegistryNotFound."""
+    try:
+        return (folder / CURRENT).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise RegistryNotFound(str(folder).removesuffix(".index")) from None
+
+
+def stamp(folder: Path) -> tuple[int, int] | None:
+    """Changes whenever another generation became current; None if there is none. A few µs."""
+    try:
+        status = os.stat(folder / CURRENT)
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
+    """Builds a generation in a new folder and makes it current. The caller holds the write lock.
+
+    A failure on the way leaves the present generation as it is. Raises StorageFailed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    building = folder / f"building-{secrets.token_hex(4)}"
+    try:
+        building.mkdir()
+        (building / LEASE).touch()
+        build(building)
+        _sync_tree(building)
+        final = folder / f"gen-{revision:010d}-{secrets.token_hex(4)}"
+        building.rename(final)
+        _point_to(folder, final.name)
+    except OSError as exc:
+        shutil.rmtree(building, ignore_errors=True)
+        raise StorageFailed(f"{folder}: the search index could not be written, the former one stays: {exc}") from exc
+    remove_unused(folder)
+    return final
+
+
+def remove_unused(folder: Path) -> list[str]:
+    """Removes generations that are neither current nor leased, and what killed writers left. Returns their names."""
+    current = current_name(folder)
+    gone = []
+    for path in sorted(folder.iterdir()):
+        stale = path.name.startswith(("building-", "removed-"))
+        if path.is_dir() and path.name != current and (stale or _free(path)):
+            gone.append(path.name)
+            _remove(path)
+    return gone
+
+
+def mark_pending(folder: Path) -> None:
+    """Says that the graph may be ahead of the index, until `clear_pending`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PENDING).touch()
+
+
+def clear_pending(folder: Path) -> None:
+    (folder / PENDING).unlink(missing_ok=True)
+
+
+def is_pending(folder: Path) -> bool:
+    return (folder / PENDING).exists()
+
+
+def _point_to(folder: Path, name: str) -> None:
+    fresh = folder / f"{CURRENT}.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(name)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, folder / CURRENT)
+    _sync_path(folder)
+
+
+def _free(path: Path) -> bool:
+    """Whether no reader holds the generation."""
+    try:
+        descriptor = os.open(path / LEASE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    # Renamed first: a reader that read the old name finds nothing and reads the pointer again.
+    aside = path.with_name(f"removed-{path.name.removeprefix('removed-')}")
+    with suppress(OSError):
+        path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync_tree(path: Path) -> None:
+    for file in path.rglob("*"):
+        if file.is_file():
+            _sync_path(file)
+    _sync_path(path)
+
+
+def _sync_path(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,266 @@
+"""The search index of the embedded engine: reads one generation, exact dot products and BM25."""
+
+import json
+import math
+import mmap
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from waygraph.registry.access import routable
+from waygraph.registry.index import build
+from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.generation import Lease, lease_current
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
+from waygraph.registry.model import Agent, SourceSummary, Tool
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+
+_MASKS_KEPT = 64
+_BM25_SATURATION = 2.2
+"""k1 + 1 with tantivy's k1 = 1.2: the most one term adds, times its idf."""
+
+
+class LocalIndex:
+    """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self.path = lease.path
+        self.state = IndexState(**_read_json(self.path / build.STATE))
+        tables = _read_json(self.path / build.TABLES)
+        self._agents = [_agent(row) for row in tables["agents"]]
+        self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
+        self._pinned = [agent for agent in self._by_id.values() if agent.pinned]
+        self._tool_ids: list[str] = tables["tool_ids"]
+        first = len(self._agents)
+        self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
+        self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
+        self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
+        self._vectors = np.load(self.path / build.VECTORS, mmap_mode="r") if self.state.dimension else None
+        self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._cache: dict[str, Tool] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> "LocalIndex":
+        """The current generation. Raises RegistryNotFound."""
+        return cls(lease_current(folder))
+
+    @property
+    def graph_copy(self) -> Path:
+        """A copy of this revision's graph, for statements that people type."""
+        return self.path / build.GRAPH
+
+    # -- search ------------------------------------------------------------------------------------
+
+    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
+        wanted = frozenset(legs)
+        mask = self._mask(scope)
+        found: dict[Leg, LegHits] = {}
+        similarity = self._vector_legs(found, wanted & VECTOR_LEGS, vector, depth, mask)
+        coverage = self._text_legs(found, wanted & TEXT_LEGS, text, depth, mask)
+        if "name" in wanted:
+            found["name"] = self._named(text, mask)
+        return Hits(found, similarity, coverage)
+
+    def _vector_legs(
+        self, found: dict[Leg, LegHits], legs: frozenset[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
+    ) -> float:
+        """Fills the vector legs; returns the highest cosine."""
+        if vector is None or self._vectors is None or not legs or not len(self._ids):
+            return 0.0
+        # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
+        scores = np.vecdot(self._vectors, vector)
+        if mask is not None:
+            scores[~mask] = -np.inf
+        for leg in legs:
+            first, last = self._span(leg)
+            rows = _top(scores[first:last], depth) + first
+            found[leg] = self._hits(rows, scores[rows])
+        return max((hits.scores[0] for leg, hits in found.items() if hits.scores), default=0.0)
+
+    def _span(self, leg: Leg) -> tuple[int, int]:
+        """The rows of a vector leg: agents with tools, agents without, tools lie in this order."""
+        agents, rows = len(self._agents), len(self._ids)
+        return {"agent_vector": (0, agents), "tool_vector": (agents, rows)}.get(leg, (self._first_toolless, rows))
+
+    @cached_property
+    def _first_toolless(self) -> int:
+        return len(np.unique(self._owners[len(self._agents) :]))
+
+    def _text_legs(
+        self, found: dict[Leg, LegHits], legs: frozenset[Leg], text: str, depth: int, mask: "Mask | None"
+    ) -> float:
+        """Fills the text legs; returns the best coverage of the query's words."""
+        if not legs:
+            return 0.0
+        words = query_terms(text)
+        coverage = 0.0
+        for leg in legs:
+            index = self._capability_text if leg == "capability_text" else self._agent_text
+            rows, scores = index.search(words, depth, mask)
+            found[leg] = self._hits(rows, scores)
+            best = index.best_possible(words)
+            coverage = max(coverage, float(scores[0]) / best if len(scores) and best else 0.0)
+        return coverage
+
+    @cached_property
+    def _capability_text(self) -> "_TextIndex":
+        return _TextIndex(self.path / build.CAPABILITY_TEXT)
+
+    @cached_property
+    def _agent_text(self) -> "_TextIndex":
+        return _TextIndex(self.path / build.AGENT_TEXT)
+
+    def _named(self, text: str, mask: "Mask | None") -> LegHits:
+        rows = [row for name in named_in(text) for row in self._names.get(name, ())]
+        allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
+        return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
+
+    @cached_property
+    def _names(self) -> dict[str, list[int]]:
+        names: dict[str, list[int]] = _read_json(self.path / build.NAMES)
+        return names
+
+    def _hits(self, rows: "NDArray[np.int64]", scores: "NDArray[np.float32]") -> LegHits:
+        return LegHits(self._ids[rows].tolist(), self._owner_ids[rows].tolist(), scores.tolist())
+
+    def _mask(self, scope: Scope) -> "Mask | None":
+        """Which rows may be found; None: all. Kept for the scopes asked last."""
+        with self._lock:
+            if scope in self._masks:
+                self._masks.move_to_end(scope)
+                return self._masks[scope]
+        mask = self._new_mask(scope)
+        with self._lock:
+            self._masks[scope] = mask
+            while len(self._masks) > _MASKS_KEPT:
+                self._masks.popitem(last=False)
+        return mask
+
+    def _new_mask(self, scope: Scope) -> "Mask | None":
+        allowed = np.fromiter(
+            (
+                routable(agent, scope.principal, scope.filters) and (scope.with_pinned or not agent.pinned)
+                for agent in self._agents
+            ),
+            dtype=np.bool_,
+            count=len(self._agents),
+        )
+        return None if allowed.all() else allowed[self._owners]
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def agents(self) -> Mapping[str, Agent]:
+        return self._by_id
+
+    def pinned(self) -> Sequence[Agent]:
+        return self._pinned
+
+    def tools(self, ids: Sequence[str]) -> list[Tool]:
+        return [self._cache.get(tool_id) or self._read_tool(tool_id) for tool_id in ids]
+
+    def tool_ids(self, agent_id: str) -> Sequence[str]:
+        return self._tools_by_agent.get(agent_id, ())
+
+    def sources(self) -> Sequence[SourceSummary]:
+        return build.read_sources(self.path)
+
+    @cached_property
+    def _tools_by_agent(self) -> dict[str, list[str]]:
+        grouped: dict[str, list[str]] = {}
+        for tool_id in self._tool_ids:
+            grouped.setdefault(tool_id.partition("/")[0], []).append(tool_id)
+        return grouped
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {tool_id: position for position, tool_id in enumerate(self._tool_ids)}
+
+    @cached_property
+    def _records(self) -> Callable[[int], bytes]:
+        offsets = np.load(self.path / build.OFFSETS)
+        with (self.path / build.RECORDS).open("rb") as file:
+            lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
+
+    def _read_tool(self, tool_id: str) -> Tool:
+        line = self._records(self._positions[tool_id]).decode("utf-8", "surrogatepass")
+        record = json.loads(line)
+        tool = Tool(**{**record, "tags": tuple(record["tags"])})
+        self._cache[tool_id] = tool
+        return tool
+
+    def close(self) -> None:
+        self._lease.close()
+
+
+class _TextIndex:
+    """BM25 over one tantivy index whose documents carry their row."""
+
+    def __init__(self, folder: Path) -> None:
+        import tantivy
+
+        self._tantivy = tantivy
+        self._schema = build.text_schema()
+        self._searcher = tantivy.Index(self._schema, path=str(folder), reuse=True).searcher()
+
+    def search(
+        self, words: Sequence[str], depth: int, mask: "Mask | None"
+    ) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
+        """Rows and scores, best first, equal scores by row."""
+        if not words or not self._searcher.num_docs:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        limit = depth
+        while True:
+            rows, scores = self._ranked(words, limit)
+            kept = slice(None) if mask is None else mask[rows]
+            # With a mask, read on until the depth is filled: a filter never costs an answer.
+            if len(rows) < limit or len(rows[kept]) >= depth:
+                return rows[kept][:depth], scores[kept][:depth]
+            limit *= 4
+
+    def _ranked(self, words: Sequence[str], limit: int) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
+        hits = self._searcher.search(self._query(words), limit, count=False).hits
+        rows = self._searcher.fast_field_values(build.ROW_FIELD, [at for _, at in hits])
+        return np.asarray(rows, dtype=np.int64), np.asarray([score for score, _ in hits], dtype=np.float32)
+
+    def _query(self, words: Sequence[str]) -> Any:
+        query, should = self._tantivy.Query, self._tantivy.Occur.Should
+        return query.boolean_query([(should, query.term_query(self._schema, build.TEXT_FIELD, word)) for word in words])
+
+    def best_possible(self, words: Sequence[str]) -> float:
+        """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
+        total = self._searcher.num_docs
+        known = (self._searcher.doc_freq(build.TEXT_FIELD, word) for word in words)
+        return _BM25_SATURATION * sum(math.log(1 + (total - n + 0.5) / (n + 0.5)) for n in known)
+
+
+def _top(scores: "NDArray[np.float32]", depth: int) -> "NDArray[np.int64]":
+    """Positions of the `depth` highest finite scores, best first, equal ones by position."""
+    if len(scores) > depth:
+        least = np.partition(scores, len(scores) - depth)[len(scores) - depth]
+        positions = np.flatnonzero(scores >= least)
+    else:
+        positions = np.arange(len(scores))
+    positions = positions[np.isfinite(scores[positions])]
+    order = np.lexsort((positions, -scores[positions]))
+    return positions[order[:depth]]
+
+
+def _agent(row: Mapping[str, Any]) -> Agent:
+    return Agent(**{**row, "tags": tuple(row["tags"]), "visible_to": tuple(row["visible_to"])})
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))

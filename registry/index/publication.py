@@ -1,0 +1,156 @@
+"""From the graph to a generation: reads one revision whole and publishes it."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
+from waygraph.registry.graph.reading import (
+    RegistryState,
+    StoredAgent,
+    StoredTool,
+    overlaid,
+    read_agents,
+    read_claims,
+    read_settings,
+    read_sources,
+    read_state,
+    read_tools,
+)
+from waygraph.registry.graph.writing import batches
+from waygraph.registry.index import build, generation
+from waygraph.registry.index.search_index import IndexState
+from waygraph.registry.index.snapshot import Snapshot, index_order
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rows = Mapping[str, NDArray[np.float32]]
+
+
+class PublishingEngine(GraphEngine, Copying, Protocol):
+    """An engine whose graph can be read, and copied as a file."""
+
+
+def publish_graph(folder: Path, engine: PublishingEngine) -> bool:
+    """Makes the graph's revision the current generation; False if it already is."""
+    state = read_state(engine)
+    if state is None:
+        return False
+    if published_revision(folder) == state.revision:
+        return _publish_confirmations(folder, engine, state.revision)
+    snapshot = read_snapshot(engine, state, known_vectors(folder))
+    generation.publish(folder, state.revision, partial(_build, engine=engine, snapshot=snapshot))
+    return True
+
+
+def _build(folder: Path, *, engine: PublishingEngine, snapshot: Snapshot) -> None:
+    build.build_generation(folder, snapshot)
+    engine.save(folder / build.GRAPH)
+
+
+def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
+    """The same revision, with sources as they were last seen; all other files are shared by hard links."""
+    current = folder / generation.current_name(folder)
+    sources = read_sources(engine, read_claims(engine))
+    if sources == build.read_sources(current):
+        return False
+
+    def link(new: Path) -> None:
+        skipped = shutil.ignore_patterns(build.SOURCES, build.GRAPH, generation.LEASE)
+        shutil.copytree(current, new, ignore=skipped, copy_function=os.link, dirs_exist_ok=True)
+        build.write_sources(new, sources)
+        engine.save(new / build.GRAPH)
+
+    generation.publish(folder, revision, link)
+    return True
+
+
+def published_revision(folder: Path) -> int | None:
+    """The revision that the current generation shows; None if there is none that can be read."""
+    with suppress(RegistryNotFound, OSError, ValueError, KeyError):
+        path = folder / generation.current_name(folder) / build.STATE
+        return int(json.loads(path.read_text(encoding="utf-8"))["revision"])
+    return None
+
+
+def known_vectors(folder: Path) -> "Rows":
+    """Vector key → vector of the current generation. A key tells model and text, so its vector holds anywhere."""
+    import numpy as np
+
+    with suppress(RegistryNotFound, OSError, ValueError):
+        path = folder / generation.current_name(folder)
+        keys = json.loads((path / build.KEYS).read_text(encoding="utf-8"))
+        matrix = np.load(path / build.VECTORS, mmap_mode="r")
+        return {key: row for key, row in zip(keys, matrix, strict=True) if key}
+    return {}
+
+
+def read_snapshot(session: GraphSession, state: RegistryState, known: "Rows") -> Snapshot:
+    """The whole revision; vectors that `known` holds are not read from the graph again."""
+    stored, tools = read_agents(session), read_tools(session)
+    settings = read_settings(session)
+    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
+    ordered = index_order(agents, {item.tool.agent_id for item in tools})
+    vectors, keys = _vectors(session, [stored[agent.id] for agent in ordered], tools, known)
+    return Snapshot(
+        state=_index_state(state, len(ordered), len(tools), int(vectors.shape[1])),
+        agents=ordered,
+        tools=[item.tool for item in tools],
+        vectors=vectors,
+        vector_keys=keys,
+        sources=read_sources(session, read_claims(session)),
+    )
+
+
+def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) -> IndexState:
+    return IndexState(
+        revision=state.revision,
+        embedder=state.embedder,
+        embedder_spec=state.embedder_spec,
+        texts=state.texts,
+        dimension=dimension,
+        agents=agents,
+        tools=tools,
+        schema_version=state.schema_version,
+    )
+
+
+def _vectors(
+    session: GraphSession, agents: list[StoredAgent], tools: list[StoredTool], known: "Rows"
+) -> "tuple[NDArray[np.float32], list[str]]":
+    """float32 of shape (agents + tools, dimension), a row of zeros for an entity without a vector; and the keys."""
+    import numpy as np
+
+    ids = [item.agent.id for item in agents] + [item.tool.id for item in tools]
+    keys = [item.vector_key for item in agents] + [item.vector_key for item in tools]
+    read = _read_vectors(session, "read/agent_vectors", [a.agent.id for a in agents if a.vector_key not in known])
+    read |= _read_vectors(session, "read/tool_vectors", [t.tool.id for t in tools if t.vector_key not in known])
+    found: list[Any] = [
+        known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
+    ]
+    dimension = next((len(vector) for vector in found if vector is not None), 0)
+    matrix = np.zeros((len(ids), dimension), dtype=np.float32)
+    for row, vector in enumerate(found):
+        if vector is not None:
+            matrix[row] = vector
+    return matrix, keys
+
+
+def _read_vectors(session: GraphSession, statement: str, ids: list[str]) -> "dict[str, NDArray[np.float32]]":
+    import numpy as np
+
+    vectors: dict[str, NDArray[np.float32]] = {}
+    for batch in batches(ids):
+        for row in session.run(load(statement), ids=list(batch)):
+            if row["embedding"] is not None:
+                vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
+    return vectors

@@ -1,0 +1,90 @@
+"""What a search index is, and what it answers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from waygraph.registry.model import Agent, Filters, Principal, SourceSummary, TextForm, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+
+Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
+"""One ranked list. A capability is a tool, or an agent that has none: so that such agents are as findable."""
+
+VECTOR_LEGS: frozenset[Leg] = frozenset({"agent_vector", "tool_vector", "capability_vector"})
+TEXT_LEGS: frozenset[Leg] = frozenset({"agent_text", "capability_text"})
+
+
+@dataclass(frozen=True, slots=True)
+class LegHits:
+    """Three lists of one length, best first: entity, its owner (an agent owns itself), score (cosine or BM25)."""
+
+    entity_ids: Sequence[str]
+    owner_ids: Sequence[str]
+    scores: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """`similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by
+    their rarity, the best text holds, about 0 to 1."""
+
+    legs: Mapping[Leg, LegHits]
+    similarity: float = 0.0
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What may be found. Pinned agents stand apart from a route but not from a search for tools."""
+
+    filters: Filters = field(default_factory=Filters)
+    principal: Principal | None = None
+    with_pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexState:
+    """Which revision the index shows, and by what its vectors were made (empty: it has none)."""
+
+    revision: int
+    embedder: str
+    embedder_spec: str
+    texts: TextForm
+    dimension: int
+    agents: int
+    tools: int
+    schema_version: int
+
+
+class SearchIndex(Protocol):
+    """A search over one revision of the registry. Threads may share it."""
+
+    @property
+    def state(self) -> IndexState: ...
+
+    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
+        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`."""
+        ...
+
+    def agents(self) -> Mapping[str, Agent]:
+        """All agents by id, in order of id."""
+        ...
+
+    def pinned(self) -> Sequence[Agent]:
+        """The agents that an operator pinned, in order of id."""
+        ...
+
+    def tools(self, ids: Sequence[str]) -> list[Tool]:
+        """The tools of these ids, in that order. Raises KeyError."""
+        ...
+
+    def tool_ids(self, agent_id: str) -> Sequence[str]: ...
+
+    def sources(self) -> Sequence[SourceSummary]: ...
+
+    def close(self) -> None: ...

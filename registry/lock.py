@@ -1,0 +1,69 @@
+"""One writer a registry: a file lock beside the graph that names its holder and ends with the process."""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from waygraph.registry.errors import RegistryLocked, StorageFailed
+
+_POLL_S = 0.02
+
+
+def lock_of(registry: Path) -> Path:
+    return registry.with_name(registry.name + ".lock")
+
+
+@contextmanager
+def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
+    """Holds the registry's write lock. Raises RegistryLocked, naming the holder, after `timeout_s`."""
+    path = lock_of(registry)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be made, so nothing can be written here: {exc.strerror}") from exc
+    try:
+        _acquire(descriptor, registry, timeout_s)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(_self()).encode(), 0)
+        yield
+    finally:
+        # The file stays: removing it would let two writers lock two different files of one name.
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, registry: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise RegistryLocked(registry, holder=_holder(descriptor), waited_s=timeout_s) from None
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def _self() -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "program": Path(sys.argv[0]).name if sys.argv else "",
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        said = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {said['pid']} ({said['program'] or 'python'} on {said['host']}, since {said['since']})"
+    except (ValueError, KeyError):
+        return "another process"

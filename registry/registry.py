@@ -1,0 +1,349 @@
+"""The one object that users hold."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from waygraph.registry.access import visible
+from waygraph.registry.embedded import EmbeddedStore, now
+from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.embedding.protocol import Embedder, Progress
+from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, ModelNotFound, UnknownName
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.index.search_index import IndexState, SearchIndex
+from waygraph.registry.model import (
+    Agent,
+    Filters,
+    OperatorSettings,
+    Principal,
+    Query,
+    Route,
+    SourceSummary,
+    TextForm,
+    Tool,
+    ToolRoute,
+)
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
+from waygraph.registry.routing.router import Ask, Router
+from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
+from waygraph.registry.writing import ChosenEmbedder, WriteSession, Written, changed_setting
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from waygraph.registry.embedding.cache import QueryCache
+    from waygraph.registry.graph.sandbox import CypherResult
+
+    Vector = NDArray[np.float32]
+
+MEMORY = ":memory:"
+DEFAULT_TEXTS: TextForm = "contextual"
+NO_VECTORS = (
+    "This registry holds no vectors, so it is searched by words only. "
+    "Get the model with `waygraph model pull`, then run `waygraph reindex`."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where a registry is and what it holds. `revision` grows by one with every committed change."""
+
+    location: str
+    state: IndexState
+    sources: int
+
+
+class Registry:
+    """Agents and their tools as a graph, and the router over them. Threads may share one.
+
+    Reading needs only what the last write published, so any number of processes may read while one writes.
+    """
+
+    def __init__(self, store: EmbeddedStore, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
+        self._store, self._settings, self._environ, self._spec = store, settings, environ, spec
+        self._texts: TextForm = DEFAULT_TEXTS
+        self._lock = threading.Lock()
+        self._embedders: dict[str, Embedder | None] = {}
+        self._router: Router | None = None
+        self._queries: dict[str, QueryCache] = {}
+
+    @classmethod
+    def open(
+        cls,
+        location: str | os.PathLike[str],
+        *,
+        embedder: str | None = None,
+        settings: Settings | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A registry in a file, or in memory (`:memory:`). One that does not exist yet is made by the first write.
+
+        `embedder` is a spec such as `onnx:sentence-transformers/all-MiniLM-L6-v2`; by default the registry's own.
+        Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
+        vectors were made by another embedder than the one asked for.
+        """
+        environ = os.environ if environ is None else environ
+        settings = load_settings(environ) if settings is None else settings
+        store = EmbeddedStore(None if str(location) == MEMORY else Path(location).expanduser(), settings)
+        registry = cls(store, settings, environ, embedder or settings.embedder)
+        if store.exists:
+            registry._check_embedder()
+        return registry
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of files. A closed registry answers nothing more."""
+        self._store.close()
+        self._router = None
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def route(
+        self,
+        query: str | Query,
+        *,
+        recipe: str = DEFAULT_RECIPE,
+        agent_weight: float | None = None,
+        tool_weight: float | None = None,
+        principal: Principal | None = None,
+    ) -> Route:
+        """The agents that can do this, best first, each with the votes that put it there and its best tools.
+
+        Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts.
+        """
+        ask = Ask.of(recipe_named(recipe), agent_weight, tool_weight, principal)
+        return self._current_router().route(checked(query, self._settings), ask)
+
+    def find_tools(
+        self,
+        query: str | Query,
+        *,
+        limit: int | None = None,
+        agent_ids: Sequence[str] | None = None,
+        recipe: str = DEFAULT_RECIPE,
+        principal: Principal | None = None,
+    ) -> ToolRoute:
+        """The tools that can do this, best first; `limit` and `agent_ids` overrule the query's own."""
+        asked = checked(query, self._settings)
+        if asked.steps:
+            raise InvalidQuery("tools are found for a text; ask once for each step")
+        filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
+        asked = checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), self._settings)
+        return self._current_router().find_tools(asked, Ask.of(recipe_named(recipe), None, None, principal))
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def agents(self, *, principal: Principal | None = None) -> list[Agent]:
+        """Every agent the principal may see, by id."""
+        return [agent for agent in self._index().agents().values() if visible(agent, principal)]
+
+    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
+        """Raises UnknownName, which suggests only what the principal may see."""
+        found = self._index().agents().get(agent_id)
+        if found is None or not visible(found, principal):
+            raise UnknownName("agent", agent_id, (agent.id for agent in self.agents(principal=principal)))
+        return found
+
+    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
+        """The tools of one agent, or of all that the principal may see, by id."""
+        index = self._index()
+        owners = [self.agent(agent_id, principal=principal)] if agent_id else self.agents(principal=principal)
+        return index.tools([tool_id for owner in owners for tool_id in index.tool_ids(owner.id)])
+
+    def tool(self, tool_id: str, *, principal: Principal | None = None) -> Tool:
+        """By id (`agent/tool`). Raises UnknownName."""
+        owner = self.agent(tool_id.partition("/")[0], principal=principal)
+        known = self._index().tool_ids(owner.id)
+        if tool_id not in known:
+            raise UnknownName("tool", tool_id, known)
+        return self._index().tools([tool_id])[0]
+
+    def sources(self) -> list[SourceSummary]:
+        return list(self._index().sources())
+
+    def status(self) -> Status:
+        index = self._index()
+        return Status(location=self._store.place, state=index.state, sources=len(index.sources()))
+
+    @contextmanager
+    def reading(self) -> Iterator[GraphSession]:
+        """Runs declared statements over the published copy of the graph: what sources state, without overlays."""
+        with self._store.reading() as session:
+            yield session
+
+    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
+        """Runs a read-only statement over the published copy, in a process of its own with limits.
+
+        Raises CypherRefused, CypherFailed, CypherLimit.
+        """
+        from waygraph.registry.graph.sandbox import run_read_only
+
+        return run_read_only(self._store.index().graph_copy, statement, params or {}, self._settings)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written at this place."""
+        return self._store.exists
+
+    @contextmanager
+    def writing(self, *, texts: TextForm | None = None) -> Iterator[WriteSession]:
+        """The registry alone, for a sync; published at the end. `texts` counts for a new registry only.
+
+        Raises RegistryLocked, naming the holder, after `write_timeout_s`.
+        """
+        with self._store.writing() as engine:
+            yield WriteSession(
+                engine,
+                self._choose,
+                texts=texts or DEFAULT_TEXTS,
+                max_embedded_chars=self._settings.max_embedded_chars,
+                clock=now,
+            )
+
+    def set(
+        self,
+        agent_id: str,
+        *,
+        tags: Sequence[str] | None = None,
+        visible_to: Sequence[str] | None = None,
+        everyone: bool = False,
+        pinned: bool | None = None,
+        hidden: bool | None = None,
+        removed: bool | None = None,
+    ) -> OperatorSettings:
+        """What an operator says of an agent; None leaves a field as it is. It survives every sync.
+
+        `everyone` takes an operator's `visible_to` back. `removed=False` lets a removed agent's source bring it back.
+        """
+        given = {"pinned": pinned, "hidden": hidden, "removed": removed}
+        changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+        if tags is not None:
+            changes["tags"] = tuple(sorted(set(tags)))
+        if visible_to is not None or everyone:
+            changes["visible_to"] = None if everyone else tuple(sorted(set(visible_to or ())))
+        with self.writing() as session:
+            said = changed_setting(session.held(), agent_id, **changes)
+            session.put_setting(said)
+        return said
+
+    def remove(self, agent_id: str) -> OperatorSettings:
+        """Removes an agent and its tools, and keeps it away whatever its source says."""
+        return self.set(agent_id, removed=True)
+
+    def forget(self, source: str) -> Written:
+        """Removes a source and the agents that only it claimed. Raises UnknownName."""
+        with self.writing() as session:
+            return session.forget_source(source)
+
+    def reindex(
+        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: Progress | None = None
+    ) -> Written:
+        """Embeds everything anew, with another embedder or text form if given."""
+        state = self._index().state
+        chosen = self._open(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
+        with self.writing() as session:
+            written = session.reindex(texts or state.texts, chosen, progress)
+        self._spec = chosen.spec
+        return written
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _index(self) -> SearchIndex:
+        return self._store.index()
+
+    def _current_router(self) -> Router:
+        """The router over the current index: made once a generation, not once a query."""
+        index = self._store.index()
+        router = self._router
+        if router is None or router.index is not index:
+            with self._lock:
+                router = self._router = self._new_router(index)
+        return router
+
+    def _new_router(self, index: SearchIndex) -> Router:
+        if not index.state.embedder:
+            return Router(index=index, embed=None, notice=NO_VECTORS)
+        try:
+            chosen = self._open(self._spec or index.state.embedder_spec)
+        except ModelNotFound as exc:
+            return Router(index=index, embed=None, notice=f"Searched by words only: {exc}")
+        if chosen.embedder is None:
+            return Router(index=index, embed=None, notice="Searched by words only, as the embedder `none` asks.")
+        if chosen.fingerprint != index.state.embedder:
+            raise EmbedderMismatch(has=index.state.embedder, wants=chosen.fingerprint)
+        return Router(index=index, embed=self._query_vector(chosen.embedder))
+
+    def _query_vector(self, embedder: Embedder) -> "Callable[[str], Vector]":
+        """Text → vector of shape (dimension,), remembered across generations."""
+        from waygraph.registry.embedding.cache import QueryCache
+
+        queries = self._queries.get(embedder.fingerprint)
+        if queries is None:
+            queries = QueryCache(embedder, self._settings.query_cache_entries)
+            self._queries[embedder.fingerprint] = queries
+        return lambda text: queries.embed((text,), "query")[0]
+
+    def _choose(self, spec: str) -> ChosenEmbedder:
+        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
+
+        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
+        """
+        wanted = self._spec or spec or DEFAULT_EMBEDDER
+        try:
+            return self._open(wanted)
+        except ModelNotFound:
+            if spec or self._spec:
+                raise
+            return ChosenEmbedder(embedder=None, spec=wanted)
+
+    def _open(self, spec: str) -> ChosenEmbedder:
+        """The embedder of a spec, opened once, its document vectors cached on disk."""
+        if spec not in self._embedders:
+            opened = open_embedder(spec, self._settings, self._environ)
+            self._embedders[spec] = self._cached(opened) if opened else None
+        return ChosenEmbedder(embedder=self._embedders[spec], spec=spec)
+
+    def _cached(self, embedder: Embedder) -> Embedder:
+        from waygraph.registry.embedding.cache import CachedEmbedder
+        from waygraph.registry.embedding.vector_file import vector_file_path
+
+        return CachedEmbedder(embedder, vector_file_path(self._settings, embedder.fingerprint))
+
+    def _check_embedder(self) -> None:
+        """Refuses at once an embedder asked for by name that is not the registry's."""
+        state = self._store.index().state
+        if self._spec not in ("", "none", state.embedder_spec):
+            raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
+
+
+def checked(query: str | Query, settings: Settings) -> Query:
+    """A query that can be asked. Raises InvalidQuery."""
+    asked = Query(text=query) if isinstance(query, str) else query
+    texts = asked.steps or (asked.text,)
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InvalidQuery("a query needs a text, or steps that each hold one")
+    if max(map(len, texts)) > settings.max_query_chars:
+        raise InvalidQuery(f"a query has at most {settings.max_query_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
+    if not isinstance(asked.limit, int) or isinstance(asked.limit, bool) or asked.limit < 1:
+        raise InvalidQuery(f"limit must be a whole number from 1 up, not {asked.limit!r}")
+    return replace(asked, steps=tuple(asked.steps), filters=_listed(asked.filters))
+
+
+def _listed(filters: Filters) -> Filters:
+    """The filters with each field a tuple, as they are compared and cached."""
+    return Filters(tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))

@@ -1,0 +1,106 @@
+"""Recipes: named ways to route, as values. Command line, services and evaluation speak of the same names."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from waygraph.registry.errors import UnknownRecipe
+from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
+from waygraph.registry.model import EntityKind, TextForm
+
+Merge = Literal["one_list", "by_owner"]
+"""`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeLeg:
+    """A leg's part: weight = `share` × the recipe's weight for `kind`; contribution = weight / (k + rank)."""
+
+    leg: Leg
+    kind: EntityKind
+    share: float = 1.0
+    k: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
+
+    An answer is withheld if its similarity (or, without vectors, its coverage) is below `least_similarity`
+    (`least_coverage`): nothing fits.
+    """
+
+    name: str
+    purpose: str
+    legs: tuple[RecipeLeg, ...]
+    merge: Merge = "by_owner"
+    agent_weight: float = 1.0
+    tool_weight: float = 1.0
+    depth: int = 100
+    texts: TextForm | None = None
+    least_similarity: float = -1.0
+    least_coverage: float = 0.0
+
+    @property
+    def needs_vectors(self) -> bool:
+        return any(use.leg in VECTOR_LEGS for use in self.legs)
+
+    @property
+    def leg_names(self) -> tuple[Leg, ...]:
+        return tuple(use.leg for use in self.legs)
+
+
+_NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
+"""An entity named outright outweighs all other legs together (at most 0.2)."""
+
+PAPER = Recipe(
+    name="paper",
+    purpose="Agent-as-a-Graph, Algorithm 1: one list of tools and agents by vector, type-weighted RRF, traversal",
+    legs=(RecipeLeg(leg="tool_vector", kind="tool"), RecipeLeg(leg="agent_vector", kind="agent")),
+    merge="one_list",
+    agent_weight=1.5,
+    tool_weight=1.0,
+    texts="plain",
+)
+AGENTS = Recipe(
+    name="agents",
+    purpose="agents by their own vectors alone",
+    legs=(RecipeLeg(leg="agent_vector", kind="agent"),),
+)
+TOOLS = Recipe(
+    name="tools",
+    purpose="agents by their best tool's vector alone",
+    legs=(RecipeLeg(leg="tool_vector", kind="tool"),),
+)
+LEXICAL = Recipe(
+    name="lexical",
+    purpose="words only (BM25): needs no model",
+    legs=(
+        RecipeLeg(leg="capability_text", kind="tool", k=10.0),
+        RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
+        _NAME,
+    ),
+    least_coverage=0.1,
+)
+HYBRID = Recipe(
+    name="hybrid",
+    purpose="the default: vectors and words, tools and agents, typed weights",
+    legs=(
+        RecipeLeg(leg="capability_vector", kind="tool", k=10.0),
+        RecipeLeg(leg="agent_vector", kind="agent", share=0.5, k=10.0),
+        RecipeLeg(leg="capability_text", kind="tool", share=0.5, k=10.0),
+        _NAME,
+    ),
+    texts="contextual",
+    least_similarity=0.15,
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, TOOLS)}
+DEFAULT_RECIPE = HYBRID.name
+
+
+def recipe_named(name: str) -> Recipe:
+    """Raises UnknownRecipe."""
+    try:
+        return RECIPES[name]
+    except KeyError:
+        raise UnknownRecipe(name, RECIPES) from None

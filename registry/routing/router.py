@@ -1,0 +1,172 @@
+"""One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING
+
+from waygraph.registry.access import routable
+from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
+from waygraph.registry.index.search_index import Hits, Scope, SearchIndex
+from waygraph.registry.model import AgentMatch, EntityKind, Principal, Query, Route, ToolMatch, ToolRoute
+from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools
+from waygraph.registry.routing.recipes import LEXICAL, Recipe
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+
+TOOLS_SHOWN = 5
+"""Tools named for an agent, at most."""
+NOTHING_FITS = "nothing in this registry fits the request closely enough"
+NOTHING_KNOWN = "this registry holds no agent that the request may see"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """How to route: the recipe, the weights α per entity kind, and who asks."""
+
+    recipe: Recipe
+    weights: Mapping[EntityKind, float]
+    principal: Principal | None = None
+
+    @classmethod
+    def of(
+        cls, recipe: Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
+    ) -> "Ask":
+        """Weights not given are the recipe's. Raises InvalidQuery for a negative or infinite one."""
+        weights: dict[EntityKind, float] = {
+            "agent": recipe.agent_weight if agent_weight is None else agent_weight,
+            "tool": recipe.tool_weight if tool_weight is None else tool_weight,
+        }
+        for kind, weight in weights.items():
+            if not 0 <= weight < float("inf"):
+                raise InvalidQuery(f"{kind}_weight must be a number from 0 up, not {weight}")
+        return cls(recipe=recipe, weights=weights, principal=principal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router:
+    """Routes over one index. `embed` makes a query's vector (None: no model, and `notice` says so)."""
+
+    index: SearchIndex
+    embed: "Callable[[str], Vector] | None"
+    notice: str = ""
+
+    def route(self, query: Query, ask: Ask) -> Route:
+        """The top agents. Raises InvalidQuery, RecipeNeedsTexts."""
+        started = time.perf_counter()
+        ask = self._possible(ask)
+        route = self._in_steps(query, ask) if query.steps else self._single(query, ask)
+        return replace(route, elapsed_ms=(time.perf_counter() - started) * 1000)
+
+    def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
+        """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
+        started = time.perf_counter()
+        ask = self._possible(ask)
+        hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
+        ranked = fuse_tools(ask.recipe, hits.legs, ask.weights) if self._fits(hits, ask.recipe) else []
+        return ToolRoute(
+            query=query,
+            matches=self._tool_matches(ranked[: query.limit]),
+            recipe=ask.recipe.name,
+            revision=self.index.state.revision,
+            notice=self.notice,
+            reason="" if ranked else self._reason(hits),
+            elapsed_ms=(time.perf_counter() - started) * 1000,
+        )
+
+    def _possible(self, ask: Ask) -> Ask:
+        """The ask itself, or without a model the lexical one; refuses a recipe made for other texts."""
+        recipe, held = ask.recipe, self.index.state.texts
+        if not recipe.needs_vectors:
+            return ask
+        if self.embed is None:
+            return replace(ask, recipe=LEXICAL)
+        if recipe.texts not in (None, held):
+            raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
+        return ask
+
+    def _single(self, query: Query, ask: Ask) -> Route:
+        hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
+        ranked = fuse_agents(ask.recipe, hits.legs, ask.weights) if self._fits(hits, ask.recipe) else []
+        return Route(
+            query=query,
+            matches=tuple(self._agent_match(candidate) for candidate in ranked[: query.limit]),
+            pinned=self._pinned(query, ask),
+            recipe=ask.recipe.name,
+            revision=self.index.state.revision,
+            notice=self.notice,
+            reason="" if ranked else self._reason(hits),
+        )
+
+    def _in_steps(self, query: Query, ask: Ask) -> Route:
+        """A route a step, and the union of their agents in order of need."""
+        steps = tuple(self._single(replace(query, text=text, steps=()), ask) for text in query.steps)
+        return replace(
+            steps[0],
+            query=query,
+            matches=union_of_steps(steps, query.limit),
+            steps=steps,
+            reason="; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
+        )
+
+    def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
+        told = query_text(text)
+        vector = self.embed(told) if self.embed and ask.recipe.needs_vectors else None
+        return self.index.search(ask.recipe.leg_names, vector, told, ask.recipe.depth, scope)
+
+    def _fits(self, hits: Hits, recipe: Recipe) -> bool:
+        """Whether anything is near enough to be an answer. An entity named outright always is."""
+        named = hits.legs.get("name")
+        if named and named.entity_ids:
+            return True
+        if recipe.needs_vectors:
+            return hits.similarity >= recipe.least_similarity
+        return hits.coverage >= recipe.least_coverage
+
+    def _reason(self, hits: Hits) -> str:
+        return (
+            NOTHING_FITS if any(leg.entity_ids for leg in hits.legs.values()) or self.index.agents() else NOTHING_KNOWN
+        )
+
+    def _agent_match(self, candidate: Candidate) -> AgentMatch:
+        return AgentMatch(
+            agent=self.index.agents()[candidate.id],
+            score=candidate.score,
+            votes=tuple(candidate.votes),
+            tools=tuple(self.index.tools(list(candidate.entities)[:TOOLS_SHOWN])),
+        )
+
+    def _tool_matches(self, ranked: list[Candidate]) -> tuple[ToolMatch, ...]:
+        tools = self.index.tools([candidate.id for candidate in ranked])
+        agents = self.index.agents()
+        return tuple(
+            ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=tuple(candidate.votes))
+            for tool, candidate in zip(tools, ranked, strict=True)
+        )
+
+    def _pinned(self, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:
+        return tuple(
+            AgentMatch(agent=agent, score=0.0)
+            for agent in self.index.pinned()
+            if routable(agent, ask.principal, query.filters)
+        )
+
+
+def union_of_steps(steps: tuple[Route, ...], limit: int) -> tuple[AgentMatch, ...]:
+    """Agents in order of need: each step's best first, in the steps' order, then each step's second, and so on.
+
+    Cut to `limit`, but never below one agent a step.
+    """
+    turns = zip_longest(*(step.matches for step in steps))
+    ordered: dict[str, AgentMatch] = {}
+    for match in chain.from_iterable(turns):
+        if match is not None:
+            ordered.setdefault(match.agent.id, match)
+    firsts = {step.matches[0].agent.id for step in steps if step.matches}
+    return tuple(ordered.values())[: max(limit, len(firsts))]

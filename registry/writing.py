@@ -1,0 +1,206 @@
+"""A write session: what a sync or an operator may do while it holds the registry alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from waygraph.cypher import load
+from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
+from waygraph.registry.embedding.protocol import Embedder, Progress
+from waygraph.registry.errors import EmbedderMismatch, UnknownName
+from waygraph.registry.graph.engine import GraphEngine, GraphSession
+from waygraph.registry.graph.reading import (
+    Held,
+    RegistryState,
+    read_agents,
+    read_claims,
+    read_held,
+    read_state,
+    read_tools,
+)
+from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.writing import (
+    NewVectors,
+    advance,
+    put_setting,
+    remove_agents,
+    write_changes,
+    write_vectors,
+)
+from waygraph.registry.model import AgentEntry, ChangeSet, OperatorSettings, TextForm, Tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenEmbedder:
+    """An embedder (None: lexical only) and the spec by which it can be opened again."""
+
+    embedder: Embedder | None
+    spec: str
+
+    @property
+    def fingerprint(self) -> str:
+        return self.embedder.fingerprint if self.embedder else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The revision after a write, and how many texts it had to embed."""
+
+    revision: int
+    texts_embedded: int = 0
+
+
+class WriteSession:
+    """Holds the registry's write lock through its engine. `choose` gives the embedder for a spec ('' = default)."""
+
+    def __init__(
+        self,
+        engine: GraphEngine,
+        choose: Callable[[str], ChosenEmbedder],
+        *,
+        texts: TextForm,
+        max_embedded_chars: int,
+        clock: Callable[[], str],
+    ) -> None:
+        self._engine, self._choose, self._clock = engine, choose, clock
+        self._texts, self._max_chars = texts, max_embedded_chars
+
+    def held(self) -> Held:
+        return read_held(self._engine)
+
+    def state(self) -> RegistryState | None:
+        return read_state(self._engine)
+
+    def commit(self, changes: ChangeSet, progress: Progress | None = None) -> Written:
+        """Embeds what is new and writes everything in one transaction.
+
+        A change set that changes nothing only confirms the source's claims and keeps the revision.
+        Raises EmbedderMismatch, ModelNotFound, StorageFailed.
+        """
+        state = self._begin()
+        if changes.is_empty:
+            self._confirm(changes)
+            return Written(revision=state.revision)
+        chosen = self._chosen(state) if changes.written else None
+        embedder = chosen.embedder if chosen else None
+        before = texts_embedded(embedder)
+        vectors = self._vectors(changes.written, state.texts, embedder, progress)
+        work = partial(write_changes, changes=changes, vectors=vectors, revision=state.revision, now=self._clock())
+        revision = self._engine.write(work)
+        return Written(revision=revision, texts_embedded=texts_embedded(embedder) - before)
+
+    def put_setting(self, said: OperatorSettings) -> Written:
+        """Stores what an operator says; an agent it removes goes with its tools."""
+        state = self._begin()
+        held = self.held()
+        gone = [said.agent_id] if said.removed and said.agent_id in held.agents else []
+        tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
+
+        def work(session: GraphSession) -> int:
+            remove_agents(session, gone, tools)
+            put_setting(session, said)
+            return advance(session, state.revision)
+
+        return Written(revision=self._engine.write(work))
+
+    def forget_source(self, name: str) -> Written:
+        """Removes a source, its claims, and the agents that only it claimed. Raises UnknownName."""
+        state = self._begin()
+        claims = read_claims(self._engine)
+        known = {row["name"] for row in self._engine.run(load("read/sources"))}
+        if name not in known:
+            raise UnknownName("source", name, known)
+        shared = {claim.agent_id for claim in claims if claim.source != name}
+        gone = [claim.agent_id for claim in claims if claim.source == name and claim.agent_id not in shared]
+        tools = [item.tool.id for items in self.held().tools_of(gone).values() for item in items]
+
+        def work(session: GraphSession) -> int:
+            remove_agents(session, gone, tools)
+            session.run(load("sync/remove_source"), source=name)
+            return advance(session, state.revision)
+
+        return Written(revision=self._engine.write(work))
+
+    def reindex(self, texts: TextForm, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
+        """Embeds every text anew (cached ones apart) and records embedder and text form."""
+        state = self._begin()
+        before = texts_embedded(chosen.embedder)
+        entries = self._all_entries()
+        forms = TextForms(form=texts, max_chars=self._max_chars).of_entries(entries)
+        vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
+        props = {"texts": texts, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
+
+        def work(session: GraphSession) -> int:
+            agents = [entry.agent.id for entry in entries]
+            tools = [tool.id for entry in entries for tool in entry.tools]
+            write_vectors(session, agents, tools, vectors)
+            session.run(load("state/update"), props=props)
+            return advance(session, state.revision)
+
+        revision = self._engine.write(work)
+        return Written(revision=revision, texts_embedded=texts_embedded(chosen.embedder) - before)
+
+    def _begin(self) -> RegistryState:
+        """The registry's state; a new graph becomes a registry, with the embedder that there is."""
+        state = self.state()
+        if state is not None:
+            return state
+        chosen = self._choose("")
+        props = {
+            "revision": 0,
+            "embedder": chosen.fingerprint,
+            "embedder_spec": chosen.spec,
+            "texts": self._texts,
+            "schema_version": SCHEMA_VERSION,
+        }
+        self._engine.run(load("state/create"), props=props)
+        created = self.state()
+        assert created is not None  # noqa: S101 - just written
+        return created
+
+    def _chosen(self, state: RegistryState) -> ChosenEmbedder:
+        """The embedder that made this registry's vectors. Raises EmbedderMismatch if another was chosen."""
+        chosen = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
+        if chosen.fingerprint != state.embedder:
+            raise EmbedderMismatch(has=state.embedder, wants=chosen.fingerprint or "none")
+        return chosen
+
+    def _vectors(
+        self, written: Sequence[AgentEntry], form: TextForm, embedder: Embedder | None, progress: Progress | None
+    ) -> NewVectors:
+        if embedder is None:
+            return NewVectors(vectors={}, keys={})
+        held = self.held()
+        ids = [entry.agent.id for entry in written]
+        keys = {agent_id: held.agents[agent_id].vector_key for agent_id in ids if agent_id in held.agents}
+        keys |= {item.tool.id: item.vector_key for items in held.tools_of(ids).values() for item in items}
+        texts = TextForms(form=form, max_chars=self._max_chars).of_entries(written)
+        return new_vectors(texts, keys, embedder, progress)
+
+    def _confirm(self, changes: ChangeSet) -> None:
+        now = self._clock()
+        self._engine.run(
+            load("sync/put_source"), name=changes.source, namespace=changes.namespace, rank=changes.rank, seen_at=now
+        )
+        self._engine.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+
+    def _all_entries(self) -> list[AgentEntry]:
+        owned: dict[str, list[Tool]] = {}
+        for item in read_tools(self._engine):
+            owned.setdefault(item.tool.agent_id, []).append(item.tool)
+        return [
+            AgentEntry(key=agent_id, agent=item.agent, tools=tuple(owned.get(agent_id, ())))
+            for agent_id, item in read_agents(self._engine).items()
+        ]
+
+
+def texts_embedded(embedder: Embedder | None) -> int:
+    """How many texts this embedder really embedded so far, cached ones apart."""
+    return int(getattr(embedder, "embedded", 0))
+
+
+def changed_setting(held: Held, agent_id: str, **changes: object) -> OperatorSettings:
+    """What operators said of an agent so far, with these fields changed. Raises UnknownName."""
+    if agent_id not in held.agents and agent_id not in held.settings:
+        raise UnknownName("agent", agent_id, held.agents)
+    return replace(held.settings.get(agent_id, OperatorSettings(agent_id=agent_id)), **changes)  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""An embeddings endpoint on a free loopback port, as OpenAI's: real sockets, vectors made from a hash of the text."""
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+KEY = "sk-right-1234567890"
+NATIVE_DIMENSION = 48
+
+
+@dataclass
+class FakeOpenAI:
+    """How the endpoint behaves, and what it was asked. Change the fields while it runs."""
+
+    url: str = ""
+    overloads: int = 0
+    """So many requests are answered by `overload_status` first."""
+    overload_status: int = 429
+    retry_after: str | None = None
+    broken_connections: int = 0
+    dimension: int | None = None
+    """Other than asked: the wrong one."""
+    hang_s: float = 0.0
+    garbage: bytes | None = None
+    reverse: bool = False
+    """Answer in another order than asked; `index` still tells."""
+    drop_last: bool = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def batches(self) -> list[list[str]]:
+        return [request["input"] for request in self.requests]
+
+
+def vector_of(text: str, dimension: int) -> list[float]:
+    """Numbers in [-1, 1], the same for the same text; not of length 1."""
+    digest = hashlib.shake_256(text.encode()).digest(dimension)
+    return [byte / 127.5 - 1 for byte in digest]
+
+
+@contextmanager
+def fake_openai() -> Iterator[FakeOpenAI]:
+    fake = FakeOpenAI()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(fake)) as server:
+        fake.url = f"http://127.0.0.1:{server.server_port}/v1"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield fake
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _answering_for(fake: FakeOpenAI) -> type[BaseHTTPRequestHandler]:
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            fake.requests.append(request)
+            time.sleep(fake.hang_s)
+            if fake.broken_connections > 0:
+                fake.broken_connections -= 1
+                self.close_connection = True
+                return
+            status, body = _answer(fake, self.path, self.headers.get("Authorization", ""), request)
+            self._send(status, body)
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            if fake.retry_after is not None and status == fake.overload_status:
+                self.send_header("Retry-After", fake.retry_after)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    return Endpoint
+
+
+def _answer(fake: FakeOpenAI, path: str, authorization: str, request: dict[str, Any]) -> tuple[int, bytes]:
+    if path != "/v1/embeddings":
+        return 404, b'{"error": {"message": "no such path"}}'
+    if authorization != f"Bearer {KEY}":
+        return 401, json.dumps({"error": {"message": f"Incorrect API key: {authorization}"}}).encode()
+    if fake.overloads > 0:
+        fake.overloads -= 1
+        return fake.overload_status, b'{"error": {"message": "slow down"}}'
+    return 200, fake.garbage if fake.garbage is not None else _embeddings(fake, request)
+
+
+def _embeddings(fake: FakeOpenAI, request: dict[str, Any]) -> bytes:
+    dimension = fake.dimension or request.get("dimensions") or NATIVE_DIMENSION
+    data = [
+        {"object": "embedding", "index": index, "embedding": vector_of(text, dimension)}
+        for index, text in enumerate(request["input"])
+    ]
+    data = data[:-1] if fake.drop_last else data
+    return json.dumps({"object": "list", "data": data[::-1] if fake.reverse else data}).encode()
