@@ -54,8 +54,7 @@ class OpenAIEmbedder:
         self._api_key, self._batch_texts, self._retries, self._timeout_s = api_key, batch_texts, retries, timeout_s
         self._sleep, self._jitter = sleep, jitter
         self._url = _embeddings_url(base_url)
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx2.Client(headers=headers, timeout=timeout_s)
+        self._client = httpx2.Client(headers=_authorization(api_key), timeout=timeout_s)
         self.fingerprint = f"openai:{model}@{self._known_dimension or 'native'}"
 
     @property
@@ -158,11 +157,17 @@ class OpenAIEmbedder:
         return text.replace(self._api_key, "…") if self._api_key else text
 
 
+def _authorization(api_key: str) -> dict[str, str]:
+    if not api_key.isascii() or not api_key.isprintable():
+        raise EmbedderRefused("OPENAI_API_KEY holds a line break or another character that no key has")
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
 def _embeddings_url(base_url: str) -> httpx2.URL:
     try:
         url = httpx2.URL(f"{base_url.rstrip('/')}/embeddings")
-    except httpx2.InvalidURL as exc:
-        raise EmbedderRefused("OPENAI_BASE_URL is not an address") from exc
+    except httpx2.InvalidURL:  # its message may quote a password
+        raise EmbedderRefused("OPENAI_BASE_URL is not an address") from None
     if url.scheme not in {"http", "https"} or not url.host:
         raise EmbedderRefused("OPENAI_BASE_URL must be an address such as http://localhost:8000/v1")
     return url

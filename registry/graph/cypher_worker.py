@@ -12,6 +12,7 @@ What holds even if `readonly` was fooled:
 
 import ctypes
 import datetime
+import decimal
 import json
 import math
 import os
@@ -20,10 +21,13 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import grafeo
+
+IMPORTED_FOR_THE_ENGINE = (datetime, decimal)
+"""It imports them at the first value of their kind, when no file can be opened any more."""
 
 MIB = 1024 * 1024
 SHORTEST_VECTOR = 16
@@ -50,6 +54,13 @@ class RowTooLarge(Exception):
     pass
 
 
+KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
+    RowTooLarge: {"limit": "size"},
+    MemoryError: {"limit": "memory"},
+    RecursionError: {"failed": "a value of the answer is nested too deeply"},
+}
+
+
 def main() -> None:
     _die_with(int(sys.argv[1]))
     request = json.loads(sys.stdin.buffer.read())
@@ -61,16 +72,20 @@ def main() -> None:
 def _answer(request: dict[str, Any]) -> Iterable[bytes]:
     try:
         return _run(request)
-    except NotARead as exc:
-        return [_json({"refused": str(exc)})]
-    except RowTooLarge:
-        return [b'{"limit": "size"}']
-    except MemoryError:
-        return [b'{"limit": "memory"}']
-    except RecursionError:
-        return [b'{"failed": "a value of the answer is nested too deeply"}']
-    except BaseException as exc:  # noqa: BLE001 - a panic of the engine is no Exception
-        return [_json({"failed": _in_one_line(str(exc), request["path"])})]
+    except BaseException as exc:  # noqa: BLE001 - the parent must hear of it, and a panic of the engine is no Exception
+        return [_json(_failure(exc, request["path"]))]
+
+
+def _failure(exc: BaseException, path: str) -> dict[str, str]:
+    known = KNOWN_FAILURES.get(type(exc))
+    if known:
+        return known
+    if isinstance(exc, NotARead):
+        return {"refused": str(exc)}
+    if isinstance(exc, Exception):
+        return {"failed": _in_one_line(str(exc), path)}
+    # A panic tells of the engine's insides, and of this machine's folders.
+    return {"limit": "memory"} if "capacity overflow" in str(exc) else {"failed": "the engine panicked"}
 
 
 def _run(request: dict[str, Any]) -> list[bytes]:
@@ -125,7 +140,7 @@ def _told(result: Any, request: dict[str, Any], started: float) -> list[bytes]:
     left = request["max_bytes"]
     truncated = False
     for row in _rows(result, request["vectors"]):
-        left -= len(row)
+        left -= len(row) + 1
         truncated = left < 0 or len(rows) == request["max_rows"]
         if truncated:
             break
@@ -152,17 +167,13 @@ def _plain(value: Any, vectors: bool) -> Any:
             return value if math.isfinite(value) else NON_FINITE.get(value, "NaN")
         case dict():
             return _plain_map(value, vectors)
-        case list() | tuple() | set() | frozenset():
-            return _plain_list(list(value), vectors)
-        case bytes():
-            return f"<{len(value)} bytes>"
-        case datetime.date() | datetime.time():
-            return value.isoformat()
+        case list() | tuple():
+            return _plain_list(value, vectors)
         case _:
-            return str(value)
+            return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
 
 
-def _plain_list(values: list[Any], vectors: bool) -> Any:
+def _plain_list(values: Sequence[Any], vectors: bool) -> Any:
     if not vectors and len(values) >= SHORTEST_VECTOR and all(isinstance(value, float) for value in values):
         return f"<{len(values)} floats>"
     return [_plain(value, vectors) for value in values]

@@ -6,6 +6,7 @@ settings allow; whatever becomes of it, this process goes on. See `readonly` and
 
 import json
 import os
+import re
 import select
 import selectors
 import signal
@@ -15,9 +16,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, cast
 
-from waygraph.registry.errors import CypherFailed, CypherLimit, CypherRefused
+from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.graph.readonly import check_read_only
 from waygraph.registry.settings import Settings
 
@@ -25,6 +26,7 @@ WORKER = Path(__file__).with_name("cypher_worker.py")
 MIB = 1024 * 1024
 MAX_PARAMS_BYTES = 4 * MIB
 MAX_ANSWER_BYTES = 16 * MIB
+MAX_HEARD_BYTES = MAX_ANSWER_BYTES + MIB
 KEPT_NOISE_BYTES = 4096
 
 
@@ -107,13 +109,15 @@ def _params(params: Mapping[str, object]) -> str:
 
 def _run(request: bytes, settings: Settings) -> CypherResult:
     try:
-        ending = _end_of_worker(request, settings.cypher_timeout_s)
+        ending = _ending_of_worker(request, settings.cypher_timeout_s)
     except TimeoutError:
-        _refuse_to_wait(settings)
-    return _result(ending, settings)
+        raise _out_of_time(settings) from None
+    if ending.status != 0:
+        raise _reason_of_death(ending, settings)
+    return _result(ending.answer, settings)
 
 
-def _end_of_worker(request: bytes, timeout_s: float) -> _Ending:
+def _ending_of_worker(request: bytes, timeout_s: float) -> _Ending:
     """Starts a worker and stays until it ended; TimeoutError after `timeout_s`. No worker outlives this call."""
     deadline = time.monotonic() + timeout_s
     worker = _start()
@@ -131,6 +135,7 @@ def _start() -> subprocess.Popen[bytes]:
     # -I: neither the environment nor the current folder adds to what it imports. -B: it writes no cache.
     return subprocess.Popen(
         [sys.executable, "-I", "-B", str(WORKER), str(os.getpid())],
+        bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -144,6 +149,105 @@ def _stop(worker: subprocess.Popen[bytes]) -> None:
     if worker.returncode is None:  # not waited for, so its number is still its own
         os.killpg(worker.pid, signal.SIGKILL)
         worker.wait()
-    for pipe in (worker.stdin, worker.stdout, worker.stderr):
-        if pipe is not None and not pipe.closed:
-            os.close(pipe.detach().detach() if False else pipe.fileno())
+    for pipe in _pipes(worker):
+        pipe.close()
+
+
+def _pipes(worker: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    return cast(tuple[IO[bytes], IO[bytes], IO[bytes]], (worker.stdin, worker.stdout, worker.stderr))
+
+
+def _converse(worker: subprocess.Popen[bytes], request: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """Sends the request and gives the first bytes of stdout and of stderr, each read to its end."""
+    stdin, stdout, stderr = _pipes(worker)
+    unsent = memoryview(request)
+    heard = {stdout.fileno(): bytearray(), stderr.fileno(): bytearray()}
+    kept = {stdout.fileno(): MAX_HEARD_BYTES, stderr.fileno(): KEPT_NOISE_BYTES}
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdin, selectors.EVENT_WRITE)
+        selector.register(stdout, selectors.EVENT_READ)
+        selector.register(stderr, selectors.EVENT_READ)
+        while selector.get_map():
+            for key in _ready(selector, deadline):
+                if key.fd in heard:
+                    more = _hear(key.fd, heard[key.fd], kept[key.fd])
+                else:
+                    unsent = _send(key.fd, unsent)
+                    more = bool(unsent)
+                if not more:
+                    selector.unregister(key.fileobj)
+                    cast(IO[bytes], key.fileobj).close()
+    answer, noise = heard.values()
+    return bytes(answer), bytes(noise)
+
+
+def _ready(selector: selectors.BaseSelector, deadline: float) -> list[selectors.SelectorKey]:
+    left_s = deadline - time.monotonic()
+    ready = selector.select(left_s) if left_s > 0 else []
+    if not ready and time.monotonic() >= deadline:
+        raise TimeoutError
+    return [key for key, _ in ready]
+
+
+def _hear(pipe: int, heard: bytearray, most: int) -> bool:
+    chunk = os.read(pipe, 64 * 1024)
+    heard += chunk[: most - len(heard)]
+    return bool(chunk)
+
+
+def _send(pipe: int, unsent: memoryview) -> memoryview:
+    """What is left to send; nothing if the worker has ended."""
+    try:
+        # So much never blocks on a pipe that is ready.
+        return unsent[os.write(pipe, unsent[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        return unsent[:0]
+
+
+def _result(answer: bytes, settings: Settings) -> CypherResult:
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        raise CypherFailed("the engine's answer was cut off") from None
+    match told:
+        case {"refused": str(reason)}:
+            raise CypherRefused(reason)
+        case {"failed": str(reason)}:
+            raise CypherFailed(reason)
+        case {"limit": "memory"}:
+            raise _out_of_memory(settings)
+        case {"limit": _}:
+            raise CypherLimit(f"one row of the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB; return less of it")
+    return CypherResult(
+        columns=tuple(told["columns"]),
+        rows=tuple(tuple(row) for row in told["rows"]),
+        truncated=told["truncated"],
+        elapsed_ms=told["elapsed_ms"],
+    )
+
+
+def _reason_of_death(ending: _Ending, settings: Settings) -> CypherError:
+    """The engine aborts when memory runs out, and the kernel kills; whatever it printed then stays here."""
+    if ending.status == -signal.SIGKILL or re.search("memory allocation|MemoryError", ending.noise):
+        return _out_of_memory(settings)
+    if ending.status == -signal.SIGXCPU:
+        return _out_of_time(settings)
+    if ending.status < 0:
+        name = signal.Signals(-ending.status).name
+        return CypherFailed(f"the engine crashed on this statement ({name}); the registry is not affected")
+    last = (ending.noise.splitlines() or ["no reason given"])[-1]
+    return CypherFailed(f"the worker for Cypher could not start: {last}")
+
+
+def _out_of_time(settings: Settings) -> CypherLimit:
+    return CypherLimit(
+        f"the statement was ended after {settings.cypher_timeout_s:g} s. "
+        "Ask for less, or raise WAYGRAPH_CYPHER_TIMEOUT_S."
+    )
+
+
+def _out_of_memory(settings: Settings) -> CypherLimit:
+    return CypherLimit(
+        f"the statement was ended: it wanted more than {settings.cypher_memory_mib} MiB of memory. "
+        "Ask for less, or raise WAYGRAPH_CYPHER_MEMORY_MIB."
+    )

@@ -1,0 +1,59 @@
+"""Our vectors beside those of sentence-transformers, which defines the model. Run by `make test-sentence-transformers`."""
+
+from pathlib import Path
+
+import pytest
+
+from waygraph.registry.embedding import open_embedder
+from waygraph.registry.embedding.weights import locate
+from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+
+pytest.importorskip(
+    "sentence_transformers",
+    reason="sentence-transformers is not installed: pip install 'waygraph[sentence-transformers]'",
+)
+
+TEXTS = (
+    "A man is eating food.",
+    "A man is eating a piece of bread.",
+    "pdf",
+    "What is the weather in Paris tomorrow?",
+    "search_issues: Search for issues in a GitHub repository by label, assignee and free text",
+    "create_calendar_event: Create an event. Parameters: title, start (ISO 8601), end, attendees (e-mail addresses)",
+    "Read the complete contents of a file from the file system as text.",
+    "get_stock_price",
+    "Book a table for two at an Italian restaurant near the station on Friday evening",
+    "GitHub: Repositories and issues. Tools: search_issues, create_issue, list_commits, fork_repository",
+    "translate this contract into German",
+    "Wie wird das Wetter morgen in Zürich?",
+    "¿Qué tiempo hace mañana?",
+    "明日の天気を教えて",
+    "convert 250 USD to EUR",
+    "SELECT name FROM users WHERE id = 7",
+    "send_email: Send an e-mail with optional attachments to one or more recipients",
+    "Who is on call this weekend?",
+    "resize an image to 800x600 and make it grey",
+    "list_pods: Lists the pods of a Kubernetes namespace with their state",
+    "Play some jazz in the living room",
+    "delete_branch",
+    "summarize the last ten messages in #support",
+    "Find papers about retrieval of tools for large language models",
+    "transfer money from savings to checking",
+    "restart the staging server",
+    "an agent that knows the law of tenancy",
+    "!!!",
+    "the " * 300,
+    "Deploys, scales and watches applications. " * 12,
+)
+
+
+@pytest.mark.parametrize(("precision", "cosine"), [("int8", 0.98), ("float32", 0.9999)])
+def test_vectors_are_those_of_sentence_transformers(tmp_path: Path, precision: str, cosine: float) -> None:
+    """Each text's vector has a cosine of at least .98 (int8) or .9999 (float32) to the reference."""
+    settings = Settings(cache_dir=str(tmp_path))
+    ours = open_embedder(f"{DEFAULT_EMBEDDER}?precision={precision}", settings, {})
+    reference = open_embedder(f"sentence-transformers:{locate(DEFAULT_EMBEDDER, settings)}", settings, {})
+    assert ours is not None
+    assert reference is not None
+    cosines = (ours.embed(TEXTS, "document") * reference.embed(TEXTS, "document")).sum(axis=1)
+    assert cosines.min() >= cosine, dict(zip(TEXTS, cosines.round(4), strict=True))

@@ -1,0 +1,234 @@
+"""Vectors on disk and in memory."""
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.fake_openai import vector_of
+from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder, QueryCache
+from waygraph.registry.embedding.protocol import Progress, Role
+from waygraph.registry.embedding.vector_file import vector_file_path
+from waygraph.registry.settings import Settings
+
+Matrix = NDArray[np.float32]
+
+
+class HashEmbedder:
+    """Real vectors, made at once; remembers what it was asked, stops at a text `stop`."""
+
+    fingerprint = "hash@1"
+    dimension = 8
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> Matrix:  # noqa: ARG002 - has no prompts
+        self.asked.append(tuple(texts))
+        if "stop" in texts:
+            raise KeyboardInterrupt
+        if progress:
+            progress(len(texts), len(texts))
+        rows = np.array([vector_of(text, self.dimension) for text in texts], dtype=np.float32)
+        return rows.reshape(-1, self.dimension) / np.linalg.norm(
+            rows.reshape(-1, self.dimension), axis=1, keepdims=True
+        )
+
+
+@pytest.fixture
+def inner() -> HashEmbedder:
+    return HashEmbedder()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "vectors" / "hash.sqlite"
+
+
+def test_a_document_is_embedded_once(inner: HashEmbedder, path: Path) -> None:
+    """A second call, of the same process or of a later one, embeds only what is new."""
+    first = CachedEmbedder(inner, path)
+    before = first.embed(["a", "b", "a", ""], "document")
+    assert first.embedded == 2
+    later = CachedEmbedder(inner, path)
+    after = later.embed(["c", "b", "a", ""], "document")
+    assert later.embedded == 1
+    np.testing.assert_array_equal(after[[2, 1]], before[[0, 1]])
+    assert inner.asked == [("a", "b"), ("c",)]
+    assert not before[3].any()
+
+
+def test_queries_are_not_kept_on_disk(inner: HashEmbedder, path: Path) -> None:
+    """A query goes straight to the model: its prompt may differ, and it is nobody's to keep."""
+    cached = CachedEmbedder(inner, path)
+    cached.embed(["a"], "query")
+    assert cached.embedded == 0
+    assert not path.exists()
+
+
+def test_an_interrupted_ingest_keeps_what_it_has(inner: HashEmbedder, path: Path) -> None:
+    """Batches that were done before the interrupt are found afterwards."""
+    texts = [f"t{i}" for i in range(BATCH_TEXTS)]
+    with pytest.raises(KeyboardInterrupt):
+        CachedEmbedder(inner, path).embed([*texts, "stop"], "document")
+    again = CachedEmbedder(inner, path)
+    again.embed(texts, "document")
+    assert again.embedded == 0
+
+
+def test_progress_counts_what_was_found(inner: HashEmbedder, path: Path) -> None:
+    """Progress speaks of all distinct texts, those in the cache included."""
+    CachedEmbedder(inner, path).embed(["a", "b"], "document")
+    seen: list[tuple[int, int]] = []
+    CachedEmbedder(inner, path).embed(["a", "b", "c"], "document", progress=lambda *at: seen.append(at))
+    assert seen == [(3, 3), (3, 3)]
+
+
+def test_more_texts_than_sqlite_takes_in_one_query(inner: HashEmbedder, path: Path) -> None:
+    """Tens of thousands of keys are looked up in parts."""
+    texts = [f"t{i}" for i in range(40_000)]
+    before = CachedEmbedder(inner, path).embed(texts, "document")
+    again = CachedEmbedder(inner, path)
+    np.testing.assert_array_equal(again.embed(texts, "document"), before)
+    assert again.embedded == 0
+
+
+def test_threads_and_embedders_share_a_file(inner: HashEmbedder, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Several writers at once lose nothing and see no error."""
+    texts = [[f"{part}-{i}" for i in range(1200)] for part in range(4)]
+    shared = CachedEmbedder(inner, path)
+    embedders = [shared, shared, CachedEmbedder(inner, path), CachedEmbedder(inner, path)]
+    threads = [
+        threading.Thread(target=embedder.embed, args=(some, "document"))
+        for embedder, some in zip(embedders, texts, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    again = CachedEmbedder(inner, path)
+    again.embed([text for some in texts for text in some], "document")
+    assert again.embedded == 0
+    assert shared.embedded == 2400
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\x00" + b"\xff" * 5000])
+def test_a_damaged_file_is_put_aside(
+    inner: HashEmbedder, path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that is no database is renamed, a new one begun, and that is said."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    CachedEmbedder(inner, path).embed(["a"], "document")
+    again = CachedEmbedder(inner, path)
+    again.embed(["a"], "document")
+    assert again.embedded == 0
+    assert [file.read_bytes() for file in path.parent.glob("*.damaged-*")] == [content]
+    assert "damaged" in caplog.text
+
+
+def test_a_damaged_vector_is_embedded_anew(inner: HashEmbedder, path: Path) -> None:
+    """A vector of a wrong length is not served, but replaced."""
+    expected = CachedEmbedder(inner, path).embed(["a"], "document")
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE vector SET value = x'0000'")
+    database.close()
+    np.testing.assert_array_equal(CachedEmbedder(inner, path).embed(["a"], "document"), expected)
+    again = CachedEmbedder(inner, path)
+    again.embed(["a"], "document")
+    assert again.embedded == 0
+
+
+def test_a_place_that_cannot_be_written_costs_one_warning(
+    inner: HashEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where no file can be made, texts are embedded as if there were no cache, and one warning is logged."""
+    (tmp_path / "file").touch()
+    cached = CachedEmbedder(inner, tmp_path / "file" / "hash.sqlite")
+    with caplog.at_level(logging.WARNING):
+        for text in ("a", "b"):
+            assert cached.embed([text], "document").any()
+    assert cached.embedded == 2
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_folder_costs_one_warning(
+    inner: HashEmbedder, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cache folder without the right to write is no error."""
+    path.parent.mkdir()
+    path.parent.chmod(0o500)
+    cached = CachedEmbedder(inner, path)
+    assert cached.embed(["a"], "document").any()
+    assert len(caplog.records) == 1
+
+
+def test_no_two_fingerprints_share_a_file() -> None:
+    """The file's name is safe on disk, readable, and as unique as the fingerprint."""
+    settings = Settings(cache_dir="/cache")
+    names = {vector_file_path(settings, f).name for f in ("onnx:a/b@1", "onnx:a-b@1", "../../etc/passwd", "x" * 500)}
+    assert len(names) == 4
+    assert all("/" not in name and not name.startswith(".") and len(name) < 110 for name in names)
+
+
+def test_a_query_is_embedded_once(inner: HashEmbedder) -> None:
+    """The same query again, alone or among others, is not embedded again, and cannot be spoiled."""
+    cache = QueryCache(inner, 10)
+    first = cache.embed(["a"], "query")
+    assert cache.embed(["a"], "query") is first
+    both = cache.embed(["b", "a"], "query")
+    assert inner.asked == [("a",), ("b",)]
+    np.testing.assert_array_equal(both[1:], first)
+    with pytest.raises(ValueError, match="read-only"):
+        first[0, 0] = 1
+
+
+def test_the_query_used_longest_ago_is_forgotten(inner: HashEmbedder) -> None:
+    """Of more queries than entries, those last used stay."""
+    cache = QueryCache(inner, 2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        cache.embed([text], "query")
+    assert inner.asked == [("a",), ("b",), ("c",), ("b",)]
+
+
+def test_no_entries_no_cache(inner: HashEmbedder) -> None:
+    """With 0 entries every query is embedded."""
+    cache = QueryCache(inner, 0)
+    for _ in range(2):
+        assert cache.embed(["a"], "query").shape == (1, 8)
+    assert len(inner.asked) == 2
+
+
+def test_documents_pass_the_query_cache(inner: HashEmbedder) -> None:
+    """A document is not a query of the same text."""
+    cache = QueryCache(inner, 10)
+    for _ in range(2):
+        cache.embed(["a"], "document")
+    assert len(inner.asked) == 2
+    assert cache.embed([], "query").shape == (0, 8)
+
+
+def test_threads_share_the_query_cache(inner: HashEmbedder) -> None:
+    """Many threads asking for few queries get their own vectors, and the bound holds."""
+    cache = QueryCache(inner, 3)
+    expected = {text: HashEmbedder().embed([text], "query") for text in "abcdef"}
+    wrong: list[str] = []
+
+    def ask() -> None:
+        for _ in range(300):
+            wrong.extend(t for t, row in expected.items() if not np.array_equal(cache.embed([t], "query"), row))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

