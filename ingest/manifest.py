@@ -4,6 +4,7 @@ One bad record costs that record: it becomes a `Rejected` with its place and the
 is cut, and the cut is reported.
 """
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,8 +78,8 @@ class Intake:
             name=str(record.name or key),
             description=self._text(record.description, f"{record.pointer}/description"),
             kind=_kind(record.kind),
-            version=_scalar(record.version, "version"),
-            transport=_transport(record.transport),
+            version=_version(record.version),
+            transport=self._transport(record.transport),
             tags=_strings(record.tags, "tags"),
             visible_to=_strings(record.visible_to, "visible_to"),
         )
@@ -109,7 +110,7 @@ class Intake:
             description=self._text(record.description, f"{record.pointer}/description"),
             input_schema=self._schema(record.input_schema, f"{record.pointer}/inputSchema") or "{}",
             output_schema=self._schema(record.output_schema, f"{record.pointer}/outputSchema"),
-            annotations=_object(record.annotations, "annotations"),
+            annotations=self._schema(record.annotations, f"{record.pointer}/annotations"),
             tags=_strings(record.tags, "tags"),
         )
         return sealed_tool(tool)
@@ -132,6 +133,19 @@ class Intake:
         self._note_cut(pointer, f"a schema of {len(schema)} characters was left out (WAYGRAPH_MAX_SCHEMA_CHARS)")
         return ""
 
+    def _transport(self, value: object) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, Mapping):
+            raise Refusal(f"transport: expected an object, found {_shape(value)}")
+        try:
+            told = _canonical(references_only(value), "transport")
+        except ValueError as exc:
+            raise Refusal(f"transport: {exc}") from exc
+        if len(told) > self.settings.max_schema_chars:
+            raise Refusal(f"transport: {len(told)} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        return told
+
     def _note_cut(self, pointer: str, what: str) -> None:
         self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
 
@@ -140,15 +154,7 @@ def _kind(value: object) -> AgentKind:
     for kind in AGENT_KINDS:
         if value == kind:
             return kind
-    raise Refusal(f"kind: expected one of {', '.join(AGENT_KINDS)}, found {value!r}")
-
-
-def _transport(value: object) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, Mapping):
-        raise Refusal(f"transport: expected an object, found {_shape(value)}")
-    return _canonical(references_only(value), "transport")
+    raise Refusal(f"kind: expected one of {', '.join(AGENT_KINDS)}, found {reprlib.repr(value)}")
 
 
 def _object(value: object, name: str) -> str:
@@ -171,13 +177,20 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item for item in value):
         raise Refusal(f"{name}: expected a list of non-empty strings, found {_shape(value)}")
+    for item in value:
+        if fault := name_fault(item):
+            raise Refusal(f"{name}: {fault}")
     return tuple(sorted(set(value)))
 
 
-def _scalar(value: object, name: str) -> str:
-    if value is None or isinstance(value, (str, int, float)):
-        return "" if value is None else str(value)
-    raise Refusal(f"{name}: expected a string, found {_shape(value)}")
+def _version(value: object) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, (str, int, float)):
+        raise Refusal(f"version: expected a string, found {_shape(value)}")
+    if fault := name_fault(str(value)):
+        raise Refusal(f"version: {fault}")
+    return str(value)
 
 
 def _without_lone_surrogates(text: str) -> str:

@@ -33,6 +33,7 @@ class EmbeddedStore:
         self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
         self._home = path or self._scratch_file()
         self.folder = generation.folder_of(self._home)
+        self._pointer = generation.pointer_of(self.folder)
         self._memory = GrafeoEngine.open(None) if path is None else None
         self._index: LocalIndex | None = None
         self._stamp: tuple[int, int] | None = None
@@ -50,11 +51,11 @@ class EmbeddedStore:
     @property
     def exists(self) -> bool:
         """Whether there is anything to read, or to write to."""
-        return generation.stamp(self.folder) is not None or (self.path is not None and self.path.exists())
+        return generation.stamp(self._pointer) is not None or (self.path is not None and self.path.exists())
 
     def index(self) -> LocalIndex:
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
-        seen = generation.stamp(self.folder)
+        seen = generation.stamp(self._pointer)
         if self._index is not None and seen == self._stamp and not self._closed:
             return self._index
         with self._lock:
@@ -68,12 +69,12 @@ class EmbeddedStore:
         if self._index is None:
             self._recover()
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
-        stamp = generation.stamp(self.folder)
+        stamp = generation.stamp(self._pointer)
         self._index, self._stamp = LocalIndex.open(self.folder), stamp
 
     def _recover(self) -> None:
         """Publishes what a killed writer committed; a living writer publishes by itself."""
-        missing = generation.stamp(self.folder) is None
+        missing = generation.stamp(self._pointer) is None
         if self.path is None or not self.path.exists() or not (missing or generation.is_pending(self.folder)):
             return
         with suppress(*(() if missing else (RegistryLocked,))):

@@ -11,6 +11,8 @@ AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 MAX_NAME_CHARS = 128
 _CALL_NAME_CHARS = 64
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_HASHED = re.compile(r"_[0-9a-f]{12}")
 
 
 def canonical_json(value: object) -> JsonText:
@@ -31,6 +33,8 @@ def name_fault(name: object) -> str:
         return f"a name has at most {MAX_NAME_CHARS} characters, this has {len(name)}"
     if _CONTROL.search(name):
         return "a name must not hold control characters"
+    if _LONE_SURROGATE.search(name):
+        return "a name must be whole characters, this holds half of a surrogate pair"
     return ""
 
 
@@ -50,12 +54,14 @@ def tool_id(agent: str, tool_name: str) -> str:
 def call_name(agent: str, tool_name: str) -> str:
     """A name legal for every host, `[A-Za-z_][A-Za-z0-9_-]{0,63}`, and different for different tools.
 
-    `<agent>__<tool>` where that loses nothing; else shortened, with 12 hex digits of the tool id's hash.
+    `<agent>__<tool>` where that loses nothing and could be no other's; else shortened, with 12 hex digits of the
+    tool id's hash.
     """
     joined = f"{agent}__{tool_name}"
     legal = re.sub(r"[^A-Za-z0-9_-]", "_", joined)
     legal = legal if not legal[0].isdigit() and legal[0] != "-" else f"_{legal}"
-    if legal == joined and joined.count("__") == 1 and len(legal) <= _CALL_NAME_CHARS:
+    plain = legal == joined and joined.count("__") == 1 and "___" not in joined
+    if plain and len(legal) <= _CALL_NAME_CHARS and not _HASHED.fullmatch(legal[-13:]):
         return legal
     return f"{legal[: _CALL_NAME_CHARS - 13]}_{digest(agent, tool_name)[:12]}"
 
@@ -63,7 +69,7 @@ def call_name(agent: str, tool_name: str) -> str:
 def sealed_agent(agent: Agent) -> Agent:
     """The agent with its content hash: of all that its source says of it, its id apart."""
     stated = (agent.name, agent.description, agent.kind, agent.version, agent.transport)
-    lists = (*sorted(agent.tags), "|", *sorted(agent.visible_to))
+    lists = (digest(*sorted(agent.tags)), digest(*sorted(agent.visible_to)))
     return replace(agent, content_hash=digest(*stated, *lists))
 
 

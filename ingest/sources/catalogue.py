@@ -4,6 +4,7 @@ The pydantic models are the format: docs/catalog.schema.json is generated from t
 against them before it is taken.
 """
 
+import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -126,4 +127,4 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
     """JSON pointer and reason of the first thing wrong."""
     fault = exc.errors(include_url=False)[0]
     place = "".join(f"/{part}" for part in fault["loc"])
-    return f"{pointer}{place}", f"{fault['msg']}, found {str(fault['input'])[:80]!r}"
+    return f"{pointer}{place}", f"{fault['msg']}, found {reprlib.repr(fault['input'])}"

@@ -4,6 +4,7 @@ import glob
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,6 +14,9 @@ from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
 from waygraph.registry.model import Manifest, Rejected
 from waygraph.registry.settings import Settings
+
+Content = Callable[[int], bytes]
+"""Gives at most so many bytes."""
 
 SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
@@ -44,10 +48,13 @@ def read_path(
     `source` overrules the name, by default the absolute path (of a glob: the pattern's).
     Raises SourceError if nothing is there, or a single file cannot be read at all.
     """
-    files = _files(text)
-    name = source or str(Path(text).expanduser().resolve())
-    space = namespace or agent_id(Path(text.rstrip("/*")).stem or "source")
-    return _manifests([(str(path), path.read_bytes) for path in files], settings, name, space, kind)
+    try:
+        files = _files(text)
+        name = source or str(Path(text).expanduser().resolve())
+    except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
+        raise SourceError(text[:200], f"is no path: {exc}") from exc
+    space = namespace or agent_id(_last_plain_part(text) or "source")
+    return _manifests([(str(path), partial(_read_file, path)) for path in files], settings, name, space, kind)
 
 
 def read_stream(
@@ -58,15 +65,27 @@ def read_stream(
     return _manifests([("stdin", stream.read)], settings, name, namespace or agent_id(name), kind)
 
 
+def _read_file(path: Path, most_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(most_bytes)
+
+
+def _last_plain_part(text: str) -> str:
+    """`servers` of `~/servers/**/*.json`."""
+    return next((Path(part).stem for part in reversed(Path(text).parts) if not set(part) & set("*?[")), "")
+
+
 def _manifests(
-    files: list[tuple[str, Callable[[], bytes]]], settings: Settings, source: str, namespace: str, kind: str
+    files: list[tuple[str, Content]], settings: Settings, source: str, namespace: str, kind: str
 ) -> list[Manifest]:
     merged = Intake(where=source, settings=settings)
     for where, content in files:
         try:
             document = _parse(where, content, settings)
-            if export.fits(document):
+            if export.fits(document) and len(files) == 1:
                 return export.read(document, where, settings)
+            if export.fits(document):
+                raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
             _read_document(document, where, merged, kind)
         except SourceError as error:
             if len(files) == 1:
@@ -86,6 +105,8 @@ def _manifests(
 def _read_document(document: object, where: str, merged: Intake, kind: str) -> None:
     intake = Intake(where=where, settings=merged.settings)
     chosen = _kind_named(kind) if kind else _kind_of(document, where)
+    if not chosen.fits(document):
+        raise SourceError(where, f"is not of the kind {kind}: expected {chosen.shape}, found {_top(document)}", pointer="/")
     for record in chosen.read(document, where, intake):
         intake.take(record)
     merged.entries += intake.entries
@@ -106,14 +127,16 @@ def _files(text: str) -> list[Path]:
     return found
 
 
-def _parse(where: str, content: Callable[[], bytes], settings: Settings) -> Any:
+def _parse(where: str, content: Content, settings: Settings) -> Any:
     """JSON or YAML content. Raises SourceError with line and column of what is wrong."""
     try:
-        raw = content()
+        raw = content(settings.max_source_bytes + 1)
     except OSError as exc:
         raise SourceError(where, f"cannot be read: {exc.strerror}") from exc
     if len(raw) > settings.max_source_bytes:
-        raise SourceError(where, f"has {len(raw)} bytes, at most {settings.max_source_bytes} are read")
+        raise SourceError(
+            where, f"has more than the {settings.max_source_bytes} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)"
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -126,6 +149,8 @@ def _parse_json(where: str, text: str) -> object:
         return json.loads(text)
     except json.JSONDecodeError as exc:
         raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
+    except ValueError as exc:  # a number of more digits than Python reads
+        raise SourceError(where, f"cannot be read: {exc}") from exc
     except RecursionError as exc:
         raise SourceError(where, "is nested too deeply") from exc
 
@@ -133,13 +158,16 @@ def _parse_json(where: str, text: str) -> object:
 def _parse_yaml(where: str, text: str) -> object:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    from waygraph.ingest.sources import yaml_text
+
     try:
-        return yaml.load(text, Loader=loader)  # noqa: S506 - the safe loader, in C
+        return yaml_text.parse(text)
     except yaml.YAMLError as exc:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
-    except RecursionError as exc:
-        raise SourceError(where, "is nested too deeply") from exc
+    except yaml_text.Unbounded as exc:
+        raise SourceError(where, str(exc)) from exc
+    except ValueError as exc:  # a date or number that cannot be
+        raise SourceError(where, f"cannot be read: {exc}") from exc
 
 
 def _kind_of(document: object, where: str) -> FileKind:

@@ -33,7 +33,7 @@ def _record(entry: Mapping[str, Any], key: str, server: Any, pointer: str, intak
     listed = server.get("tools") if isinstance(server, Mapping) else None
     return AgentRecord(
         pointer=pointer,
-        key=key,
+        key=key,  # a number in YAML, say: refused as a name
         name=entry.get("name") or key,
         description=entry.get("description"),
         version=server.get("version") if isinstance(server, Mapping) else "",
@@ -52,4 +52,4 @@ def _launch(entry: Mapping[str, Any], key: str) -> object:
 
 def _escaped(key: str) -> str:
     """A key as a part of a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
+    return str(key).replace("~", "~0").replace("/", "~1")

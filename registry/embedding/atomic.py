@@ -2,29 +2,28 @@
 
 import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file; a reader sees the old content or the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(content)
-        flush_to_disk(file.fileno())
-    os.replace(file.name, path)
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        whole = Path(folder) / path.name
+        with whole.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        whole.replace(path)
 
 
 def move_into_place(folder: Path, target: Path) -> None:
     """Rename a finished folder to `target`; if another process was first, its folder stays. Raises OSError."""
     for file in folder.iterdir():
         with file.open("rb") as opened:
-            flush_to_disk(opened.fileno())
+            os.fsync(opened.fileno())
     try:
         folder.rename(target)
     except OSError:
         if not target.is_dir():
             raise
-
-
-def flush_to_disk(descriptor: int) -> None:
-    os.fsync(descriptor)

@@ -3,15 +3,13 @@
 The graph takes one text at a time. Dynamic quantization scales activations over all that runs together, so in
 a batch a text's vector would depend on its neighbours; alone it cannot. It also needs no padding and no mask.
 
-Operators of `com.microsoft` are part of every onnxruntime, on every processor. Three choices make a short
-query faster or the same everywhere, and are bound to no hardware:
+Operators of `com.microsoft` are part of every onnxruntime, on every processor, so nothing is left to fuse when
+it is loaded. Two choices make a short query faster, or the same everywhere, and are bound to no hardware:
 - query, key and value are one product of triple width, so the input is quantized once;
-- a layer norm is centring and LpNormalization: both are vectorized, onnxruntime's LayerNormalization is not;
 - int8 weights keep to ±64: two products of a weight and a uint8 activation then fit in the int16 sums of AVX2,
   which saturate silently, so AVX2, VNNI and NEON give the same vector.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -138,15 +136,9 @@ class _BertGraph:
 
     def _norm_sum(self, left: Name, right: Name, weights: str) -> Name:
         """Layer norm of left + right."""
-        gain, shift = self._weights[f"{weights}.weight"], self._weights[f"{weights}.bias"]
+        gain, shift = (self._constant(self._weights[f"{weights}.{part}"]) for part in ("weight", "bias"))
         total = self._op("Add", left, right)
-        if self._shape.epsilon > 1e-9:  # a smaller one vanishes beside the variance, in float32
-            named = (self._constant(gain), self._constant(shift))
-            return self._op("LayerNormalization", total, *named, epsilon=self._shape.epsilon)
-        centred = self._op("Sub", total, self._op("ReduceMean", total, self._last_axis))
-        unit = self._op("LpNormalization", centred, axis=-1, p=2)
-        gain = gain * np.float32(math.sqrt(self._shape.hidden))  # length 1 → variance 1
-        return self._op("Add", self._op("Mul", unit, self._constant(gain)), self._constant(shift))
+        return self._op("LayerNormalization", total, gain, shift, epsilon=self._shape.epsilon)
 
     def _linear(self, value: Name, *layers: str) -> Name:
         """value · W + b, of several layers side by side."""

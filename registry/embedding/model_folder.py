@@ -66,12 +66,16 @@ def read_card(folder: Path) -> ModelCard:
     """Raises EmbedderRefused if the model is not of the BERT family or pools in another way."""
     config = _json(folder / "config.json")
     _check_family(folder, config)
-    shape = _shape(config, _pooling(folder))
+    try:
+        shape = _shape(config, _pooling(folder))
+    except (KeyError, TypeError, ValueError) as exc:
+        raise EmbedderRefused(f"{folder / 'config.json'} lacks a sound value: {exc}") from exc
     longest = _json(folder / "sentence_bert_config.json").get("max_seq_length") or shape.positions
     return ModelCard(shape=shape, max_tokens=min(int(longest), shape.positions), prompts=_prompts(folder))
 
 
 def _shape(config: Mapping[str, Any], pooling: Pooling) -> BertShape:
+    """Raises KeyError, TypeError or ValueError."""
     return BertShape(
         hidden=int(config["hidden_size"]),
         heads=int(config["num_attention_heads"]),

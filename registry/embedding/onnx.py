@@ -127,8 +127,12 @@ def _cached_session(
 
 
 def _session(graph: Path) -> onnxruntime.InferenceSession:
-    """One thread: with more, a short query waits for a busy neighbour."""
+    """One thread: with more, a short query waits for a busy neighbour.
+
+    Only basic optimization: the extended one makes SkipLayerNormalization of sums and norms, which is half as fast.
+    """
     options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3

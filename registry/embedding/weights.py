@@ -7,6 +7,7 @@ Looked for in this order: a folder that the user names; the cache, which `pull` 
 import hashlib
 import importlib.util
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -97,7 +98,8 @@ def weights_sha256(folder: Path, settings: Settings) -> str:
         return str(known[-1])
     with weights.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    write_atomically(note, json.dumps([*stamp, sha256]).encode())
+    with suppress(OSError):  # a cache that cannot be written costs a hash at every start
+        write_atomically(note, json.dumps([*stamp, sha256]).encode())
     return sha256
 
 

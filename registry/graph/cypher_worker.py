@@ -85,7 +85,7 @@ def _failure(exc: BaseException, path: str) -> dict[str, str]:
     if isinstance(exc, Exception):
         return {"failed": _in_one_line(str(exc), path)}
     # A panic tells of the engine's insides, and of this machine's folders.
-    return {"limit": "memory"} if "capacity overflow" in str(exc) else {"failed": "the engine panicked"}
+    return {"limit": "memory"} if re.search("capacity overflow|memory", str(exc)) else {"failed": "the engine panicked"}
 
 
 def _run(request: dict[str, Any]) -> list[bytes]:

@@ -79,7 +79,7 @@ TOKEN = re.compile(
     | (?P<number>    (?: 0[xX][0-9a-fA-F]+ | 0[oO][0-7]+ | (?:[0-9]+(?:\.[0-9]+)? | \.[0-9]+)(?:[eE][+-]?[0-9]+)? )
                      (?!\w) )
     | (?P<word>      [^\W\d]\w* )
-    | (?P<mark>      \.\. | [-+*/%^=<>~(),.:;|&!\[\]{}] )
+    | (?P<mark>      \.\. | /(?!\*) | [-+*%^=<>~(),.:;|&!\[\]{}] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -170,7 +170,7 @@ def _why_no_token(rest: str) -> str:
 
 def _without_last_semicolons(tokens: list[Token]) -> list[Token]:
     while tokens and tokens[-1].is_mark(";"):
-        tokens = tokens[:-1]
+        tokens.pop()
     return tokens
 
 
@@ -269,7 +269,7 @@ class _Reading:
 
     def _following_word(self, word: str) -> None:
         if word not in FOLLOWERS:
-            self._refuse_word("is not a clause or an operator that only reads")
+            self._refuse_word("it is no operator, and no clause that only reads")
         self._keyword(word)
 
     def _keyword(self, word: str) -> None:
@@ -286,7 +286,7 @@ class _Reading:
         elif word in PREFIXES or (self._token(-1).keyword, word) in PAIRS:
             self.place = Place.VALUE
         elif word in (FOLLOWERS | WRITES) - VALUE_ENDS and not self._may_be_a_name():
-            self._refuse_word("cannot stand here unquoted")
+            self._refuse_word("a keyword cannot stand here")
         else:
             self.place = Place.FOLLOWER
 

@@ -26,6 +26,11 @@ def folder_of(registry: Path) -> Path:
     return registry.with_name(registry.name + ".index")
 
 
+def pointer_of(folder: Path) -> str:
+    """The file that names the current generation. A text, since it is looked at before every query."""
+    return str(folder / CURRENT)
+
+
 class Lease:
     """A hold on one generation. Ends when closed or garbage-collected; a killed process holds nothing."""
 
@@ -61,10 +66,10 @@ def current_name(folder: Path) -> str:
         raise RegistryNotFound(str(folder).removesuffix(".index")) from None
 
 
-def stamp(folder: Path) -> tuple[int, int] | None:
-    """Changes whenever another generation became current; None if there is none. A few µs."""
+def stamp(pointer: str) -> tuple[int, int] | None:
+    """Of the file `pointer_of` names: changes whenever another generation became current; None if there is none."""
     try:
-        status = os.stat(folder / CURRENT)
+        status = os.stat(pointer)
     except FileNotFoundError:
         return None
     return status.st_mtime_ns, status.st_ino

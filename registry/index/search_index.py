@@ -30,8 +30,11 @@ class LegHits:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """`similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by
-    their rarity, the best text holds, about 0 to 1."""
+    """What a search found.
+
+    `similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by their
+    rarity, the best text holds, about 0 to 1.
+    """
 
     legs: Mapping[Leg, LegHits]
     similarity: float = 0.0

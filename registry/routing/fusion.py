@@ -1,120 +1,147 @@
 """Legs to ranked candidates: type-weighted reciprocal-rank fusion and the walk from tools to agents. Pure.
 
-Source: Nizar et al., "Agent-as-a-Graph", Equation 3 and Algorithm 1.
+Source: Nizar et al., "Agent-as-a-Graph", Equation 3 and Algorithm 1. This is the hot path: scores are added up by
+name, and votes are made only for the candidates that are shown.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 
 from waygraph.registry.index.search_index import Leg, LegHits
 from waygraph.registry.model import EntityKind, Vote
 from waygraph.registry.routing.recipes import Recipe, RecipeLeg
 
+Weights = Mapping[EntityKind, float]
+"""α of Equation 3 per entity kind."""
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """An agent, or a tool, that votes speak for. `entities`: what was found of it, best first, without repeats."""
+    """An agent or a tool, and the votes that speak for it; `score` is the sum of their contributions."""
 
     id: str
-    score: float = 0.0
-    votes: list[Vote] = field(default_factory=list)
-    entities: dict[str, None] = field(default_factory=dict)
+    score: float
+    votes: tuple[Vote, ...]
 
-    def add(self, vote: Vote) -> None:
-        self.votes.append(vote)
-        self.score += vote.contribution
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a leg ranks its targets: `ranks` by name, 1 = best, the first appearance of each counts."""
+
+    use: RecipeLeg
+    hits: LegHits
+    targets: Sequence[str]
+    weight: float
+    ranks: Mapping[str, int]
+
+    @classmethod
+    def of(cls, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights) -> "Standing":
+        distinct = dict.fromkeys(targets)
+        # Whoever is named outright is named as much as the next: no rank among them.
+        places = dict.fromkeys(distinct, 1) if use.leg == "name" else _numbered(distinct)
+        return cls(use, hits, targets, use.share * weights[use.kind], places)
+
+    def vote(self, target: str) -> Vote:
+        at = self.targets.index(target)
+        return _vote(self.use, self.hits, at, self.ranks[target], self.weight)
+
+
+def fuse_agents(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int) -> list[Candidate]:
+    """The best `limit` agents."""
+    if recipe.merge == "one_list":
+        return _one_list(recipe, legs, weights)[:limit]
+    standings = [Standing.of(use, legs[use.leg], legs[use.leg].owner_ids, weights) for use in _present(recipe, legs)]
+    scores: dict[str, float] = {}
+    for standing in standings:
+        _add(scores, standing)
+    return _best(scores, limit, lambda agent_id: _votes(standings, agent_id))
+
+
+def fuse_tools(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int) -> list[Candidate]:
+    """The best `limit` tools: by each leg's rank of the tool itself, and of its agent where a leg ranks agents."""
+    standings = [Standing.of(use, legs[use.leg], legs[use.leg].entity_ids, weights) for use in _present(recipe, legs)]
+    owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    scores: dict[str, float] = {}
+    for standing in standings:
+        _add(scores, standing)
+    tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+    return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
+
+
+def tools_of(legs: Mapping[Leg, LegHits], agent_ids: Iterable[str], limit: int) -> dict[str, list[str]]:
+    """For each agent the ids of its tools that were found, in the order of the legs, best first."""
+    found: dict[str, dict[str, None]] = {agent_id: {} for agent_id in agent_ids}
+    for hits in legs.values():
+        for entity, owner in zip(hits.entity_ids, hits.owner_ids, strict=True):
+            if owner in found and entity != owner:
+                found[owner][entity] = None
+    return {agent_id: list(tools)[:limit] for agent_id, tools in found.items()}
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The one place of order: by score, then by smaller best rank, then by id."""
-    return sorted(candidates, key=lambda c: (-c.score, min((v.rank for v in c.votes), default=0), c.id))
+    return sorted(candidates, key=lambda c: (-c.score, min((vote.rank for vote in c.votes), default=0), c.id))
 
 
-def fuse_agents(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Mapping[EntityKind, float]) -> list[Candidate]:
-    """Agents, best first. `weights`: α of Equation 3 per entity kind."""
-    if recipe.merge == "one_list":
-        return _one_list(recipe, legs, weights)
-    return rank(_by_owner(recipe, legs, weights, own=False))
+def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[Vote, ...]]) -> list[Candidate]:
+    """The best of many; only those that may come within the limit are looked at closely."""
+    ordered = sorted(scores.items(), key=itemgetter(1), reverse=True)
+    least = ordered[:limit][-1][1] if ordered else 0.0
+    contenders = (Candidate(name, score, votes(name)) for name, score in ordered if score >= least)
+    return rank(contenders)[:limit]
 
 
-def fuse_tools(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Mapping[EntityKind, float]) -> list[Candidate]:
-    """Tools, best first: each leg's rank of the tool itself, and of its agent where the leg ranks agents."""
-    tools = _by_owner(recipe, legs, weights, own=True)
-    agents = {c.id: c for c in tools if "/" not in c.id}
-    ranked = [c for c in tools if "/" in c.id]
-    for candidate in ranked:
-        owner = agents.get(candidate.id.partition("/")[0])
-        for vote in owner.votes if owner else ():
-            candidate.add(vote)
-    return rank(ranked)
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names, start=1)}
 
 
-def _by_owner(
-    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Mapping[EntityKind, float], *, own: bool
-) -> list[Candidate]:
-    """One vote a leg for each owner (or, with `own`, each entity), by the order of first appearance."""
-    candidates: dict[str, Candidate] = {}
-    for use in recipe.legs:
-        hits = legs.get(use.leg)
-        if hits is not None:
-            _count_leg(candidates, use, hits, use.share * weights[use.kind], own=own)
-    return list(candidates.values())
+def _add(scores: dict[str, float], standing: Standing) -> None:
+    weight, k = standing.weight, standing.use.k
+    for target, place in standing.ranks.items():
+        scores[target] = scores.get(target, 0.0) + weight / (k + place)
 
 
-def _count_leg(candidates: dict[str, Candidate], use: RecipeLeg, hits: LegHits, weight: float, *, own: bool) -> None:
-    seen: set[str] = set()
-    for entity, owner, score in zip(hits.entity_ids, hits.owner_ids, hits.scores, strict=True):
-        target = entity if own else owner
-        candidate = candidates.get(target)
-        if candidate is None:
-            candidate = candidates[target] = Candidate(target)
-        if entity != owner:
-            candidate.entities[entity] = None
-        if target not in seen:
-            seen.add(target)
-            # Whoever is named outright is named as much as the next: no rank among them.
-            place = 1 if use.leg == "name" else len(seen)
-            candidate.add(_vote(entity, owner, use.leg, place, score, weight, use.k))
+def _votes(standings: Iterable[Standing], target: str) -> tuple[Vote, ...]:
+    return tuple(standing.vote(target) for standing in standings if target in standing.ranks)
 
 
-def _vote(entity: str, owner: str, leg: Leg, place: int, score: float, weight: float, k: float) -> Vote:
+def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
+    entity = hits.entity_ids[at]
     return Vote(
         entity_id=entity,
-        kind="agent" if entity == owner else "tool",
-        leg=leg,
+        kind="agent" if entity == hits.owner_ids[at] else "tool",
+        leg=use.leg,
         rank=place,
-        score=score,
+        score=hits.scores[at],
         weight=weight,
-        contribution=weight / (k + place),
+        contribution=weight / (use.k + place),
     )
 
 
-def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Mapping[EntityKind, float]) -> list[Candidate]:
-    """Algorithm 1: a global rank r(e) by similarity, s(e) = α_type / (k + r(e)), first entity of each agent counts."""
+def _present(recipe: Recipe, legs: Mapping[Leg, LegHits]) -> list[RecipeLeg]:
+    return [use for use in recipe.legs if use.leg in legs]
+
+
+def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights) -> list[Candidate]:
+    """Algorithm 1: a global rank r(e) by similarity, s(e) = α_type / (k + r(e)), ties by smaller r(e)."""
     found = [
-        (score, use, entity, owner)
-        for use in recipe.legs
-        if use.leg in legs
-        for entity, owner, score in zip(
-            legs[use.leg].entity_ids, legs[use.leg].owner_ids, legs[use.leg].scores, strict=True
-        )
+        (-score, legs[use.leg].entity_ids[at], at, use)
+        for use in _present(recipe, legs)
+        for at, score in enumerate(legs[use.leg].scores)
     ]
-    found.sort(key=lambda hit: (-hit[0], hit[2]))
-    voted = [
-        (owner, _vote(entity, owner, use.leg, place, score, use.share * weights[use.kind], use.k))
-        for place, (score, use, entity, owner) in enumerate(found, start=1)
+    found.sort(key=itemgetter(0, 1))
+    votes = [
+        (legs[use.leg].owner_ids[at], _vote(use, legs[use.leg], at, place, use.share * weights[use.kind]))
+        for place, (_, _, at, use) in enumerate(found, start=1)
     ]
-    voted.sort(key=lambda pair: (-pair[1].contribution, pair[1].rank))
-    return _traverse(voted)
+    votes.sort(key=lambda pair: (-pair[1].contribution, pair[1].rank))
+    return _traverse(votes)
 
 
-def _traverse(voted: Iterable[tuple[str, Vote]]) -> list[Candidate]:
-    """Algorithm 1, lines 9–15: walk from each entity to its agent; distinct agents in order."""
-    agents: dict[str, Candidate] = {}
-    for owner, vote in voted:
-        if owner not in agents:
-            agents[owner] = Candidate(owner)
-            agents[owner].add(vote)
-        if vote.kind == "tool":
-            agents[owner].entities[vote.entity_id] = None
-    return list(agents.values())
+def _traverse(votes: Iterable[tuple[str, Vote]]) -> list[Candidate]:
+    """Algorithm 1, lines 9–15: walk from each entity to its agent; distinct agents in order, each by its first."""
+    first: dict[str, Vote] = {}
+    for owner, vote in votes:
+        first.setdefault(owner, vote)
+    return [Candidate(owner, vote.contribution, (vote,)) for owner, vote in first.items()]

@@ -25,8 +25,8 @@ class RecipeLeg:
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
 
-    An answer is withheld if its similarity (or, without vectors, its coverage) is below `least_similarity`
-    (`least_coverage`): nothing fits.
+    An answer whose `fit` is below `least_fit` is withheld: nothing fits. The thresholds are set on
+    examples/catalog, so that no right answer to its requests is lost; None: never withheld.
     """
 
     name: str
@@ -37,18 +37,23 @@ class Recipe:
     tool_weight: float = 1.0
     depth: int = 100
     texts: TextForm | None = None
-    least_similarity: float = -1.0
-    least_coverage: float = 0.0
+    least_fit: float | None = None
 
     @property
     def needs_vectors(self) -> bool:
         return any(use.leg in VECTOR_LEGS for use in self.legs)
+
+    def fit(self, similarity: float, coverage: float) -> float:
+        """How near the nearest is: cosine and half the share of the query's words found, or that share alone."""
+        return similarity + _COVERAGE_SHARE * coverage if self.needs_vectors else coverage
 
     @property
     def leg_names(self) -> tuple[Leg, ...]:
         return tuple(use.leg for use in self.legs)
 
 
+_COVERAGE_SHARE = 0.5
+"""Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
 """An entity named outright outweighs all other legs together (at most 0.2)."""
 
@@ -79,7 +84,7 @@ LEXICAL = Recipe(
         RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
         _NAME,
     ),
-    least_coverage=0.1,
+    least_fit=0.04,
 )
 HYBRID = Recipe(
     name="hybrid",
@@ -91,7 +96,7 @@ HYBRID = Recipe(
         _NAME,
     ),
     texts="contextual",
-    least_similarity=0.15,
+    least_fit=0.25,
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, TOOLS)}

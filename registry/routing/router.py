@@ -11,7 +11,7 @@ from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.index.search_index import Hits, Scope, SearchIndex
 from waygraph.registry.model import AgentMatch, EntityKind, Principal, Query, Route, ToolMatch, ToolRoute
-from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools
+from waygraph.registry.routing.fusion import fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
-NOTHING_KNOWN = "this registry holds no agent that the request may see"
+NOTHING_KNOWN = "this registry holds no agent yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +69,14 @@ class Router:
         started = time.perf_counter()
         ask = self._possible(ask)
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
-        ranked = fuse_tools(ask.recipe, hits.legs, ask.weights) if self._fits(hits, ask.recipe) else []
+        matches = self._tool_matches(hits, ask, query.limit) if self._fits(hits, ask.recipe) else ()
         return ToolRoute(
             query=query,
-            matches=self._tool_matches(ranked[: query.limit]),
+            matches=matches,
             recipe=ask.recipe.name,
             revision=self.index.state.revision,
             notice=self.notice,
-            reason="" if ranked else self._reason(hits),
+            reason="" if matches else self._reason(),
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )
 
@@ -93,15 +93,15 @@ class Router:
 
     def _single(self, query: Query, ask: Ask) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
-        ranked = fuse_agents(ask.recipe, hits.legs, ask.weights) if self._fits(hits, ask.recipe) else []
+        matches = self._agent_matches(hits, ask, query.limit) if self._fits(hits, ask.recipe) else ()
         return Route(
             query=query,
-            matches=tuple(self._agent_match(candidate) for candidate in ranked[: query.limit]),
+            matches=matches,
             pinned=self._pinned(query, ask),
             recipe=ask.recipe.name,
             revision=self.index.state.revision,
             notice=self.notice,
-            reason="" if ranked else self._reason(hits),
+            reason="" if matches else self._reason(),
         )
 
     def _in_steps(self, query: Query, ask: Ask) -> Route:
@@ -125,29 +125,31 @@ class Router:
         named = hits.legs.get("name")
         if named and named.entity_ids:
             return True
-        if recipe.needs_vectors:
-            return hits.similarity >= recipe.least_similarity
-        return hits.coverage >= recipe.least_coverage
+        return recipe.least_fit is None or recipe.fit(hits.similarity, hits.coverage) >= recipe.least_fit
 
-    def _reason(self, hits: Hits) -> str:
-        return (
-            NOTHING_FITS if any(leg.entity_ids for leg in hits.legs.values()) or self.index.agents() else NOTHING_KNOWN
-        )
+    def _reason(self) -> str:
+        return NOTHING_FITS if self.index.agents() else NOTHING_KNOWN
 
-    def _agent_match(self, candidate: Candidate) -> AgentMatch:
-        return AgentMatch(
-            agent=self.index.agents()[candidate.id],
-            score=candidate.score,
-            votes=tuple(candidate.votes),
-            tools=tuple(self.index.tools(list(candidate.entities)[:TOOLS_SHOWN])),
-        )
-
-    def _tool_matches(self, ranked: list[Candidate]) -> tuple[ToolMatch, ...]:
-        tools = self.index.tools([candidate.id for candidate in ranked])
+    def _agent_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[AgentMatch, ...]:
+        best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit)
+        tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
         agents = self.index.agents()
         return tuple(
-            ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=tuple(candidate.votes))
-            for tool, candidate in zip(tools, ranked, strict=True)
+            AgentMatch(
+                agent=agents[candidate.id],
+                score=candidate.score,
+                votes=candidate.votes,
+                tools=tuple(self.index.tools(tools[candidate.id])),
+            )
+            for candidate in best
+        )
+
+    def _tool_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
+        best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit)
+        agents = self.index.agents()
+        return tuple(
+            ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=candidate.votes)
+            for tool, candidate in zip(self.index.tools([c.id for c in best]), best, strict=True)
         )
 
     def _pinned(self, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:

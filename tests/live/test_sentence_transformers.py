@@ -1,4 +1,4 @@
-"""Our vectors beside those of sentence-transformers, which defines the model. Run by `make test-sentence-transformers`."""
+"""Our vectors beside those of sentence-transformers, which define the model: `make test-sentence-transformers`."""
 
 from pathlib import Path
 

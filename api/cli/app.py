@@ -1,0 +1,132 @@
+"""The program `waygraph`: its commands, the options before them, and the edge where errors become exit codes."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, TextIO
+
+import typer
+
+from waygraph.api.cli import asking, ingesting, keeping, looking, models, operating, querying
+from waygraph.api.cli.invocation import Invocation
+from waygraph.api.cli.output import complain
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""128 + SIGINT and 128 + SIGPIPE, as a shell reports a program that the signal ended."""
+
+# Without rich typer starts three times as fast, and help is plain text wherever it is read.
+app = typer.Typer(
+    name="waygraph",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"waygraph {version('waygraph')}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_command(
+    context: typer.Context,
+    registry: Annotated[
+        str,
+        typer.Option("--registry", metavar="PATH", envvar="WAYGRAPH_REGISTRY", help="Default: in your data folder."),
+    ] = "",
+    embedder: Annotated[
+        str,
+        typer.Option(
+            "--embedder",
+            metavar="SPEC",
+            help="onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, "
+            "then the registry's own.",
+        ),
+    ] = "",
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keep agents and their tools as a graph, and find those that can do a task."""
+    context.obj = Invocation(location=registry, embedder=embedder)
+
+
+app.command("ingest")(ingesting.ingest)
+app.command("route")(asking.route)
+app.command("find")(asking.find)
+app.command("agents")(looking.agents)
+app.command("tools")(looking.tools)
+app.command("show")(looking.show)
+app.command("set")(operating.set_agent)
+app.command("remove")(operating.remove)
+app.add_typer(operating.sources, name="sources")
+app.command("cypher")(querying.cypher)
+app.command("status")(looking.status)
+app.command("export")(keeping.export)
+app.command("reindex")(operating.reindex)
+app.add_typer(models.model, name="model")
+app.command("doctor")(keeping.doctor)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command: 0 if all went well, 1 for an error of ours, 2 for wrong usage. Others keep their traceback."""
+    _prepare_process()
+    try:
+        status = _status(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return BROKEN_PIPE
+    return status
+
+
+def _status(arguments: Sequence[str] | None) -> int:
+    try:
+        app(arguments, prog_name="waygraph", standalone_mode=True)
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if not _ours(error):
+            raise
+        complain(str(error))
+        return 1
+    return 0
+
+
+def _ours(error: Exception) -> bool:
+    from waygraph.registry.errors import WaygraphError
+
+    return isinstance(error, WaygraphError)
+
+
+def _prepare_process() -> None:
+    # One query is too small a sum to share: beside a busy neighbour the threads of BLAS wait for each other, and the
+    # same search took 8 ms instead of 2. Read by numpy when it is first imported, so set before any command runs.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        _never_fail_to_encode(stream)
+
+
+def _never_fail_to_encode(stream: TextIO) -> None:
+    """A terminal that is not UTF-8 gets an escape for what it cannot show."""
+    with suppress(AttributeError):  # a stream that a test put there
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+
+
+def _forget_stdout() -> None:
+    """Nobody reads it any more: keeps the interpreter from complaining when it flushes at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

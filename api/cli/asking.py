@@ -1,0 +1,79 @@
+"""`route` and `find`: which agents, and which tools, can do this?"""
+
+from typing import Annotated
+
+import typer
+
+from waygraph.api.cli.invocation import invocation
+from waygraph.api.cli.options import Agents, AsJson, Groups, Kinds, Limit, RecipeName, Tags, filters, principal
+from waygraph.api.cli.output import note, show
+
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
+
+
+def route(
+    context: typer.Context,
+    text: Text = "",
+    step: Annotated[
+        list[str] | None, typer.Option("--step", metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")
+    ] = None,
+    limit: Limit = 5,
+    recipe: RecipeName = "hybrid",
+    agent_weight: Annotated[float | None, typer.Option(help="Weight of agents, instead of the recipe's.")] = None,
+    tool_weight: Annotated[float | None, typer.Option(help="Weight of tools, instead of the recipe's.")] = None,
+    tag: Tags = None,
+    kind: Kinds = None,
+    agent: Agents = None,
+    group: Groups = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the agents that can do this, best first.
+
+    waygraph route "book a table for four" --explain
+    """
+    if bool(text) == bool(step):
+        raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
+    from waygraph.api.cli import shapes, views
+    from waygraph.registry.model import Query
+
+    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=filters(tag, kind, agent))
+    with invocation(context).open() as registry:
+        found = registry.route(
+            query, recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight, principal=principal(group)
+        )
+    show(found, shapes.route, views.explained_route if explain else views.route, as_json)
+    _remark(found.notice, found.reason, as_json)
+
+
+def find(
+    context: typer.Context,
+    text: Text,
+    limit: Limit = 5,
+    recipe: RecipeName = "hybrid",
+    tag: Tags = None,
+    kind: Kinds = None,
+    agent: Agents = None,
+    group: Groups = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the tools that can do this, best first, whoever owns them.
+
+    waygraph find "convert currency" --schema
+    """
+    from waygraph.api.cli import shapes, views
+    from waygraph.registry.model import Query
+
+    query = Query(text=text, limit=limit, filters=filters(tag, kind, agent))
+    with invocation(context).open() as registry:
+        found = registry.find_tools(query, recipe=recipe, principal=principal(group))
+    show(found, shapes.tool_route, views.tool_route_with_schemas if schema else views.tool_route, as_json)
+    _remark(found.notice, found.reason, as_json)
+
+
+def _remark(notice: str, reason: str, as_json: bool) -> None:
+    """What limits the answer, and why it is empty; JSON holds both already."""
+    if not as_json:
+        note(notice)
+        note(reason)

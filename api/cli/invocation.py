@@ -1,0 +1,47 @@
+"""What the options before the command say: which registry, which embedder."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`location` empty: the default registry. `embedder` empty: the registry's own."""
+
+    location: str = ""
+    embedder: str = ""
+
+    def settings(self) -> "Settings":
+        from waygraph.registry.settings import load_settings
+
+        return load_settings()
+
+    def open(self) -> "Registry":
+        """The registry. Raises RegistryUnusable, EmbedderMismatch and their kin."""
+        return self._open(self.settings(), self.embedder)
+
+    def open_for_reindex(self) -> "Registry":
+        """The registry with its own embedder: the one asked for is to come in its place."""
+        return self._open(replace(self.settings(), embedder=""), "")
+
+    @property
+    def wanted_embedder(self) -> str:
+        """The spec asked for by option or environment; empty if none was."""
+        return self.embedder or self.settings().embedder
+
+    def _open(self, settings: "Settings", embedder: str) -> "Registry":
+        from waygraph.registry.registry import Registry
+
+        return Registry.open(self.location or settings.default_registry, embedder=embedder or None, settings=settings)
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """What this run of the program was told before the command."""
+    told = context.obj
+    return told if isinstance(told, Invocation) else Invocation()

@@ -1,0 +1,87 @@
+"""`export` and `doctor`: take the registry along, and see whether it is well."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from waygraph.api.cli.invocation import Invocation, invocation
+from waygraph.api.cli.options import AsJson
+from waygraph.api.cli.output import note, print_raw, show
+
+if TYPE_CHECKING:
+    from waygraph.registry.doctor import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export: in the file `path`, or as `content` if there is no path."""
+
+    form: str
+    size_bytes: int
+    path: str | None = None
+    content: str | None = None
+
+
+def export(
+    context: typer.Context,
+    form: Annotated[
+        Literal["json", "graphml", "html"], typer.Option("--format", help="json can be ingested again.")
+    ] = "json",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here. Default: standard output.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the whole registry: as JSON to keep, GraphML for other programs, HTML to look at."""
+    from waygraph.api.cli import shapes, views
+    from waygraph.registry.export import export as exported
+
+    with invocation(context).open() as registry:
+        content = exported(registry, form)
+    size_bytes = len(content.encode())
+    if output:
+        _write(output, content)
+        show(Exported(form, size_bytes, path=str(output)), shapes.exported, views.exported, as_json)
+    elif as_json:
+        show(Exported(form, size_bytes, content=content), shapes.exported, views.exported, as_json)
+    else:
+        print_raw(content)
+
+
+def doctor(
+    context: typer.Context,
+    deep: Annotated[bool, typer.Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that the registry is well, and say what to do if it is not."""
+    from waygraph.api.cli import shapes, views
+
+    findings = _findings(invocation(context), deep)
+    show(findings, shapes.findings, views.findings, as_json)
+    unwell = [finding for finding in findings if not finding.ok]
+    if unwell:
+        note(f"{len(unwell)} of {len(findings)} checks failed")
+        raise typer.Exit(1)
+
+
+def _findings(told: Invocation, deep: bool) -> "list[Finding]":
+    """What the examination found; the one reason why there was none, if the registry cannot be opened."""
+    from waygraph.registry.doctor import Finding, examine
+    from waygraph.registry.errors import WaygraphError
+
+    try:
+        with told.open() as registry:
+            return examine(registry, deep=deep)
+    except WaygraphError as error:
+        return [Finding(check="the registry opens", ok=False, detail=str(error), advice="")]
+
+
+def _write(path: Path, content: str) -> None:
+    from waygraph.registry.errors import StorageFailed
+
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as exc:
+        raise StorageFailed(f"{path} cannot be written: {exc.strerror}") from exc

@@ -1,0 +1,100 @@
+"""`agents`, `tools`, `show`, `status`: what the registry holds."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waygraph.api.cli.invocation import invocation
+from waygraph.api.cli.options import AsJson, Kinds, Tags, filters
+from waygraph.api.cli.output import show as show_output
+
+if TYPE_CHECKING:
+    from waygraph.registry.model import Agent, OperatorSettings, SourceSummary, Tool
+    from waygraph.registry.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An agent in a list, with the number of its tools."""
+
+    agent: "Agent"
+    tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPage:
+    """All that is known of one agent. `settings` None: no operator said anything of it."""
+
+    agent: "Agent"
+    tools: "tuple[Tool, ...]"
+    settings: "OperatorSettings | None"
+    sources: "tuple[SourceSummary, ...]"
+
+
+def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json: AsJson = False) -> None:
+    """List the agents."""
+    from collections import Counter
+
+    from waygraph.api.cli import shapes, views
+
+    wanted = filters(tag, kind, None)
+    with invocation(context).open() as registry:
+        owned = Counter(tool.agent_id for tool in registry.tools())
+        listed = [
+            Listed(agent, owned[agent.id])
+            for agent in registry.agents()
+            if (not wanted.kinds or agent.kind in wanted.kinds)
+            and (not wanted.tags or not set(wanted.tags).isdisjoint(agent.tags))
+        ]
+    show_output(listed, shapes.agents, views.agents, as_json)
+
+
+def tools(
+    context: typer.Context,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the tools of all agents, or of one."""
+    from waygraph.api.cli import shapes, views
+
+    with invocation(context).open() as registry:
+        listed = registry.tools(agent or None)
+    show_output(listed, shapes.tools, views.tools, as_json)
+
+
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id, or agent/tool.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of an agent or a tool."""
+    from waygraph.api.cli import shapes, views
+
+    with invocation(context).open() as registry:
+        if "/" in name:
+            show_output(registry.tool(name), shapes.tool, views.tool, as_json)
+        else:
+            show_output(_page(registry, name), shapes.agent_page, views.agent_page, as_json)
+
+
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """Say where the registry is, what it holds and which embedder made its vectors."""
+    from waygraph.api.cli import shapes, views
+
+    with invocation(context).open() as registry:
+        show_output(registry.status(), shapes.status, views.status, as_json)
+
+
+def _page(registry: "Registry", agent_id: str) -> AgentPage:
+    from waygraph.registry.graph.reading import read_settings
+
+    agent = registry.agent(agent_id)
+    with registry.reading() as session:
+        settings = read_settings(session).get(agent_id)
+    return AgentPage(
+        agent=agent,
+        tools=tuple(registry.tools(agent_id)),
+        settings=settings,
+        sources=tuple(source for source in registry.sources() if agent_id in source.agent_ids),
+    )

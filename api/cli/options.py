@@ -1,0 +1,51 @@
+"""Options that several commands share, and what is made of them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from waygraph.registry.model import Filters, Principal
+
+TextForm = Literal["contextual", "plain"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
+Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper or tools.")
+]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind", metavar="KIND", help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat."
+    ),
+]
+Agents = Annotated[
+    list[str] | None, typer.Option("--agent", metavar="ID", help="Only this agent. Repeat for any of several.")
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
+]
+
+
+def filters(tags: Sequence[str] | None, kinds: Sequence[str] | None, agents: Sequence[str] | None) -> "Filters":
+    """What may be found. Raises BadParameter for an unknown kind."""
+    from waygraph.registry.model import AGENT_KINDS, Filters
+
+    for kind in kinds or ():
+        if kind not in AGENT_KINDS:
+            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
+    known = tuple(kind for kind in AGENT_KINDS if kind in (kinds or ()))
+    return Filters(tags=tuple(tags or ()), kinds=known, agent_ids=tuple(agents or ()))
+
+
+def principal(groups: Sequence[str] | None) -> "Principal | None":
+    """Who asks: a member of these groups, or without any the owner of this machine, who sees everything."""
+    from waygraph.registry.model import Principal
+
+    return Principal(groups=tuple(groups)) if groups else None

@@ -1,0 +1,68 @@
+"""`cypher`: a read-only statement over the graph, or a shell for many."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from waygraph.api.cli.invocation import invocation
+from waygraph.api.cli.options import AsJson
+from waygraph.api.cli.output import note, show
+
+
+def cypher(
+    context: typer.Context,
+    statement: Annotated[
+        str, typer.Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
+    ] = "",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the graph in Cypher. Statements only read, with a limit of time and memory.
+
+    waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
+    """
+    from waygraph.api.cli import shapes, views
+
+    params = parameters(param or ())
+    told = invocation(context)
+    with told.open() as registry:
+
+        def ask(asked: str, given: Mapping[str, object]) -> None:
+            result = registry.cypher(asked, given)
+            show(result, shapes.cypher, views.cypher, as_json)
+            if result.truncated:
+                note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
+
+        if statement:
+            ask(statement, params)
+            return
+        from waygraph.api.cli.shell import Shell
+
+        shell = Shell(ask, params)
+        failed = shell.converse(told.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
+    if failed:
+        raise typer.Exit(1)
+
+
+def parameters(given: Sequence[str]) -> dict[str, object]:
+    """Each `name=value`; a value that is no JSON is a text. Raises BadParameter."""
+    params: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--param'")
+        params[name.strip().removeprefix("$")] = _value(value)
+    return params
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,121 @@
+"""The Cypher shell: reads lines until a statement is whole, asks it, goes on after an error."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from waygraph.api.cli.output import complain
+
+HELP = """\
+A statement ends with ; or an empty line.
+  :param name=value   set a parameter, used as $name; :param alone lists them
+  :help               this page
+  :quit               leave (also Ctrl-D); Ctrl-C drops what is typed"""
+PROMPT, MORE = "waygraph> ", "     ...> "
+HISTORY = "cypher_history"
+HISTORY_LINES = 1000
+
+
+class Shell:
+    """`ask` answers a statement with its parameters, and prints; `params` can be added to by `:param`."""
+
+    def __init__(self, ask: Callable[[str, Mapping[str, object]], None], params: Mapping[str, object]) -> None:
+        self._ask, self._params = ask, dict(params)
+        self._lines: list[str] = []
+        self._left = False
+        self._failed = False
+
+    def run(self, lines: Iterable[str]) -> bool:
+        """Asks every statement in the lines; says whether any failed."""
+        for line in lines:
+            self._take(line.rstrip("\n"))
+            if self._left:
+                break
+        self._finish()
+        return self._failed
+
+    def converse(self, history_folder: Path) -> bool:
+        """Talks with a person until they leave. Errors were told as they came: never a failure."""
+        with _history(history_folder / HISTORY):
+            self.run(self._typed())
+        return False
+
+    def _typed(self) -> Iterator[str]:
+        while True:
+            try:
+                yield input(MORE if self._lines else PROMPT)
+            except EOFError:
+                print()  # noqa: T201 - the shell's own prompt line ends here
+                return
+            except KeyboardInterrupt:
+                print()  # noqa: T201
+                self._lines.clear()
+
+    def _take(self, line: str) -> None:
+        if not self._lines and line.lstrip().startswith(":"):
+            self._obey(line.strip())
+            return
+        if line.strip():
+            self._lines.append(line)
+        if not line.strip() or line.rstrip().endswith(";"):
+            self._finish()
+
+    def _finish(self) -> None:
+        statement = "\n".join(self._lines).strip().rstrip(";").strip()
+        self._lines.clear()
+        if statement:
+            self._answer(statement)
+
+    def _answer(self, statement: str) -> None:
+        from waygraph.registry.errors import WaygraphError
+
+        try:
+            self._ask(statement, self._params)
+        except WaygraphError as error:
+            self._failed = True
+            complain(str(error))
+
+    def _obey(self, command: str) -> None:
+        name, _, rest = command.partition(" ")
+        if name in {":quit", ":exit", ":q"}:
+            self._left = True
+        elif name == ":param":
+            self._set(rest)
+        else:
+            _say(HELP if name == ":help" else f"{name} is not known.\n{HELP}")
+
+    def _set(self, text: str) -> None:
+        import typer
+
+        from waygraph.api.cli.querying import parameters
+
+        if not text.strip():
+            _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")
+            return
+        try:
+            self._params |= parameters([text])
+        except typer.BadParameter as error:
+            complain(str(error))
+
+
+def _say(text: str) -> None:
+    """What the shell itself says goes to stderr: stdout holds answers."""
+    print(text, file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def _history(path: Path) -> Iterator[None]:
+    """Line editing, with the lines typed in earlier sessions. A history that cannot be kept is no error."""
+    import readline
+
+    with suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(HISTORY_LINES)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+            path.chmod(0o600)

@@ -1,0 +1,167 @@
+"""Whether the router says "nothing fits" when nothing does: leave-one-out over requests with a known answer.
+
+Each request is asked twice: of the whole catalogue, and with its right agents filtered out of the search.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from waygraph.registry.embedding.cache import QueryCache
+from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.index.generation import folder_of
+from waygraph.registry.index.local import LocalIndex
+from waygraph.registry.index.search_index import Hits, Scope
+from waygraph.registry.model import Filters, Query
+from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import RECIPES, Recipe
+from waygraph.registry.routing.router import Ask, Router
+
+from benchmarks import livemcpbench
+from benchmarks.livemcpbench import DEPTH, Need
+from benchmarks.metrics import auroc, gold_items, recall, share_below, threshold_losing
+from benchmarks.record import Measure, Result
+from benchmarks.world import World, fingerprint
+
+NAME = "abstention"
+RECIPE_NAMES = ("hybrid", "lexical")
+SIGNALS = ("similarity", "coverage")
+LOST_SHARE = 0.01
+NOTES = (
+    "Leave-one-out: `present` asks of the whole catalogue, `absent` filters the right agents out of the search. Word "
+    "statistics (BM25) still count the filtered agents' texts.",
+    "A right answer is a present request with a right agent among the first 5, withheld or not. `threshold` is the "
+    "highest score below which at most 1 % of the right answers lie; `abstained` is the share of absent requests below.",
+    "A request that names an entity outright is never withheld and scores as infinity.",
+    "LiveMCPBench figures are reported and never used for choosing a threshold.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One search: its fit signals (infinite if an entity was named) and whether the router withheld its answer."""
+
+    similarity: float
+    coverage: float
+    withheld: bool
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prober:
+    """Searches as the router does, and keeps the scores by which it decides."""
+
+    router: Router
+    recipe: Recipe
+
+    def probe(self, need: Need, filters: Filters) -> Probe:
+        text = query_text(need.text)
+        vector = self.router.embed(text) if self.router.embed and self.recipe.needs_vectors else None
+        hits = self.router.index.search(self.recipe.leg_names, vector, text, self.recipe.depth, Scope(filters))
+        query = Query(text=need.text, limit=DEPTH, filters=filters)
+        withheld = not self._agents(query, self.recipe)
+        right = recall(self._agents(query, without_threshold(self.recipe)), need.gold, DEPTH) > 0
+        return Probe(*signals(hits), withheld=withheld, right=right)
+
+    def _agents(self, query: Query, recipe: Recipe) -> list[str]:
+        return [match.agent.id for match in self.router.route(query, Ask.of(recipe, None, None, None)).matches]
+
+
+def without_threshold(recipe: Recipe) -> Recipe:
+    return replace(recipe, least_similarity=-1.0, least_coverage=0.0)
+
+
+def run(world: World) -> Result:
+    examples = world.examples / "catalog"
+    rows = _rows(world, "examples", examples, load_requests(world.examples / "requests.jsonl"))
+    bench = world.data / "livemcpbench"
+    notes = NOTES
+    if (bench / "steps_aligned.json").is_file():
+        rows += _rows(world, livemcpbench.NAME, bench / "tools.json", livemcpbench.load(bench / "steps_aligned.json")[0])
+    else:
+        notes = (*NOTES, "LiveMCPBench was skipped: no data.")
+    return Result(
+        name=NAME,
+        embedder=fingerprint(world),
+        measures=_measures(rows),
+        notes=notes,
+        details={"rows": rows},
+    )
+
+
+def load_requests(path: Path) -> list[Need]:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [Need(row["text"], gold_items(row["gold"])) for row in rows]
+
+
+def signals(hits: Hits) -> tuple[float, float]:
+    """Similarity and coverage; infinite if an entity is named outright, since such an answer is never withheld."""
+    named = hits.legs.get("name")
+    return (inf, inf) if named and named.entity_ids else (hits.similarity, hits.coverage)
+
+
+def _rows(world: World, data: str, source: Path, needs: Sequence[Need]) -> list[dict[str, Any]]:
+    rows = []
+    with world.registry_of(source, texts="contextual") as registry, open_router(world, registry) as router:
+        agents = list(router.index.agents())
+        for name in RECIPE_NAMES:
+            prober = Prober(router, RECIPES[name])
+            present = [prober.probe(need, Filters()) for need in needs]
+            absent = [prober.probe(need, Filters(agent_ids=others(agents, need))) for need in needs]
+            rows += [row_of(data, prober.recipe, signal, present, absent) for signal in _signals_of(prober.recipe)]
+    return rows
+
+
+@contextmanager
+def open_router(world: World, registry: Registry) -> Iterator[Router]:
+    """A router over what the registry published, whose parts can be asked one by one."""
+    embedder = open_embedder(registry.status().state.embedder_spec, world.settings, world.environ)
+    assert embedder is not None
+    queries = QueryCache(embedder, world.settings.query_cache_entries)
+    with closing(LocalIndex.open(folder_of(Path(registry.status().location)))) as index:
+        yield Router(index=index, embed=lambda text: queries.embed((text,), "query")[0])
+
+
+def others(agents: Sequence[str], need: Need) -> tuple[str, ...]:
+    right = frozenset().union(*need.gold)
+    return tuple(agent for agent in agents if agent not in right)
+
+
+def _signals_of(recipe: Recipe) -> tuple[str, ...]:
+    return SIGNALS if recipe.needs_vectors else ("coverage",)
+
+
+def row_of(
+    data: str, recipe: Recipe, signal: str, present: Sequence[Probe], absent: Sequence[Probe]
+) -> dict[str, Any]:
+    """AUROC of one signal, the threshold that it allows, and what the recipe's own rule does."""
+    scores = [getattr(probe, signal) for probe in present]
+    missing = [getattr(probe, signal) for probe in absent]
+    right = [score for score, probe in zip(scores, present, strict=True) if probe.right]
+    threshold = threshold_losing(right, LOST_SHARE)
+    return {
+        "data": data,
+        "recipe": recipe.name,
+        "signal": signal,
+        "queries": len(present),
+        "auroc": round(auroc(scores, missing), 4),
+        "threshold": round(threshold, 4),
+        "abstained": round(share_below(missing, threshold), 4),
+        "lost": round(share_below(right, threshold), 4),
+        "own_threshold": recipe.least_similarity if recipe.needs_vectors else recipe.least_coverage,
+        "own_abstained": round(sum(probe.withheld for probe in absent) / len(absent), 4),
+        "own_lost": round(sum(p.withheld for p in present if p.right) / len(right), 4),
+    }
+
+
+def _measures(rows: Sequence[dict[str, Any]]) -> list[Measure]:
+    return [
+        Measure(name=f"abstention on {row['data']}, {row['recipe']} by {row['signal']}: {what}", value=row[key])
+        for row in rows
+        for what, key in (("AUROC", "auroc"), ("abstained at ≤ 1 % lost", "abstained"))
+    ]

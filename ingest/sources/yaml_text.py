@@ -1,0 +1,65 @@
+"""YAML to plain values, with a bound on what a few lines can unfold to."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+MAX_DEPTH = 200
+"""The C parser ends the process at a few ten thousand."""
+MAX_UNFOLDED_CHARS = 10_000_000
+"""What aliases may add: ten lines of them can stand for 10^9 values ("billion laughs")."""
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Unbounded(ValueError):
+    """Nested too deeply, or an alias that stands for too much."""
+
+
+def parse(text: str) -> object:
+    """Raises yaml.YAMLError, Unbounded, ValueError for a date or number that cannot be."""
+    _check(text)
+    return yaml.load(text, Loader=LOADER)  # noqa: S506 - the safe loader, in C
+
+
+def _check(text: str) -> None:
+    """Counts what the text unfolds to, event by event, before anything is built of it."""
+    weights: dict[str, int | None] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    allowed = 2 * len(text) + MAX_UNFOLDED_CHARS
+    for event in _events(text):
+        match event:
+            case yaml.CollectionStartEvent():
+                open_nodes.append((event.anchor, 1))
+                if len(open_nodes) > MAX_DEPTH:
+                    raise Unbounded(f"is nested deeper than {MAX_DEPTH} levels")
+                if event.anchor:
+                    weights[event.anchor] = None
+                continue
+            case yaml.CollectionEndEvent():
+                anchor, weight = open_nodes.pop()
+            case yaml.ScalarEvent():
+                anchor, weight = event.anchor, 1 + len(event.value)
+            case yaml.AliasEvent():
+                anchor, weight = None, _aliased(event.anchor, weights)
+            case _:
+                continue
+        if anchor:
+            weights[anchor] = weight
+        if weight > allowed:
+            raise Unbounded(f"has aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters")
+        if open_nodes:
+            outer, so_far = open_nodes[-1]
+            open_nodes[-1] = (outer, so_far + weight)
+
+
+def _aliased(anchor: str, weights: dict[str, int | None]) -> int:
+    weight = weights.get(anchor, 0)
+    if weight is None:
+        raise Unbounded(f"has an alias *{anchor} inside its own anchor")
+    return weight
+
+
+def _events(text: str) -> Iterator[Any]:
+    return iter(yaml.parse(text, Loader=LOADER))

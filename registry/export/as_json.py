@@ -1,0 +1,76 @@
+"""JSON for `waygraph ingest`: every source's manifest, and what operators had set. Reader: ingest/sources/export.py.
+
+An agent is one line, so that two exports can be compared line by line.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from waygraph.registry.export.contents import Contents
+from waygraph.registry.model import Agent, JsonText, OperatorSettings, SourceSummary, Tool
+
+FORMAT_VERSION = 1
+
+
+def as_json(contents: Contents) -> str:
+    owned = contents.tools_by_agent()
+    parts = [
+        f'"waygraph_export": {FORMAT_VERSION}',
+        f'"revision": {contents.revision}',
+        f'"agents": {_lines(_agent(agent, owned[agent.id]) for agent in contents.agents)}',
+        f'"sources": {_lines(_source(source) for source in contents.sources)}',
+        f'"operator": {_lines(_operator(said) for said in contents.settings.values())}',
+    ]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines(rows: Iterable[object]) -> str:
+    """A JSON list with a line for each row."""
+    texts = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "[\n" + ",\n".join(texts) + "\n]" if texts else "[]"
+
+
+def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
+    """In the words of a catalogue, `docs/catalog.md`."""
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "kind": agent.kind,
+        "version": agent.version,
+        "transport": _parsed(agent.transport),
+        "tags": agent.tags,
+        "visible_to": agent.visible_to,
+        "tools": [_tool(tool) for tool in tools],
+    }
+
+
+def _tool(tool: Tool) -> dict[str, object]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": _parsed(tool.input_schema),
+        "outputSchema": _parsed(tool.output_schema),
+        "annotations": _parsed(tool.annotations),
+        "tags": tool.tags,
+    }
+
+
+def _parsed(text: JsonText) -> object:
+    """The value; None for an empty text, which says that there is none."""
+    return json.loads(text) if text else None
+
+
+def _source(source: SourceSummary) -> dict[str, object]:
+    return {"name": source.name, "namespace": source.namespace, "rank": source.rank, "claims": source.claims}
+
+
+def _operator(said: OperatorSettings) -> dict[str, object]:
+    return {
+        "agent_id": said.agent_id,
+        "tags": said.tags,
+        "visible_to": said.visible_to,
+        "pinned": said.pinned,
+        "hidden": said.hidden,
+        "removed": said.removed,
+    }

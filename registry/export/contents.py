@@ -1,0 +1,71 @@
+"""What an export holds: one revision, read whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.reading import (
+    overlaid,
+    read_agents,
+    read_claims,
+    read_settings,
+    read_sources,
+    read_state,
+    read_tools,
+)
+from waygraph.registry.graph.writing import batches
+from waygraph.registry.model import Agent, OperatorSettings, SourceSummary, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """Agents as their sources state them, each list in order of id."""
+
+    revision: int
+    agents: tuple[Agent, ...]
+    tools: tuple[Tool, ...]
+    sources: tuple[SourceSummary, ...]
+    settings: Mapping[str, OperatorSettings]
+
+    def tools_by_agent(self) -> dict[str, list[Tool]]:
+        owned: dict[str, list[Tool]] = {agent.id: [] for agent in self.agents}
+        for tool in self.tools:
+            owned[tool.agent_id].append(tool)
+        return owned
+
+    def agents_as_they_hold(self) -> list[Agent]:
+        """Each with the operator's word over its source's."""
+        return [overlaid(agent, self.settings) for agent in self.agents]
+
+
+def read_contents(session: GraphSession) -> Contents:
+    """Raises RegistryNotFound if the graph is not a registry."""
+    state = read_state(session)
+    if state is None:
+        raise RegistryNotFound("the graph")
+    return Contents(
+        revision=state.revision,
+        agents=tuple(item.agent for item in read_agents(session).values()),
+        tools=tuple(item.tool for item in read_tools(session)),
+        sources=tuple(read_sources(session, read_claims(session))),
+        settings=read_settings(session),
+    )
+
+
+def read_agent_vectors(session: GraphSession, contents: Contents) -> "dict[str, NDArray[np.float32]]":
+    """Agent id → vector of shape (dimension,); agents without one are left out."""
+    import numpy as np
+
+    vectors: dict[str, NDArray[np.float32]] = {}
+    for batch in batches([agent.id for agent in contents.agents]):
+        for row in session.run(load("read/agent_vectors"), ids=list(batch)):
+            if row["embedding"] is not None:
+                vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
+    return vectors

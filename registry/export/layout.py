@@ -1,0 +1,194 @@
+"""Where agents and tools stand on the map: agents that do alike things side by side, tools in rings around theirs.
+
+Likeness is the cosine of the agents' features. Louvain communities of the graph of nearest neighbours become
+regions; a spring layout says where each region, and each agent in its region, would like to be; circles are then
+set down as near to that as they fit, so nothing overlaps at any size.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+import networkx as nx
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.floating]
+
+type Likeness = nx.Graph[int]
+
+NEIGHBOURS = 4
+LEAST_COSINE = 0.05
+SEED = 7
+AGENT_RADIUS, RING_GAP, TOOL_GAP = 9.0, 11.0, 11.0
+AGENT_MARGIN, REGION_MARGIN = 9.0, 26.0
+LANDSCAPE = 1.6
+_SPRING_NODES = 400
+"""Above it networkx needs scipy; a region is hardly ever that large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    x: float
+    y: float
+    radius: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`agents[i]` is the circle of agent i with its tools, `region_of[i]` the number of its region."""
+
+    agents: tuple[Circle, ...]
+    region_of: tuple[int, ...]
+    regions: tuple[Circle, ...]
+
+
+def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
+    """`features` is (agents, any dimension), rows of length 1 or 0; `tool_counts` has a number an agent."""
+    likeness = likeness_of(features)
+    regions = regions_of(likeness)
+    radii = [agent_radius(number) for number in tool_counts]
+    inner = [_settled(likeness.subgraph(rows), rows, [radii[row] + AGENT_MARGIN for row in rows]) for rows in regions]
+    sizes = [_reach(places, [radii[row] for row in rows]) for places, rows in zip(inner, regions, strict=True)]
+    outer = _settled(
+        _between(likeness, regions),
+        range(len(regions)),
+        [size + REGION_MARGIN for size in sizes],
+        stretch=LANDSCAPE,
+    )
+    return _assembled(regions, inner, outer, radii, sizes)
+
+
+def likeness_of(features: "Matrix") -> Likeness:
+    """Each agent with its nearest neighbours; the weight of an edge is the cosine."""
+    graph: Likeness = nx.Graph()
+    graph.add_nodes_from(range(len(features)))
+    for row in range(len(features)):
+        cosines = features @ features[row]
+        cosines[row] = -1.0
+        for other in np.argsort(-cosines, kind="stable")[:NEIGHBOURS].tolist():
+            if cosines[other] > LEAST_COSINE:
+                graph.add_edge(row, other, weight=round(float(cosines[other]), 4))
+    return graph
+
+
+def regions_of(likeness: Likeness) -> list[list[int]]:
+    """Rows of the agents of each region, the largest region first; agents like no other share the last one."""
+    alone = sorted(row for row in likeness if not likeness.degree(row))
+    linked = likeness.subgraph([row for row in likeness if row not in set(alone)])
+    found = nx.community.louvain_communities(linked, weight="weight", seed=SEED) if len(linked) else []
+    regions = sorted((sorted(rows) for rows in found), key=lambda rows: (-len(rows), rows))
+    return [*regions, alone] if alone else regions
+
+
+def agent_radius(tools: int) -> float:
+    """Of the circle that holds an agent and its rings of tools."""
+    return AGENT_RADIUS + (RING_GAP * len(ring_sizes(tools)) + 3.0 if tools else 0.0)
+
+
+def ring_sizes(tools: int) -> list[int]:
+    """How many tools stand in each ring, from the inside."""
+    sizes: list[int] = []
+    for ring in count(1):
+        if tools <= 0:
+            return sizes
+        room = int(2 * math.pi * (AGENT_RADIUS + RING_GAP * ring) / TOOL_GAP)
+        sizes.append(min(tools, room))
+        tools -= room
+    raise AssertionError("unreachable")
+
+
+def tool_places(agent: Circle, tools: int) -> list[tuple[float, float]]:
+    """Points around the agent's centre, ring by ring, each ring filled evenly from the top."""
+    places: list[tuple[float, float]] = []
+    for ring, size in enumerate(ring_sizes(tools), start=1):
+        radius = AGENT_RADIUS + RING_GAP * ring
+        for position in range(size):
+            angle = 2 * math.pi * position / size - math.pi / 2
+            places.append((agent.x + radius * math.cos(angle), agent.y + radius * math.sin(angle)))
+    return places
+
+
+def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
+    """Regions as nodes; an edge weighs as much as all likeness between its two regions."""
+    region_of = {row: number for number, rows in enumerate(regions) for row in rows}
+    graph: Likeness = nx.Graph()
+    graph.add_nodes_from(range(len(regions)))
+    for one, other, weight in likeness.edges(data="weight"):
+        ends = region_of[one], region_of[other]
+        if ends[0] != ends[1]:
+            before = graph.get_edge_data(*ends, default={"weight": 0.0})["weight"]
+            graph.add_edge(*ends, weight=before + weight)
+    return graph
+
+
+def _settled(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> "Matrix":
+    """(rows, 2): centres of circles that do not overlap, near to where a spring layout of the graph has them."""
+    wished = _wished(graph, rows)
+    room = math.sqrt(sum(radius**2 for radius in radii)) * 0.8
+    return _packed(wished * room * np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)]), radii, stretch)
+
+
+def _wished(graph: Likeness, rows: Sequence[int]) -> "Matrix":
+    """(rows, 2), within -1 and 1."""
+    plain: Likeness = nx.Graph()  # a subgraph's own order of nodes is not ours
+    plain.add_nodes_from(rows)
+    plain.add_weighted_edges_from(sorted(graph.edges(data="weight", default=1.0)))
+    if len(rows) > _SPRING_NODES:
+        places = nx.spiral_layout(plain)
+    else:
+        places = nx.spring_layout(plain, weight="weight", seed=SEED, iterations=80)
+    return np.asarray([places[row] for row in rows], dtype=np.float64).reshape(-1, 2)
+
+
+def _packed(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
+    """Sets circles down one by one, from the middle outwards, each at the free point nearest to its wish."""
+    sizes = np.asarray(radii, dtype=np.float64)
+    middle = wished.mean(axis=0)
+    order = np.lexsort((np.arange(len(sizes)), np.hypot(*(wished - middle).T)))
+    places = np.zeros_like(wished)
+    for done, row in enumerate(order):
+        before = order[:done]
+        places[row] = _free_point(wished[row], float(sizes[row]), places[before], sizes[before], stretch)
+    return places - places.mean(axis=0)
+
+
+def _free_point(wish: "Matrix", radius: float, centres: "Matrix", radii: "Matrix", stretch: float) -> "Matrix":
+    step = radius / 3
+    for ring in count():
+        angles = np.arange(max(1, 6 * ring)) * (2 * math.pi / max(1, 6 * ring)) + ring
+        offsets = np.stack([np.cos(angles) * stretch, np.sin(angles)], axis=1)
+        points = wish + offsets * (ring * step)
+        gaps = np.linalg.norm(points[:, None, :] - centres[None, :, :], axis=2) - radii - radius
+        free = np.flatnonzero((gaps >= 0).all(axis=1))
+        if len(free):
+            # Of the free points of a ring the one nearest to the middle keeps the map dense.
+            found: Matrix = points[free[np.argmin(np.hypot(*points[free].T))]]
+            return found
+    raise AssertionError("unreachable")
+
+
+def _reach(places: "Matrix", radii: Sequence[float]) -> float:
+    """Radius of the circle around (0, 0) that holds all circles."""
+    return float((np.hypot(*places.T) + np.asarray(radii)).max())
+
+
+def _assembled(
+    regions: Sequence[Sequence[int]],
+    inner: "Sequence[Matrix]",
+    outer: "Matrix",
+    radii: Sequence[float],
+    sizes: Sequence[float],
+) -> Layout:
+    agents = [Circle(0.0, 0.0, 0.0)] * len(radii)
+    region_of = [0] * len(radii)
+    for number, rows in enumerate(regions):
+        for row, place in zip(rows, inner[number] + outer[number], strict=True):
+            agents[row] = Circle(float(place[0]), float(place[1]), radii[row])
+            region_of[row] = number
+    circles = [Circle(float(x), float(y), size) for (x, y), size in zip(outer, sizes, strict=True)]
+    return Layout(agents=tuple(agents), region_of=tuple(region_of), regions=tuple(circles))

@@ -1,0 +1,85 @@
+"""Every statement file is used, runs on the embedded engine, and answers the columns it declares."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.tree import modules, syntax
+from waygraph.cypher import load, names
+from waygraph.cypher.loader import TYPES
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.schema import MIGRATIONS, migrate
+
+VECTOR = [0.6] + [0.0] * 22 + [0.8]
+ROW = {
+    "id": "a",
+    "agent_id": "a",
+    "key": "a",
+    "hash": "h",
+    "since": "2026-01-01T00:00:00+00:00",
+    "seen_at": "2026-01-01T00:00:00+00:00",
+    "props": {"id": "a", "name": "A", "tags": ["x"], "embedding": VECTOR},
+}
+SAMPLES: dict[str, object] = {
+    "string": "a",
+    "integer": 1,
+    "float": 0.5,
+    "boolean": True,
+    "map": {"revision": 1, "embedder": "", "embedder_spec": "none", "texts": "plain", "schema_version": 1},
+    "list<string>": ["a"],
+    "list<float>": VECTOR,
+    "list<map>": [ROW],
+}
+ORPHANS = ["b"]
+
+
+@pytest.fixture
+def engine() -> Iterator[GrafeoEngine]:
+    """A registry in memory: an agent `a` with a tool, claimed by a source `a`, and an agent that nobody claims."""
+    engine = GrafeoEngine.open(None)
+    migrate(engine, ":memory:", "2026-01-01T00:00:00+00:00")
+    for name in ("state/create", "sync/put_source", "sync/put_agents", "sync/create_tools", "sync/put_claims"):
+        engine.run(load(name), **sample(name))
+    orphans = [{"id": agent_id, "props": {"id": agent_id}} for agent_id in ORPHANS]
+    engine.run(load("sync/put_agents"), rows=orphans)
+    engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
+    yield engine
+    engine.close()
+
+
+def sample(name: str) -> dict[str, object]:
+    """A value of the declared type for each parameter."""
+    return {parameter: SAMPLES[kind] for parameter, kind in load(name).params.items()}
+
+
+def written_in_code() -> set[str]:
+    """Every text constant of the code, and the statements that migrations name."""
+    constants = {
+        node.value
+        for path in modules().values()
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return constants | {name for migration in MIGRATIONS for name in migration.statements}
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_statement_is_used(name: str) -> None:
+    """No statement lies in the tree that no code names."""
+    assert name in written_in_code()
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_statement_answers_what_it_declares(name: str, engine: GrafeoEngine) -> None:
+    """It runs on Grafeo; its columns are the declared ones, in that order, each of the declared type or null."""
+    statement = load(name)
+    rows = engine.run(statement, **sample(name))
+    if not statement.returns:
+        assert rows == []
+        return
+    assert rows
+    for row in rows:
+        assert list(row) == list(statement.returns)
+        for column, kind in statement.returns.items():
+            assert row[column] is None or isinstance(row[column], TYPES[kind]), column

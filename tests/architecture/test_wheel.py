@@ -1,0 +1,102 @@
+"""The wheel alone is enough: built once, installed where nothing else of Waygraph is, it routes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import PARTS, ROOT, modules
+from waygraph.cypher import names
+
+REQUEST = "who still owes us money"
+RIGHT = "ledgerleaf"
+BUILT_OF = (*PARTS, "pyproject.toml", "README.md", "LICENSE")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that the working tree stays as it is."""
+    copy = tmp_path_factory.mktemp("built")
+    for name in BUILT_OF:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy)
+    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"], copy)
+    return next((copy / "dist").glob("*.whl"))
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """A virtual environment with nothing in it; its bin folder."""
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], tmp_path)
+    return tmp_path / "venv" / "bin"
+
+
+def run(command: list[str | Path], folder: Path, **environ: str) -> str:
+    """What the command prints. It sees no setting of ours, and no folder of Python's but its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    done = subprocess.run(command, cwd=folder, env=kept | environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def install(wheel: Path, bin_folder: Path, *options: str) -> None:
+    run(
+        [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet", *options, wheel],
+        ROOT.parent,
+    )
+
+
+def routed(bin_folder: Path, folder: Path) -> str:
+    """The answer of the installed command to a request, over the example catalogue, in an empty folder."""
+    environ = {"WAYGRAPH_REGISTRY": str(folder / "wheel.grafeo"), "COLUMNS": "120"}
+    run([bin_folder / "waygraph", "ingest", ROOT / "examples" / "catalog"], folder, **environ)
+    return run([bin_folder / "waygraph", "route", REQUEST], folder, **environ)
+
+
+def home(bin_folder: Path, folder: Path, expression: str) -> str:
+    return run(
+        [bin_folder / "python", "-c", f"import waygraph.registry, waygraph.cypher; print({expression})"], folder
+    ).strip()
+
+
+def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
+    """Every module, every statement and the typing mark are in it, and nothing beside them."""
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if not name.startswith("waygraph-")}
+    expected = {f"waygraph/{path.relative_to(ROOT)}" for path in modules().values()}
+    expected |= {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"}
+    assert held == expected
+
+
+def test_the_wheel_alone_routes(wheel: Path, empty: Path, tmp_path: Path) -> None:
+    """In an environment that sees the dependencies but not the working tree, the installed command answers."""
+    install(wheel, empty, "--no-deps")
+    # Only the folder, not the .pth files in it: among those is the one that leads to the working tree.
+    site = Path(home_of_packages(empty, tmp_path))
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    assert Path(home(empty, tmp_path, "waygraph.registry.__file__")).is_relative_to(site)
+    assert RIGHT in routed(empty, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_declared_dependencies_are_enough(wheel: Path, empty: Path, tmp_path: Path) -> None:
+    """With what the wheel itself asks for, and nothing else, the installed command answers (by words: no weights)."""
+    install(wheel, empty)
+    assert RIGHT in routed(empty, tmp_path)
+
+
+def home_of_packages(bin_folder: Path, folder: Path) -> str:
+    return run([bin_folder / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip()
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working tree is not on the path of what is started here."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)

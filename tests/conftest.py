@@ -1,0 +1,31 @@
+"""What all tests share: the folders, and an environment that says nothing of whoever runs them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def catalog(root: Path) -> Path:
+    """The folder with the example catalogue: 36 agents, 186 tools."""
+    return root / "examples" / "catalog"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No setting of the caller's counts, and no test writes to the caller's registry."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("WAYGRAPH_", "OPENAI_"))]:
+            patch.delenv(name)
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield

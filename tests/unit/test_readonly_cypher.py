@@ -1,0 +1,316 @@
+"""Which statements pass as plain reads: the first of the three lines around Cypher that strangers type."""
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waygraph.registry.errors import CypherRefused
+from waygraph.registry.graph.readonly import check_read_only, tokens_of
+
+WRITES = [
+    "CREATE (n:Agent {id: 'x'})",
+    "CREATE (a)-[:OWNS]->(b) RETURN a",
+    "MATCH (n) CREATE (m)",
+    "MATCH (n) RETURN n UNION MATCH (n) CREATE (m) RETURN m",
+    "MATCH (n) WITH * CREATE (m)",
+    "MATCH (n) WITH n ORDER BY n.id DESC CREATE (m)",
+    "MATCH (n) WHERE n.id = 1 SET n.x = 1",
+    "MATCH (n) SET n += {a: 1}",
+    "MATCH (n) SET n:Label",
+    "MATCH (n) WITH CASE WHEN true THEN 1 ELSE 2 END AS x MERGE (m)",
+    "MERGE (n:Agent {id: 'x'}) ON CREATE SET n.x = 1",
+    "MATCH (n) DELETE n",
+    "MATCH (n) DETACH DELETE n",
+    "MATCH (n) NODETACH DELETE n",
+    "MATCH (n) REMOVE n.id",
+    "MATCH (n) FOREACH (x IN [1] | SET n.x = x)",
+    "MATCH (n) `FOREACH` (x IN [1] | SET n.x = x)",
+    "MATCH (n) `foreach`(x IN [1] | DELETE n)",
+    "FOREACH (x IN [1] | CREATE (n))",
+    "CALL { CREATE (n) RETURN n } RETURN n",
+    "CALL { MATCH (n) RETURN n UNION CREATE (n) RETURN n } RETURN n",
+    "MATCH (a) CALL (a) { SET a.x = 1 } RETURN a",
+    "MATCH (a) CALL (*) { DELETE a } RETURN a",
+    "CALL { MATCH (n) SET n.x = 1 } IN TRANSACTIONS OF 10 ROWS",
+    "CALL { MATCH (n) RETURN n } IN TRANSACTIONS RETURN 1",
+    "CALL { MATCH (n) RETURN n } IN 3 CONCURRENT TRANSACTIONS RETURN 1",
+    "RETURN COUNT { CREATE (n) }",
+    "RETURN `count` { CREATE (n) }",
+    "RETURN EXISTS { MERGE (n) }",
+    "RETURN COLLECT { MATCH (n) DELETE n RETURN 1 }",
+    "RETURN [x IN [1] | SET n.x = 1]",
+    "RETURN 1.SET",
+    "RETURN CREATE (n)",
+    "WITH 1 AS load LOAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "INSERT (:Agent)",
+    "MATCH (n) INSERT (m)",
+]
+
+FILES = [
+    "LOAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "LOAD CSV WITH HEADERS FROM '/etc/passwd' AS x RETURN x",
+    "LOAD `CSV` `FROM` '/etc/passwd' AS x RETURN x",
+    "MATCH (n) LOAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "RETURN 1 AS x UNION LOAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "CALL { LOAD CSV FROM '/etc/passwd' AS x RETURN x } RETURN x",
+    "WITH * LOAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "LOAD DATA FROM '/etc/passwd' FORMAT CSV AS x RETURN x",
+    "LOAD JSONL FROM '/etc/passwd' AS x RETURN x",
+    "LOAD PARQUET FROM '/etc/passwd' AS x RETURN x",
+    "USING PERIODIC COMMIT LOAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "IMPORT DATABASE '/tmp/x'",
+    "EXPORT DATABASE '/tmp/x'",
+    "COPY Agent FROM '/etc/passwd'",
+    "CALL apoc.load.json('/etc/passwd')",
+    "CALL apoc.export.csv.all('/tmp/x', {})",
+]
+
+ADMINISTRATION = [
+    "CREATE INDEX i FOR (n:Agent) ON (n.id)",
+    "CREATE CONSTRAINT c FOR (n:Agent) REQUIRE n.id IS UNIQUE",
+    "DROP INDEX i",
+    "DROP CONSTRAINT c IF EXISTS",
+    "ALTER CURRENT GRAPH TYPE SET { (a:Agent) }",
+    "SHOW INDEXES",
+    "USE other MATCH (n) RETURN n",
+    "GRANT ROLE admin TO me",
+    "REVOKE ROLE admin FROM me",
+    "START TRANSACTION",
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "SESSION SET GRAPH other",
+    "EXPLAIN MATCH (n) RETURN n",
+    "PROFILE MATCH (n) DELETE n",
+    "CYPHER 5 MATCH (n) RETURN n",
+    "TERMINATE TRANSACTION 'x'",
+    "CALL dbms.listConfig()",
+    "CALL db.createLabel('x')",
+    "CALL `grafeo.pagerank`()",
+    "CALL `dbms`.`security`.createUser('x', 'y', false)",
+    "CALL grafeo.pagerank.more()",
+    "MATCH (n) CALL foo() YIELD x RETURN x",
+    "MATCH (n) FINISH",
+    "MATCH (n) RETURN n; MATCH (n) DELETE n",
+    "MATCH (n) RETURN n; MATCH (n) RETURN n",
+    "; MATCH (n) RETURN n",
+    "SELECT * FROM agents",
+    "g.V().drop()",
+    "{ agents { id } }",
+]
+
+HIDDEN = {
+    "escaped keyword": r"\u004COAD CSV FROM '/etc/passwd' AS x RETURN x",
+    "escaped letter": r"MATCH (n) SE\u0054 n.x = 1",
+    "escaped quote": r"RETURN '\u0027 LOAD CSV FROM \u0027/etc/passwd'",
+    "escaped end of a comment": r"MATCH (n) /* \u002a\u002f DELETE n */ RETURN n",
+    "long s": "MATCH (n) ſET n.x = 1",
+    "long s in a read": "MATCH (n) RETURN n ſKIP 1",
+    "dotless i": "ıNSERT (:Agent)",
+    "end of an unfinished comment": "MATCH (n) RETURN n /* DELETE n",
+    "bare end of a comment": "MATCH (n) RETURN n.x /*",
+    "nested comment": "MATCH (n) /* /* */ DELETE n */",
+    "closed at once": "MATCH (n) /**/DELETE n",
+    "comment that only looks closed": "MATCH (n) RETURN n /*/ x",
+    "carriage return in a comment": "MATCH (n) // read\rDELETE n\nRETURN n",
+    "line end in a quoted name": "MATCH (`a\nLoadCsv`) RETURN 1",
+    "unfinished string": "MATCH (n) WHERE n.id = 'x RETURN n",
+    "unfinished escaped string": r"MATCH (n) WHERE n.id = 'x\' RETURN n",
+    "unfinished name": "MATCH (`n) RETURN 1",
+    "string that ends early": "MATCH (n {id: ''}) DELETE n //'}) RETURN n",
+    "quote of the other kind": "RETURN 'a\" ' DELETE n",
+    "null byte": "MATCH (n) RETURN n\x00",
+    "null byte in a string": "RETURN 'a\x00b'",
+    "vertical tab": "MATCH (n)\x0bDELETE n",
+    "next line": "MATCH (n) // x\x85DELETE n",
+    "line separator": "MATCH (n) // x\u2028DELETE n",
+    "no-break space": "MATCH (n)\u00a0DELETE n",
+    "zero width space": "DE\u200bLETE n",
+    "byte order mark": "\ufeffCREATE (n)",
+    "full width letters": "ＣＲＥＡＴＥ (n)",
+    "lone surrogate": "RETURN '\ud800'",
+    "number before a keyword": "RETURN 1CREATE (n)",
+    "exponent before a keyword": "RETURN 1eCREATE (n)",
+    "hexadecimal before a keyword": "RETURN 0xSET",
+    "no space at all": "MATCH(n)SET n.x=1",
+    "only a pattern": "(n)",
+    "no beginning": "WHERE true RETURN 1",
+    "empty": "",
+    "blank": " \n\t",
+    "only a comment": "// nothing",
+    "only a semicolon": ";",
+    "dollar alone": "RETURN $",
+    "map's value before a clause": "RETURN {a: 1} DELETE n",
+    "no map but a clause": "RETURN {CREATE (n)}",
+    "keyword used as a name before a clause": "MATCH (n) WITH order `foreach` (x IN [1] | SET n.x = 1)",
+    "foreach in a value's place": "RETURN `foreach`(x)",
+}  # fmt: skip
+
+
+def spaced_by_comments(statement: str) -> str:
+    return statement.replace(" ", "/* a 'read' */")
+
+
+def spaced_by_lines(statement: str) -> str:
+    return statement.replace(" ", " // MATCH (n) RETURN n\r\n")
+
+
+def alternating(statement: str) -> str:
+    return "".join(letter.lower() if i % 2 else letter.upper() for i, letter in enumerate(statement))
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "lower": str.lower,
+    "alternating": alternating,
+    "comments": spaced_by_comments,
+    "lines": spaced_by_lines,
+    "tabs": lambda statement: statement.replace(" ", "\t\n"),
+    "semicolons": lambda statement: statement + " ;; // end",
+    "after a read": lambda statement: "MATCH (z:Tool) WHERE z.id = 'RETURN' WITH z " + statement,
+}
+
+LEGAL = [
+    "MATCH (n) RETURN n",
+    "MATCH (n) RETURN n;",
+    "match (n) return n ; ; // done",
+    "/* first */ MATCH (n) // then\r\n RETURN n",
+    "MATCH (n) WHERE n.set = 1 RETURN n.create",
+    "MATCH (n) WHERE n.load IS NOT NULL RETURN n.delete AS merge",
+    "MATCH (n:Load) RETURN n",
+    "MATCH (n:Set:Create) RETURN n",
+    "MATCH (n:A|Delete&!Merge) RETURN n",
+    "MATCH ()-[r:DELETE|:SET*1..3]->() RETURN r",
+    "MATCH (n {delete: 1, set: 2}) RETURN n",
+    "RETURN {delete: 1, `set`: 2} AS load",
+    "MATCH (set:Tool) RETURN set.id",
+    "MATCH (load) RETURN load.id",
+    "MATCH ()-[merge]->() RETURN merge.w",
+    "MATCH (`delete`) RETURN `delete`",
+    "MATCH (start)-->(end) RETURN start, end",
+    "MATCH (use), (session), (import), (copy), (show) RETURN use, session, import, copy, show",
+    "RETURN 'CREATE (n)' AS x",
+    'RETURN "it\'s; DELETE n" AS x',
+    r"RETURN 'it\'s \\' AS x",
+    "MATCH (n) /* DELETE n */ RETURN n // SET n.x = 1",
+    "RETURN $set, $`delete`, $1",
+    "RETURN '\\u00e9' AS accent",
+    "RETURN 'многое, 多い, 👩‍🔧' AS x",
+    "MATCH (агент:Агент) RETURN агент.имя",
+    "MATCH (n WHERE n.id = 'x') RETURN n",
+    "MATCH (a)-[r:OWNS WHERE r.w > 1]->(b) RETURN b",
+    "RETURN n.1 AS x",
+    "RETURN 0x1F, 0o17, 1e3, .5, 1.5E-3, 5",
+    "CALL db.labels() YIELD label RETURN label",
+    "CALL GRAFEO.PageRank({damping: 0.85}) YIELD node_id AS n, score RETURN n ORDER BY score DESC",
+    "CALL `grafeo`.`louvain`()",
+    "CALL (a, b) { RETURN 1 AS x } RETURN x",
+    "CALL { CALL { RETURN 1 AS x } RETURN x } RETURN x",
+    "RETURN COLLECT { MATCH (n) RETURN n.id } AS ids",
+    "RETURN CASE {a: 1}.a WHEN 1 THEN 'SET' ELSE null END AS x",
+    "RETURN 1 AS x UNION ALL RETURN 2 AS x UNION DISTINCT RETURN 3 AS x",
+    "WITH * MATCH (n) WITH DISTINCT *, 1 AS x RETURN *",
+    "RETURN count(*) * 2 AS x, [1, 2][0..1] AS y, -1 AS z",
+]  # fmt: skip
+
+
+def refused(statement: str) -> str:
+    with pytest.raises(CypherRefused) as caught:
+        check_read_only(statement, max_chars=20_000)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("attack", [*WRITES, *FILES, *ADMINISTRATION])
+def test_what_is_more_than_a_read_is_refused_in_every_dress(attack: str, disguise: str) -> None:
+    """A statement that writes, reads files or administers is refused, however it is spelled and spaced."""
+    refused(DISGUISES[disguise](attack))
+
+
+@pytest.mark.parametrize("attack", [pytest.param(attack, id=name) for name, attack in HIDDEN.items()])
+def test_what_is_hidden_from_the_eye_is_refused(attack: str) -> None:
+    """Escapes, odd characters and unfinished strings and comments are refused: engines differ about them."""
+    refused(attack)
+
+
+@pytest.mark.parametrize("statement", LEGAL)
+def test_reads_pass_even_with_names_that_look_like_clauses(statement: str) -> None:
+    """A read passes; a property, label, key, alias or quoted name may be called like a clause."""
+    check_read_only(statement, max_chars=20_000)
+
+
+def test_a_refusal_says_where_and_what_to_do() -> None:
+    """The message names the line, the column and the word, and how to write it if it is a name."""
+    assert refused("MATCH (n)\n  SET n.x = 1") == (
+        "line 2, column 3: SET is refused: it is a clause that does more than read. "
+        "If it is a name, put it in backticks: `SET`."
+    )
+
+
+def test_a_refused_procedure_is_told_with_the_way_to_the_others() -> None:
+    """A procedure that is not on the list is named, with the call that lists those that are."""
+    message = refused("CALL apoc.load.json('x')")
+    assert "CALL of apoc.load.json" in message
+    assert "CALL grafeo.procedures()" in message
+
+
+def test_a_statement_longer_than_the_limit_is_refused() -> None:
+    """The message names the setting that raises the limit on a statement's length."""
+    statement = "RETURN " + "1 + " * 30 + "1"
+    check_read_only(statement, max_chars=len(statement))
+    with pytest.raises(CypherRefused, match="WAYGRAPH_CYPHER_MAX_CHARS"):
+        check_read_only(statement, max_chars=len(statement) - 1)
+
+
+@pytest.mark.parametrize("statement", ["(" * 20_000, "'" + "\\'" * 9_999, "/*" * 10_000, ";" * 20_000, "`" * 20_001])
+def test_hostile_text_is_decided_quickly(statement: str) -> None:
+    """Text made to be slow to read is refused like any other."""
+    with pytest.raises(CypherRefused):
+        check_read_only(statement, max_chars=30_000)
+
+
+def test_tokens_are_cut_as_the_engine_cuts_them() -> None:
+    """Dots, ranges, escapes and comments end where the engine ends them."""
+    statement = "a.b [1..5] .5 'x\\'y' `c``d` $p // e\n/* f */ g<>h"
+    assert [token.text for token in tokens_of(statement)] == [
+        "a", ".", "b", "[", "1", "..", "5", "]", ".5", "'x\\'y'", "`c`", "`d`", "$p", "g", "<", ">", "h",
+    ]  # fmt: skip
+
+
+LURES = sorted(
+    {"CREATE", "SET", "DELETE", "LOAD CSV FROM '", "; DROP", "*/", "//", "/*", "}", "{", ")", "|", "FOREACH ("}
+)
+plain_text = st.text(
+    st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"), exclude_characters="\\'\"`"), max_size=20
+)
+lure = st.lists(st.one_of(st.sampled_from(LURES), plain_text), max_size=6).map(" ".join)
+
+
+@given(lure)
+def test_text_in_a_string_never_changes_the_decision(text: str) -> None:
+    """Whatever stands in a string, a name in backticks or a comment, a read stays a read."""
+    quoted = text.replace("'", "\\'")
+    check_read_only(f"MATCH (n) WHERE n.id = '{quoted}' RETURN n", max_chars=20_000)
+    check_read_only(f'MATCH (n) WHERE n.id = "{quoted}" RETURN n', max_chars=20_000)
+    check_read_only(f"MATCH (n) RETURN n.`{text}` AS `{text}`", max_chars=20_000)
+    check_read_only(f"MATCH (n) // {text}\nRETURN n", max_chars=20_000)
+    check_read_only(f"MATCH (n) /* {text.replace('*/', '')} */ RETURN n", max_chars=20_000)
+
+
+@given(lure)
+def test_text_around_a_write_never_lets_it_pass(text: str) -> None:
+    """Whatever stands in a string or a comment beside it, a write stays refused."""
+    quoted = text.replace("'", "\\'")
+    refused(f"MATCH (n) WHERE n.id = '{quoted}' DELETE n")
+    refused(f"MATCH (n) // {text}\nSET n.x = 1")
+    refused(f"/* {text.replace('*/', '')} */ LOAD CSV FROM 'x' AS y RETURN y")
+
+
+@given(st.text(max_size=200))
+def test_any_text_gets_a_decision(text: str) -> None:
+    """No text makes the check fail in another way than by refusing."""
+    with contextlib.suppress(CypherRefused):
+        check_read_only(text, max_chars=20_000)
