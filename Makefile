@@ -15,7 +15,7 @@ help: ## this list
 setup: $(READY) ## a virtual environment in .venv with everything that the other targets need
 
 demo: $(READY) ## ingest the example catalogue into a fresh registry and route six requests
-	@scripts/demo $(BIN)
+	@$(BIN)/python scripts/demo.py
 
 test: $(READY) $(MODEL) ## every test but the trials of minutes
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from waygraph.registry.settings import load_settings
 
-from benchmarks import abstention, livemcpbench
+from benchmarks import abstention, livemcpbench, route_speed
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.world import World
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
     abstention.NAME: abstention.run,
+    route_speed.NAME: route_speed.run,
 }
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 

@@ -26,7 +26,7 @@ from benchmarks import livemcpbench
 from benchmarks.livemcpbench import DEPTH, Need
 from benchmarks.metrics import auroc, gold_items, recall, share_below, threshold_losing
 from benchmarks.record import Measure, Result
-from benchmarks.world import World, fingerprint
+from benchmarks.world import World
 
 NAME = "abstention"
 RECIPE_NAMES = ("hybrid", "lexical")
@@ -87,7 +87,7 @@ def run(world: World) -> Result:
         notes = (*NOTES, "LiveMCPBench was skipped: no data.")
     return Result(
         name=NAME,
-        embedder=fingerprint(world),
+        embedder=world.embedder().fingerprint,
         measures=_measures(rows),
         notes=notes,
         details={"rows": rows},

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.errors import MassRemoval
-from waygraph.registry.graph.reading import Held, StoredAgent
+from waygraph.registry.errors import MassRemoval, RegistryNotFound
+from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
 from waygraph.registry.identity import digest, placed
 from waygraph.registry.model import (
     Agent,
@@ -19,6 +19,7 @@ from waygraph.registry.model import (
     ChangeSet,
     Claim,
     Manifest,
+    OperatorSettings,
     Rejected,
     SyncReport,
     TextForm,
@@ -46,21 +47,38 @@ def sync(
     Raises MassRemoval if more than half of the source's agents would go and that is not allowed.
     """
     started = time.perf_counter()
-    if dry_run and not registry.exists:
-        return SyncReport(changes=plan(Held(), manifest), revision=0, seconds=0.0, texts_embedded=0, dry_run=True)
+    if dry_run:
+        return _rehearsed(registry, manifest, allow_mass_removal=allow_mass_removal)
     with registry.writing(texts=texts) as session:
-        held = session.held()
-        changes = plan(held, manifest)
-        if not allow_mass_removal:
-            refuse_mass_removal(held, changes)
-        if dry_run:
-            state = session.state()
-            revision, embedded = state.revision if state else 0, 0
-        else:
-            written = session.commit(changes, progress)
-            revision, embedded = written.revision, written.texts_embedded
+        changes = _allowed(session.held(), manifest, allow_mass_removal=allow_mass_removal)
+        written = session.commit(changes, progress)
+    return SyncReport(
+        changes=changes,
+        revision=written.revision,
+        seconds=time.perf_counter() - started,
+        texts_embedded=written.texts_embedded,
+    )
+
+
+def _rehearsed(registry: Registry, manifest: Manifest, *, allow_mass_removal: bool) -> SyncReport:
+    """What a sync would do, planned over the published copy: it needs no lock and touches no file."""
+    started = time.perf_counter()
+    try:
+        with registry.reading() as session:
+            state = read_state(session)
+            changes = _allowed(read_held(session), manifest, allow_mass_removal=allow_mass_removal)
+    except RegistryNotFound:
+        state, changes = None, plan(Held(), manifest)
+    revision = state.revision if state else 0
     seconds = time.perf_counter() - started
-    return SyncReport(changes=changes, revision=revision, seconds=seconds, texts_embedded=embedded, dry_run=dry_run)
+    return SyncReport(changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True)
+
+
+def _allowed(held: Held, manifest: Manifest, *, allow_mass_removal: bool) -> ChangeSet:
+    changes = plan(held, manifest)
+    if not allow_mass_removal:
+        refuse_mass_removal(held, changes)
+    return changes
 
 
 def plan(held: Held, manifest: Manifest) -> ChangeSet:
@@ -87,8 +105,15 @@ class _Plan:
     """This source's claims by agent id."""
     others: dict[str, list[Claim]] = field(default_factory=dict)
     """All other claims, by agent id."""
+    launched: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of the agents held, by transport."""
+    settings: dict[str, OperatorSettings] = field(default_factory=dict)
+    """What operators said, the manifest's own word included."""
 
     def __post_init__(self) -> None:
+        self.settings = {**self.held.settings, **{said.agent_id: said for said in self.manifest.operator}}
+        for agent_id, stored in self.held.agents.items():
+            self.launched.setdefault(stored.agent.transport, []).append(agent_id)
         for claim in self.held.claims:
             if claim.source == self.manifest.source:
                 self.mine[claim.agent_id] = claim
@@ -99,7 +124,8 @@ class _Plan:
         self._place_entries()
         written = [entry for entry in self.entries if self._must_write(entry)]
         released = self._released()
-        gone = [agent_id for agent_id in released if agent_id not in self.others]
+        banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
+        gone = sorted({agent_id for agent_id in released if agent_id not in self.others} | banned)
         old_tools = self._old_tools(written, gone)
         updated_agents, updated_tools = self._updates(written, old_tools)
         created_tools = [t.id for e in written for t in e.tools if t.name not in old_tools.get(e.agent.id, {})]
@@ -131,9 +157,12 @@ class _Plan:
 
     def _place_entries(self) -> None:
         mine = {claim.key: claim.agent_id for claim in self.mine.values()}
-        taken: set[str] = set()
-        for entry in self._distinct():
-            agent_id = mine.get(entry.key) or self._free_id(entry, taken)
+        entries = self._distinct()
+        taken = {mine[entry.key] for entry in entries if entry.key in mine}
+        shared = Counter(entry.agent.transport for entry in entries)
+        for entry in entries:
+            alone = shared[entry.agent.transport] == 1
+            agent_id = mine.get(entry.key) or self._same_launch(entry, alone, taken) or self._free_id(entry, taken)
             taken.add(agent_id)
             if agent_id != entry.agent.id:
                 self.renamed.append((entry.key, agent_id))
@@ -152,6 +181,11 @@ class _Plan:
                 self.rejected.append(Rejected(where=self.manifest.source, reason=reason, key=entry.key))
         return list(first.values())
 
+    def _same_launch(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
+        """The one agent that is launched like this entry, if the entry is also the only one of its source."""
+        ids = self.launched.get(entry.agent.transport, []) if entry.agent.transport else []
+        return ids[0] if alone and len(ids) == 1 and ids[0] not in taken else ""
+
     def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""
         wanted = entry.agent.id
@@ -163,7 +197,7 @@ class _Plan:
         return f"{namespaced}-{digest(self.manifest.source, entry.key)[:8]}"
 
     def _removed_by_operator(self, agent_id: str) -> bool:
-        said = self.held.settings.get(agent_id)
+        said = self.settings.get(agent_id)
         return said is not None and said.removed
 
     # -- what changes ------------------------------------------------------------------------------

@@ -8,19 +8,19 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from waygraph.cypher import load
-from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, RegistryUnusable
+from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, RegistryUnusable, StorageFailed
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_state
-from waygraph.registry.graph.schema import LABELS, SCHEMA_VERSION, migrate
+from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.index.publication import publish_graph
+from waygraph.registry.index.publication import publish_graph, published_schema
 from waygraph.registry.lock import write_lock
 from waygraph.registry.settings import Settings
 
@@ -56,8 +56,9 @@ class EmbeddedStore:
     def index(self) -> LocalIndex:
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
         seen = generation.stamp(self._pointer)
-        if self._index is not None and seen == self._stamp and not self._closed:
-            return self._index
+        index = self._index
+        if index is not None and seen == self._stamp and not self._closed:
+            return index
         with self._lock:
             if self._closed:
                 raise RegistryClosed
@@ -77,7 +78,8 @@ class EmbeddedStore:
         missing = generation.stamp(self._pointer) is None
         if self.path is None or not self.path.exists() or not (missing or generation.is_pending(self.folder)):
             return
-        with suppress(*(() if missing else (RegistryLocked,))):
+        # With an index there is something to answer from, whether or not the work can be finished now.
+        with suppress(*(() if missing else (RegistryLocked, StorageFailed))):
             with self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
                 pass
 
@@ -116,12 +118,23 @@ class EmbeddedStore:
             _ready(self._memory, self.place)
             yield self._memory
             return
+        if self.path is not None and self.path.exists() and not self._known():
+            with closing(GrafeoEngine.open_copy(self.path)) as untouched:
+                _refuse_other(untouched, self.place)
         engine = GrafeoEngine.open(self.path)
         try:
             _ready(engine, self.place)
             yield engine
-        finally:
-            engine.close()
+        except BaseException:
+            with suppress(RegistryError):  # the first error is the one seen
+                engine.close()
+            raise
+        engine.close()
+
+    def _known(self) -> bool:
+        """Whether this graph is ours for certain. Opening any other to write would already change its bytes."""
+        schema = published_schema(self.folder)
+        return schema is not None and schema <= SCHEMA_VERSION
 
     def _publish(self, engine: GrafeoEngine) -> None:
         """Brings the index to the graph's revision, and takes the mark away."""
@@ -144,16 +157,23 @@ class EmbeddedStore:
 
 
 def now() -> str:
-    """ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """ISO 8601 in UTC, to the microsecond: which claim is the earlier one is told by it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def _ready(engine: GrafeoEngine, place: str) -> None:
     """Refuses a graph that is not ours, and brings ours to the present schema."""
-    foreign = engine.labels() - set(LABELS)
-    if foreign and read_state(engine) is None:
-        raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
+    _refuse_other(engine, place)
     migrate(engine, place, now())
     state = read_state(engine)
     if state is not None and state.schema_version < SCHEMA_VERSION:
         engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+
+
+def _refuse_other(engine: GrafeoEngine, place: str) -> None:
+    """Raises RegistryUnusable for a graph of something else, or of a newer Waygraph."""
+    # Migrations are recorded before the Registry node is made; nothing else of ours comes before it.
+    foreign = engine.labels() - {"Migration"}
+    if foreign and read_state(engine) is None:
+        raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
+    seen_migrations(engine, place)

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,8 +31,10 @@ def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
         raise StorageFailed(f"{path}: cannot be made, so nothing can be written here: {exc.strerror}") from exc
     try:
         _acquire(descriptor, registry, timeout_s)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_self()).encode(), 0)
+        # Who holds it is a courtesy to those who wait: a full disk must not keep a writer from making room.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(_self()).encode(), 0)
         yield
     finally:
         # The file stays: removing it would let two writers lock two different files of one name.
@@ -65,5 +67,5 @@ def _holder(descriptor: int) -> str:
     try:
         said = json.loads(os.pread(descriptor, 4096, 0))
         return f"process {said['pid']} ({said['program'] or 'python'} on {said['host']}, since {said['since']})"
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         return "another process"

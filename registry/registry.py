@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 MEMORY = ":memory:"
-DEFAULT_TEXTS: TextForm = "contextual"
 NO_VECTORS = (
     "This registry holds no vectors, so it is searched by words only. "
     "Get the model with `waygraph model pull`, then run `waygraph reindex`."
@@ -67,7 +66,6 @@ class Registry:
 
     def __init__(self, store: EmbeddedStore, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
         self._store, self._settings, self._environ, self._spec = store, settings, environ, spec
-        self._texts: TextForm = DEFAULT_TEXTS
         self._lock = threading.Lock()
         self._embedders: dict[str, Embedder | None] = {}
         self._router: Router | None = None
@@ -202,15 +200,15 @@ class Registry:
 
     @contextmanager
     def writing(self, *, texts: TextForm | None = None) -> Iterator[WriteSession]:
-        """The registry alone, for a sync; published at the end. `texts` counts for a new registry only.
+        """The registry alone, for a sync; published at the end. `texts` is chosen once, by the first write.
 
-        Raises RegistryLocked, naming the holder, after `write_timeout_s`.
+        Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its own.
         """
         with self._store.writing() as engine:
             yield WriteSession(
                 engine,
                 self._choose,
-                texts=texts or DEFAULT_TEXTS,
+                texts=texts,
                 max_embedded_chars=self._settings.max_embedded_chars,
                 clock=now,
             )

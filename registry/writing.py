@@ -7,7 +7,7 @@ from functools import partial
 from waygraph.cypher import load
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.protocol import Embedder, Progress
-from waygraph.registry.errors import EmbedderMismatch, UnknownName
+from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, UnknownName
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.reading import (
     Held,
@@ -28,6 +28,8 @@ from waygraph.registry.graph.writing import (
     write_vectors,
 )
 from waygraph.registry.model import AgentEntry, ChangeSet, OperatorSettings, TextForm, Tool
+
+DEFAULT_TEXTS: TextForm = "contextual"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class WriteSession:
         engine: GraphEngine,
         choose: Callable[[str], ChosenEmbedder],
         *,
-        texts: TextForm,
+        texts: TextForm | None,
         max_embedded_chars: int,
         clock: Callable[[], str],
     ) -> None:
@@ -144,19 +146,27 @@ class WriteSession:
         """The registry's state; a new graph becomes a registry, with the embedder that there is."""
         state = self.state()
         if state is not None:
+            self._refuse_other_texts(state)
             return state
         chosen = self._choose("")
         props = {
             "revision": 0,
             "embedder": chosen.fingerprint,
             "embedder_spec": chosen.spec,
-            "texts": self._texts,
+            "texts": self._texts or DEFAULT_TEXTS,
             "schema_version": SCHEMA_VERSION,
         }
         self._engine.run(load("state/create"), props=props)
         created = self.state()
         assert created is not None  # noqa: S101 - just written
         return created
+
+    def _refuse_other_texts(self, state: RegistryState) -> None:
+        if self._texts not in (None, state.texts):
+            raise InvalidSetting(
+                f"this registry's vectors are of {state.texts} texts. To have {self._texts} ones run "
+                f"`waygraph reindex --texts {self._texts}`."
+            )
 
     def _chosen(self, state: RegistryState) -> ChosenEmbedder:
         """The embedder that made this registry's vectors. Raises EmbedderMismatch if another was chosen."""

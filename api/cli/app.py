@@ -10,10 +10,7 @@ import typer
 
 from waygraph.api.cli import asking, ingesting, keeping, looking, models, operating, querying
 from waygraph.api.cli.invocation import Invocation
-from waygraph.api.cli.output import complain
-
-INTERRUPTED, BROKEN_PIPE = 130, 141
-"""128 + SIGINT and 128 + SIGPIPE, as a shell reports a program that the signal ended."""
+from waygraph.api.cli.output import complain, leave_closed_pipe
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.
 app = typer.Typer(
@@ -62,7 +59,7 @@ app.command("route")(asking.route)
 app.command("find")(asking.find)
 app.command("agents")(looking.agents)
 app.command("tools")(looking.tools)
-app.command("show")(looking.show)
+app.command("show")(looking.show_one)
 app.command("set")(operating.set_agent)
 app.command("remove")(operating.remove)
 app.add_typer(operating.sources, name="sources")
@@ -77,22 +74,19 @@ app.command("doctor")(keeping.doctor)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command: 0 if all went well, 1 for an error of ours, 2 for wrong usage. Others keep their traceback."""
     _prepare_process()
+    status = _status(arguments)
     try:
-        status = _status(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
-        return BROKEN_PIPE
+        leave_closed_pipe()
     return status
 
 
 def _status(arguments: Sequence[str] | None) -> int:
     try:
-        app(arguments, prog_name="waygraph", standalone_mode=True)
+        app(arguments, prog_name="waygraph")
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return left.code if isinstance(left.code, int) else 0
     except Exception as error:
         if not _ours(error):
             raise
@@ -120,12 +114,6 @@ def _never_fail_to_encode(stream: TextIO) -> None:
     """A terminal that is not UTF-8 gets an escape for what it cannot show."""
     with suppress(AttributeError):  # a stream that a test put there
         stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
-
-
-def _forget_stdout() -> None:
-    """Nobody reads it any more: keeps the interpreter from complaining when it flushes at exit."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain
 def route(
     context: typer.Context,
     text: Text = "",
+    *,
     step: Annotated[
         list[str] | None, typer.Option("--step", metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")
     ] = None,
@@ -49,6 +50,7 @@ def route(
 def find(
     context: typer.Context,
     text: Text,
+    *,
     limit: Limit = 5,
     recipe: RecipeName = "hybrid",
     tag: Tags = None,

@@ -8,15 +8,14 @@ import re
 
 _UNSAFE = re.compile(
     "["
-    "\x00-\x1f\x7f-\x9f"  # control characters, C1 (0x9b is CSI) included
-    "\xad\u061c\u180e\u200b\u200e\u200f"  # soft hyphen, zero-width space, direction marks; joiners stay: scripts use them
+    "\x00-\x09\x0b-\x1f\x7f-\x9f"  # control characters, C1 too (0x9b starts a sequence); a line break is none
+    "\xad\u061c\u180e\u200b\u200e\u200f"  # soft hyphen, zero-width space, direction marks; scripts need joiners
     "\u2028\u2029\u202a-\u202e"  # line separators, bidi embeddings and overrides
     "\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible operators, bidi isolates, byte order mark, annotations
     "\U000e0000-\U000e007f"  # tag characters: text that a model reads and a person does not see
     "\ud800-\udfff"  # halves of surrogate pairs
     "]"
 )
-_UNSAFE_IN_LINES = re.compile(f"(?!\n){_UNSAFE.pattern}")
 
 
 def one_line(text: str) -> str:
@@ -25,18 +24,13 @@ def one_line(text: str) -> str:
 
 
 def many_lines(text: str) -> str:
-    """The same with its line breaks, tabs widened."""
-    return _UNSAFE_IN_LINES.sub(_spelled, "\n".join(text.expandtabs(4).splitlines()))
+    """The same with its line breaks kept and tabs widened."""
+    return escaped("\n".join(text.expandtabs(4).splitlines()))
 
 
 def escaped(text: str) -> str:
-    """Every unsafe character spelled as JSON spells it, so JSON text stays the same JSON."""
+    """Every unsafe character spelled as JSON spells it, so that JSON stays the same JSON."""
     return _UNSAFE.sub(_spelled, text)
-
-
-def escaped_lines(text: str) -> str:
-    """The same, line breaks apart."""
-    return _UNSAFE_IN_LINES.sub(_spelled, text)
 
 
 def _spelled(found: re.Match[str]) -> str:

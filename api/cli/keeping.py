@@ -1,6 +1,5 @@
 """`export` and `doctor`: take the registry along, and see whether it is well."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,28 +13,20 @@ if TYPE_CHECKING:
     from waygraph.registry.doctor import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """An export: in the file `path`, or as `content` if there is no path."""
-
-    form: str
-    size_bytes: int
-    path: str | None = None
-    content: str | None = None
-
-
 def export(
     context: typer.Context,
-    form: Annotated[
-        Literal["json", "graphml", "html"], typer.Option("--format", help="json can be ingested again.")
-    ] = "json",
+    form: Annotated[Literal["json", "graphml", "html"], typer.Option("--format", help="What to write.")] = "json",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here. Default: standard output.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the whole registry: as JSON to keep, GraphML for other programs, HTML to look at."""
+    """Write the whole registry as JSON, GraphML or HTML.
+
+    JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
+    """
     from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.pages import Exported
     from waygraph.registry.export import export as exported
 
     with invocation(context).open() as registry:
@@ -55,7 +46,7 @@ def doctor(
     deep: Annotated[bool, typer.Option("--deep", help="Compare every record of the index with the graph.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check that the registry is well, and say what to do if it is not."""
+    """Check that the registry is well; exit 1 and advice if not."""
     from waygraph.api.cli import shapes, views
 
     findings = _findings(invocation(context), deep)

@@ -1,35 +1,16 @@
 """`agents`, `tools`, `show`, `status`: what the registry holds."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson, Kinds, Tags, filters
-from waygraph.api.cli.output import show as show_output
+from waygraph.api.cli.output import show
 
 if TYPE_CHECKING:
-    from waygraph.registry.model import Agent, OperatorSettings, SourceSummary, Tool
+    from waygraph.api.cli.pages import AgentPage
     from waygraph.registry.registry import Registry
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """An agent in a list, with the number of its tools."""
-
-    agent: "Agent"
-    tools: int
-
-
-@dataclass(frozen=True, slots=True)
-class AgentPage:
-    """All that is known of one agent. `settings` None: no operator said anything of it."""
-
-    agent: "Agent"
-    tools: "tuple[Tool, ...]"
-    settings: "OperatorSettings | None"
-    sources: "tuple[SourceSummary, ...]"
 
 
 def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json: AsJson = False) -> None:
@@ -37,6 +18,7 @@ def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json
     from collections import Counter
 
     from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.pages import Listed
 
     wanted = filters(tag, kind, None)
     with invocation(context).open() as registry:
@@ -47,7 +29,7 @@ def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json
             if (not wanted.kinds or agent.kind in wanted.kinds)
             and (not wanted.tags or not set(wanted.tags).isdisjoint(agent.tags))
         ]
-    show_output(listed, shapes.agents, views.agents, as_json)
+    show(listed, shapes.agents, views.agents, as_json)
 
 
 def tools(
@@ -60,10 +42,10 @@ def tools(
 
     with invocation(context).open() as registry:
         listed = registry.tools(agent or None)
-    show_output(listed, shapes.tools, views.tools, as_json)
+    show(listed, shapes.tools, views.tools, as_json)
 
 
-def show(
+def show_one(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id, or agent/tool.")],
     as_json: AsJson = False,
@@ -73,20 +55,21 @@ def show(
 
     with invocation(context).open() as registry:
         if "/" in name:
-            show_output(registry.tool(name), shapes.tool, views.tool, as_json)
+            show(registry.tool(name), shapes.tool, views.tool, as_json)
         else:
-            show_output(_page(registry, name), shapes.agent_page, views.agent_page, as_json)
+            show(_page(registry, name), shapes.agent_page, views.agent_page, as_json)
 
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
-    """Say where the registry is, what it holds and which embedder made its vectors."""
+    """Say where the registry is and what it holds."""
     from waygraph.api.cli import shapes, views
 
     with invocation(context).open() as registry:
-        show_output(registry.status(), shapes.status, views.status, as_json)
+        show(registry.status(), shapes.status, views.status, as_json)
 
 
-def _page(registry: "Registry", agent_id: str) -> AgentPage:
+def _page(registry: "Registry", agent_id: str) -> "AgentPage":
+    from waygraph.api.cli.pages import AgentPage
     from waygraph.registry.graph.reading import read_settings
 
     agent = registry.agent(agent_id)

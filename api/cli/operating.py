@@ -19,8 +19,11 @@ sources = typer.Typer(invoke_without_command=True, help="List the sources, or fo
 def set_agent(
     context: typer.Context,
     name: AgentId,
+    *,
     pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Name it in every answer, or no more.")] = None,
-    hide: Annotated[bool | None, typer.Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
+    hide: Annotated[
+        bool | None, typer.Option("--hide/--unhide", help="Keep it out of every answer, or no more.")
+    ] = None,
     tag: Annotated[
         list[str] | None,
         typer.Option("--tag", metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat."),
@@ -34,7 +37,7 @@ def set_agent(
     restore: Annotated[bool, typer.Option("--restore", help="Let its source bring a removed agent back.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set what an operator says of an agent. It survives every ingest.
+    """Pin, hide, tag or restrict an agent. It survives every ingest.
 
     waygraph set harbor-git --pin --tag approved
     """
@@ -60,7 +63,7 @@ def set_agent(
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
-    """Remove an agent and its tools, and keep it away whatever its source says."""
+    """Remove an agent, and keep it away whatever its source says."""
     from waygraph.api.cli import shapes, views
 
     with invocation(context).open() as registry:
@@ -98,7 +101,10 @@ def reindex(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Embed everything anew, with another embedder (`waygraph --embedder SPEC reindex`) or other texts."""
+    """Embed everything anew, with another embedder or other texts.
+
+    waygraph --embedder onnx:BAAI/bge-small-en-v1.5 reindex
+    """
     from waygraph.api.cli import shapes, views
     from waygraph.api.cli.progress import progress_bar
 

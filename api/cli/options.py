@@ -21,7 +21,9 @@ Tags = Annotated[
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
-        "--kind", metavar="KIND", help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat."
+        "--kind",
+        metavar="KIND",
+        help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat.",
     ),
 ]
 Agents = Annotated[

@@ -1,6 +1,5 @@
 """`cypher`: a read-only statement over the graph, or a shell for many."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -62,6 +61,8 @@ def parameters(given: Sequence[str]) -> dict[str, object]:
 
 
 def _value(text: str) -> object:
+    import json
+
     try:
         return json.loads(text)
     except ValueError:

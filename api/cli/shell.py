@@ -25,6 +25,7 @@ class Shell:
         self._lines: list[str] = []
         self._left = False
         self._failed = False
+        self._talking = False
 
     def run(self, lines: Iterable[str]) -> bool:
         """Asks every statement in the lines; says whether any failed."""
@@ -37,6 +38,7 @@ class Shell:
 
     def converse(self, history_folder: Path) -> bool:
         """Talks with a person until they leave. Errors were told as they came: never a failure."""
+        self._talking = True
         with _history(history_folder / HISTORY):
             self.run(self._typed())
         return False
@@ -75,6 +77,10 @@ class Shell:
         except WaygraphError as error:
             self._failed = True
             complain(str(error))
+        except KeyboardInterrupt:
+            if not self._talking:
+                raise
+            complain("interrupted")
 
     def _obey(self, command: str) -> None:
         name, _, rest = command.partition(" ")

@@ -25,8 +25,13 @@ NEIGHBOURS = 4
 LEAST_COSINE = 0.05
 SEED = 7
 AGENT_RADIUS, RING_GAP, TOOL_GAP = 9.0, 11.0, 11.0
-AGENT_MARGIN, REGION_MARGIN = 9.0, 26.0
-LANDSCAPE = 1.6
+AGENT_MARGIN, REGION_MARGIN = 10.0, 28.0
+LANDSCAPE = 1.3
+TIGHTNESS = 0.5
+"""How far apart circles wish to stand, as a share of the room they take."""
+RESOLUTION = 2.0
+"""Of the communities: the higher, the more and the smaller."""
+_BLOCK_ROWS = 512
 _SPRING_NODES = 400
 """Above it networkx needs scipy; a region is hardly ever that large."""
 
@@ -67,20 +72,29 @@ def likeness_of(features: "Matrix") -> Likeness:
     """Each agent with its nearest neighbours; the weight of an edge is the cosine."""
     graph: Likeness = nx.Graph()
     graph.add_nodes_from(range(len(features)))
-    for row in range(len(features)):
-        cosines = features @ features[row]
-        cosines[row] = -1.0
-        for other in np.argsort(-cosines, kind="stable")[:NEIGHBOURS].tolist():
-            if cosines[other] > LEAST_COSINE:
-                graph.add_edge(row, other, weight=round(float(cosines[other]), 4))
+    for first in range(0, len(features), _BLOCK_ROWS):
+        cosines = features[first : first + _BLOCK_ROWS] @ features.T
+        nearest = np.argsort(-cosines, axis=1, kind="stable")[:, : NEIGHBOURS + 1]
+        for row, others in enumerate(nearest.tolist(), start=first):
+            _link(graph, row, [(other, float(cosines[row - first, other])) for other in others if other != row])
     return graph
+
+
+def _link(graph: Likeness, row: int, others: Sequence[tuple[int, float]]) -> None:
+    for other, cosine in others[:NEIGHBOURS]:
+        if cosine > LEAST_COSINE:
+            graph.add_edge(row, other, weight=round(cosine, 4))
 
 
 def regions_of(likeness: Likeness) -> list[list[int]]:
     """Rows of the agents of each region, the largest region first; agents like no other share the last one."""
     alone = sorted(row for row in likeness if not likeness.degree(row))
     linked = likeness.subgraph([row for row in likeness if row not in set(alone)])
-    found = nx.community.louvain_communities(linked, weight="weight", seed=SEED) if len(linked) else []
+    found = (
+        nx.community.louvain_communities(linked, weight="weight", resolution=RESOLUTION, seed=SEED)
+        if len(linked)
+        else []
+    )
     regions = sorted((sorted(rows) for rows in found), key=lambda rows: (-len(rows), rows))
     return [*regions, alone] if alone else regions
 
@@ -129,7 +143,7 @@ def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
 def _settled(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> "Matrix":
     """(rows, 2): centres of circles that do not overlap, near to where a spring layout of the graph has them."""
     wished = _wished(graph, rows)
-    room = math.sqrt(sum(radius**2 for radius in radii)) * 0.8
+    room = math.sqrt(sum(radius**2 for radius in radii)) * TIGHTNESS
     return _packed(wished * room * np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)]), radii, stretch)
 
 
@@ -154,7 +168,7 @@ def _packed(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix
     for done, row in enumerate(order):
         before = order[:done]
         places[row] = _free_point(wished[row], float(sizes[row]), places[before], sizes[before], stretch)
-    return places - places.mean(axis=0)
+    return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
 def _free_point(wish: "Matrix", radius: float, centres: "Matrix", radii: "Matrix", stretch: float) -> "Matrix":

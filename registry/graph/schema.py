@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from waygraph.cypher import load
 from waygraph.registry.errors import RegistryUnusable
-from waygraph.registry.graph.engine import GraphEngine
+from waygraph.registry.graph.engine import GraphEngine, GraphSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,21 @@ SCHEMA_VERSION = MIGRATIONS[-1].number
 
 def migrate(engine: GraphEngine, place: str, now: str) -> None:
     """Runs what this graph has not seen. Raises RegistryUnusable if a newer Waygraph wrote it."""
-    seen = {int(row["id"]) for row in engine.run(load("schema/migrations"))}
+    seen = seen_migrations(engine, place)
+    for migration in MIGRATIONS:
+        if migration.number not in seen:
+            _run(engine, migration, now)
+
+
+def seen_migrations(session: GraphSession, place: str) -> set[int]:
+    """Raises RegistryUnusable if a newer Waygraph wrote the graph."""
+    seen = {int(row["id"]) for row in session.run(load("schema/migrations"))}
     if seen and max(seen) > SCHEMA_VERSION:
         raise RegistryUnusable(
             place,
             f"a newer Waygraph wrote it (schema {max(seen)}; this one knows {SCHEMA_VERSION}). Upgrade waygraph.",
         )
-    for migration in MIGRATIONS:
-        if migration.number not in seen:
-            _run(engine, migration, now)
+    return seen
 
 
 def _run(engine: GraphEngine, migration: Migration, now: str) -> None:

@@ -8,6 +8,7 @@ tools.grafeo.index/
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import weakref
@@ -15,10 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from waygraph.registry.errors import RegistryNotFound, StorageFailed
+from waygraph.registry.errors import RegistryNotFound, RegistryUnusable, StorageFailed
 
 CURRENT, PENDING, LEASE = "current", "pending", "lease"
 _OPEN_ATTEMPTS = 100
+_NAME = re.compile(r"gen-\d{10,}-[0-9a-f]{8}")
 
 
 def folder_of(registry: Path) -> Path:
@@ -61,9 +63,14 @@ def _lease(path: Path) -> Lease:
 def current_name(folder: Path) -> str:
     """The current generation's folder name. Raises RegistryNotFound."""
     try:
-        return (folder / CURRENT).read_text(encoding="utf-8").strip()
+        name = (folder / CURRENT).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         raise RegistryNotFound(str(folder).removesuffix(".index")) from None
+    except ValueError:  # not text
+        name = ""
+    if not _NAME.fullmatch(name):
+        raise RegistryUnusable(folder / CURRENT, "it names no generation. Remove the file: the index is built anew.")
+    return name
 
 
 def stamp(pointer: str) -> tuple[int, int] | None:
@@ -91,8 +98,10 @@ def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
         building.rename(final)
         _point_to(folder, final.name)
     except OSError as exc:
-        shutil.rmtree(building, ignore_errors=True)
         raise StorageFailed(f"{folder}: the search index could not be written, the former one stays: {exc}") from exc
+    finally:
+        # A full disk is not kept full by what could not be finished. Once published, it has another name.
+        shutil.rmtree(building, ignore_errors=True)
     remove_unused(folder)
     return final
 
@@ -103,16 +112,19 @@ def remove_unused(folder: Path) -> list[str]:
     gone = []
     for path in sorted(folder.iterdir()):
         stale = path.name.startswith(("building-", "removed-"))
-        if path.is_dir() and path.name != current and (stale or _free(path)):
+        if path.is_dir() and path.name != current and (stale or _set_aside(path)):
             gone.append(path.name)
-            _remove(path)
+            shutil.rmtree(path if stale else _aside(path), ignore_errors=True)
     return gone
 
 
 def mark_pending(folder: Path) -> None:
     """Says that the graph may be ahead of the index, until `clear_pending`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / PENDING).touch()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PENDING).touch()
+    except OSError as exc:
+        raise StorageFailed(f"{folder}: cannot be written, nothing was changed: {exc.strerror}") from exc
 
 
 def clear_pending(folder: Path) -> None:
@@ -133,15 +145,20 @@ def _point_to(folder: Path, name: str) -> None:
     _sync_path(folder)
 
 
-def _free(path: Path) -> bool:
-    """Whether no reader holds the generation."""
+def _set_aside(path: Path) -> bool:
+    """Renames a generation that no reader holds; False if one does.
+
+    A reader that read the old name finds nothing there and reads the pointer again. One that comes in between
+    waits for the lease until the name is gone.
+    """
     try:
-        descriptor = os.open(path / LEASE, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
+        descriptor = os.open(path / LEASE, os.O_RDONLY | os.O_CLOEXEC | os.O_CREAT, 0o644)
+    except OSError:
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        path.rename(_aside(path))
+    except OSError:
         return False
     else:
         return True
@@ -149,12 +166,8 @@ def _free(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _remove(path: Path) -> None:
-    # Renamed first: a reader that read the old name finds nothing and reads the pointer again.
-    aside = path.with_name(f"removed-{path.name.removeprefix('removed-')}")
-    with suppress(OSError):
-        path.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+def _aside(path: Path) -> Path:
+    return path.with_name(f"removed-{path.name}")
 
 
 def _sync_tree(path: Path) -> None:

@@ -8,11 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from waygraph.registry.access import routable
+from waygraph.registry.errors import RegistryUnusable
+from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index import build
 from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.generation import Lease, lease_current
@@ -37,6 +40,8 @@ class LocalIndex:
         self._lease = lease
         self.path = lease.path
         self.state = IndexState(**_read_json(self.path / build.STATE))
+        if self.state.schema_version > SCHEMA_VERSION:
+            raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
         tables = _read_json(self.path / build.TABLES)
         self._agents = [_agent(row) for row in tables["agents"]]
         self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
@@ -53,8 +58,10 @@ class LocalIndex:
 
     @classmethod
     def open(cls, folder: Path) -> "LocalIndex":
-        """The current generation. Raises RegistryNotFound."""
-        return cls(lease_current(folder))
+        """The current generation. Raises RegistryNotFound, RegistryUnusable."""
+        lease = lease_current(folder)
+        with Readable(folder):
+            return cls(lease)
 
     @property
     def graph_copy(self) -> Path:
@@ -108,24 +115,28 @@ class LocalIndex:
         coverage = 0.0
         for leg in legs:
             index = self._capability_text if leg == "capability_text" else self._agent_text
-            rows, scores = index.search(words, depth, mask)
-            found[leg] = self._hits(rows, scores)
+            with Readable(self.path.parent):
+                rows, scores = index.search(words, depth, mask)
+                found[leg] = self._hits(rows, scores)
             best = index.best_possible(words)
             coverage = max(coverage, float(scores[0]) / best if len(scores) and best else 0.0)
         return coverage
 
     @cached_property
     def _capability_text(self) -> "_TextIndex":
-        return _TextIndex(self.path / build.CAPABILITY_TEXT)
+        with Readable(self.path.parent):
+            return _TextIndex(self.path / build.CAPABILITY_TEXT)
 
     @cached_property
     def _agent_text(self) -> "_TextIndex":
-        return _TextIndex(self.path / build.AGENT_TEXT)
+        with Readable(self.path.parent):
+            return _TextIndex(self.path / build.AGENT_TEXT)
 
     def _named(self, text: str, mask: "Mask | None") -> LegHits:
-        rows = [row for name in named_in(text) for row in self._names.get(name, ())]
-        allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
-        return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
+        with Readable(self.path.parent):
+            rows = [row for name in named_in(text) for row in self._names.get(name, ())]
+            allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
+            return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
 
     @cached_property
     def _names(self) -> dict[str, list[int]]:
@@ -174,7 +185,8 @@ class LocalIndex:
         return self._tools_by_agent.get(agent_id, ())
 
     def sources(self) -> Sequence[SourceSummary]:
-        return build.read_sources(self.path)
+        with Readable(self.path.parent):
+            return build.read_sources(self.path)
 
     @cached_property
     def _tools_by_agent(self) -> dict[str, list[str]]:
@@ -195,14 +207,41 @@ class LocalIndex:
         return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
 
     def _read_tool(self, tool_id: str) -> Tool:
-        line = self._records(self._positions[tool_id]).decode("utf-8", "surrogatepass")
-        record = json.loads(line)
-        tool = Tool(**{**record, "tags": tuple(record["tags"])})
+        position = self._positions[tool_id]
+        with Readable(self.path.parent):
+            record = json.loads(self._records(position).decode("utf-8", "surrogatepass"))
+            tool = Tool(**{**record, "tags": tuple(record["tags"])})
+            if tool.id != tool_id:
+                raise ValueError(f"the record of {tool_id} is another's")
         self._cache[tool_id] = tool
         return tool
 
     def close(self) -> None:
         self._lease.close()
+
+
+class Readable:
+    """Turns what damaged or missing files lead to into RegistryUnusable. `folder` holds the generations."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A panic of tantivy is no Exception, and has no importable type.
+        if isinstance(error, _UNREADABLE) or (kind is not None and kind.__name__ == "PanicException"):
+            raise RegistryUnusable(
+                self._folder,
+                f"the search index cannot be read ({str(error)[:200]}). "
+                "If it is damaged, remove this folder: the index is built anew from the graph.",
+            ) from error
+
+
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
 class _TextIndex:

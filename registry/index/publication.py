@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from waygraph.cypher import load
-from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
@@ -76,9 +76,18 @@ def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int
 
 def published_revision(folder: Path) -> int | None:
     """The revision that the current generation shows; None if there is none that can be read."""
-    with suppress(RegistryNotFound, OSError, ValueError, KeyError):
+    return _published(folder, "revision")
+
+
+def published_schema(folder: Path) -> int | None:
+    """The schema version of the graph that the current generation was built from; None as above."""
+    return _published(folder, "schema_version")
+
+
+def _published(folder: Path, field: str) -> int | None:
+    with suppress(RegistryError, OSError, ValueError, KeyError, TypeError):
         path = folder / generation.current_name(folder) / build.STATE
-        return int(json.loads(path.read_text(encoding="utf-8"))["revision"])
+        return int(json.loads(path.read_text(encoding="utf-8"))[field])
     return None
 
 
@@ -86,7 +95,7 @@ def known_vectors(folder: Path) -> "Rows":
     """Vector key → vector of the current generation. A key tells model and text, so its vector holds anywhere."""
     import numpy as np
 
-    with suppress(RegistryNotFound, OSError, ValueError):
+    with suppress(RegistryError, OSError, ValueError, TypeError):
         path = folder / generation.current_name(folder)
         keys = json.loads((path / build.KEYS).read_text(encoding="utf-8"))
         matrix = np.load(path / build.VECTORS, mmap_mode="r")

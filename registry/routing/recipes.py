@@ -55,7 +55,7 @@ class Recipe:
 _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
-"""An entity named outright outweighs all other legs together (at most 0.2)."""
+"""An entity named outright outweighs all other legs together (at most 0.25)."""
 
 PAPER = Recipe(
     name="paper",
@@ -92,7 +92,8 @@ HYBRID = Recipe(
     legs=(
         RecipeLeg(leg="capability_vector", kind="tool", k=10.0),
         RecipeLeg(leg="agent_vector", kind="agent", share=0.5, k=10.0),
-        RecipeLeg(leg="capability_text", kind="tool", share=0.5, k=10.0),
+        RecipeLeg(leg="capability_text", kind="tool", share=0.75, k=10.0),
+        RecipeLeg(leg="agent_text", kind="agent", share=0.25, k=10.0),
         _NAME,
     ),
     texts="contextual",

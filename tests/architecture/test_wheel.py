@@ -39,7 +39,7 @@ def empty(tmp_path: Path) -> Path:
 
 
 def run(command: list[str | Path], folder: Path, **environ: str) -> str:
-    """What the command prints. It sees no setting of ours, and no folder of Python's but its own."""
+    """What the command prints. It sees no setting of Python's, so no folder but its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     done = subprocess.run(command, cwd=folder, env=kept | environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -47,10 +47,14 @@ def run(command: list[str | Path], folder: Path, **environ: str) -> str:
 
 
 def install(wheel: Path, bin_folder: Path, *options: str) -> None:
-    run(
-        [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet", *options, wheel],
-        ROOT.parent,
-    )
+    pip = [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet"]
+    run([*pip, *options, wheel], bin_folder)
+
+
+def told(bin_folder: Path, expression: str, *imports: str) -> str:
+    """What the environment's Python says of an expression."""
+    lines = [*(f"import {name}" for name in imports), f"print({expression})"]
+    return run([bin_folder / "python", "-c", "\n".join(lines)], bin_folder).strip()
 
 
 def routed(bin_folder: Path, folder: Path) -> str:
@@ -58,12 +62,6 @@ def routed(bin_folder: Path, folder: Path) -> str:
     environ = {"WAYGRAPH_REGISTRY": str(folder / "wheel.grafeo"), "COLUMNS": "120"}
     run([bin_folder / "waygraph", "ingest", ROOT / "examples" / "catalog"], folder, **environ)
     return run([bin_folder / "waygraph", "route", REQUEST], folder, **environ)
-
-
-def home(bin_folder: Path, folder: Path, expression: str) -> str:
-    return run(
-        [bin_folder / "python", "-c", f"import waygraph.registry, waygraph.cypher; print({expression})"], folder
-    ).strip()
 
 
 def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
@@ -79,9 +77,9 @@ def test_the_wheel_alone_routes(wheel: Path, empty: Path, tmp_path: Path) -> Non
     """In an environment that sees the dependencies but not the working tree, the installed command answers."""
     install(wheel, empty, "--no-deps")
     # Only the folder, not the .pth files in it: among those is the one that leads to the working tree.
-    site = Path(home_of_packages(empty, tmp_path))
+    site = Path(told(empty, "sysconfig.get_path('purelib')", "sysconfig"))
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    assert Path(home(empty, tmp_path, "waygraph.registry.__file__")).is_relative_to(site)
+    assert Path(told(empty, "waygraph.registry.__file__", "waygraph.registry")).is_relative_to(site)
     assert RIGHT in routed(empty, tmp_path)
 
 
@@ -90,13 +88,3 @@ def test_the_declared_dependencies_are_enough(wheel: Path, empty: Path, tmp_path
     """With what the wheel itself asks for, and nothing else, the installed command answers (by words: no weights)."""
     install(wheel, empty)
     assert RIGHT in routed(empty, tmp_path)
-
-
-def home_of_packages(bin_folder: Path, folder: Path) -> str:
-    return run([bin_folder / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip()
-
-
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working tree is not on the path of what is started here."""
-    monkeypatch.delenv("PYTHONPATH", raising=False)

@@ -1,0 +1,76 @@
+"""What an answer is laid out in, before anyone knows whether a terminal or a pipe will show it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from waygraph.api.cli.escaping import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A share from 0 to 1: a bar on a terminal, a percentage in a pipe."""
+
+    share: float
+
+
+type Cell = str | int | float | bool | Sequence[str] | Bar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns. On a terminal the columns in `brief` are cut to the line; in a pipe nothing is cut."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    brief: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One thing's names and values."""
+
+    pairs: Sequence[tuple[str, Cell]]
+
+    @property
+    def said(self) -> list[tuple[str, Cell]]:
+        """The pairs that have a value."""
+        return [(name, value) for name, value in self.pairs if value not in (None, "", (), [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A text with its own line breaks, under a title."""
+
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A remark for a person at a terminal; a pipe does not get it."""
+
+    text: str
+
+
+type Block = Table | Fields | Lines | Aside
+
+
+def cell_text(cell: Cell) -> str:
+    """One line, escaped."""
+    match cell:
+        case None:
+            text = ""
+        case bool():
+            text = "yes" if cell else "no"
+        case float():
+            text = f"{cell:.4f}"
+        case int():
+            text = str(cell)
+        case Bar():
+            text = f"{cell.share:.0%}"
+        case str():
+            text = cell
+        case _:
+            text = ", ".join(cell)
+    return one_line(text)

@@ -1,0 +1,82 @@
+"""Sources into the registry, one after the other: a bad one does not stop the others."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from waygraph.api.cli.output import complain, note
+from waygraph.api.cli.pages import Outcome
+from waygraph.ingest.sources import read_path, read_stream
+from waygraph.ingest.sync import sync
+from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, WaygraphError
+from waygraph.registry.model import Manifest, TextForm
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """How to read and sync, as the options say."""
+
+    settings: Settings
+    source: str
+    namespace: str
+    kind: str
+    texts: TextForm | None
+    dry_run: bool
+    allow_mass_removal: bool
+
+    def outcomes(self, registry: Registry, given: Sequence[str], progress: Progress) -> Iterator[Outcome]:
+        """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
+        for text in given:
+            try:
+                for manifest in self._manifests(text):
+                    yield self._synced(registry, text, manifest, progress)
+            except WaygraphError as error:
+                yield Outcome(text, error=str(error))
+                if not isinstance(error, (SourceError, MassRemoval)):
+                    return
+
+    def _synced(self, registry: Registry, text: str, manifest: Manifest, progress: Progress) -> Outcome:
+        report = sync(
+            registry,
+            manifest,
+            dry_run=self.dry_run,
+            allow_mass_removal=self.allow_mass_removal,
+            texts=self.texts,
+            progress=progress,
+        )
+        return Outcome(text, report=report)
+
+    def _manifests(self, text: str) -> list[Manifest]:
+        if text == STDIN:
+            return read_stream(
+                sys.stdin.buffer, self.settings, source=self.source, namespace=self.namespace, kind=self.kind
+            )
+        return read_path(text, self.settings, source=self.source, namespace=self.namespace, kind=self.kind)
+
+
+def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
+    """Raises InvalidSetting if the registry exists and embeds other texts than the ones asked for."""
+    if texts is None or not registry.exists:
+        return
+    held = registry.status().state.texts
+    if held != texts:
+        raise InvalidSetting(
+            f"--texts {texts} counts for a new registry; this one embeds {held} texts. "
+            f"Run `waygraph reindex --texts {texts}` to change that."
+        )
+
+
+def remark(outcomes: Sequence[Outcome]) -> None:
+    """On stderr: which sources failed and why, and that records were rejected."""
+    for outcome in outcomes:
+        if outcome.report is None:
+            complain(outcome.error)
+            continue
+        note(outcome.report.notice)
+        if rejected := len(outcome.report.changes.rejected):
+            note(f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}")

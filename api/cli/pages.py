@@ -1,0 +1,44 @@
+"""What a command gathers from several answers of the core, before it is shown."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waygraph.registry.model import Agent, OperatorSettings, SourceSummary, SyncReport, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An agent in a list, with the number of its tools."""
+
+    agent: "Agent"
+    tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPage:
+    """All that is known of one agent. `settings` None: no operator said anything of it."""
+
+    agent: "Agent"
+    tools: "tuple[Tool, ...]"
+    settings: "OperatorSettings | None"
+    sources: "tuple[SourceSummary, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one source. `given` is the SOURCE as typed; without a `report` the `error` says why."""
+
+    given: str
+    report: "SyncReport | None" = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export: in the file `path`, or as `content` if there is no path."""
+
+    form: str
+    size_bytes: int
+    path: str | None = None
+    content: str | None = None

@@ -1,0 +1,338 @@
+"""The nouns laid out for people: tables, fields and texts; how those look is decided elsewhere."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table
+
+if TYPE_CHECKING:
+    from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
+    from waygraph.registry.doctor import Finding
+    from waygraph.registry.embedding.weights import InstalledModel
+    from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.model import (
+        Agent,
+        AgentMatch,
+        JsonText,
+        OperatorSettings,
+        Route,
+        SourceSummary,
+        Tool,
+        ToolRoute,
+    )
+    from waygraph.registry.registry import Status
+    from waygraph.registry.writing import Written
+
+
+# -- answers -------------------------------------------------------------------------------------------
+
+
+def route(found: "Route") -> Iterator[Block]:
+    """The agents; for a request in steps each step's agents after them; pinned agents last."""
+    yield _matches(found.matches)
+    for number, step in enumerate(found.steps, 1):
+        yield _matches(step.matches, title=f"step {number}: {step.query.text}")
+    if found.pinned:
+        yield Table(
+            columns=("agent", "description"),
+            rows=[(match.agent.id, match.agent.description) for match in found.pinned],
+            title="pinned",
+            brief=("description",),
+        )
+    yield Aside(f"recipe {found.recipe}, revision {found.revision}, {found.elapsed_ms:.1f} ms")
+
+
+def explained_route(found: "Route") -> Iterator[Block]:
+    """The route, then the votes of each agent."""
+    yield from route(found)
+    for part in found.steps or (found,):
+        for number, match in enumerate(part.matches, 1):
+            yield _votes(number, match, part.query.text if found.steps else "")
+
+
+def tool_route(found: "ToolRoute") -> Iterator[Block]:
+    yield Table(
+        columns=("#", "tool", "score", "description"),
+        rows=[
+            (number, match.tool.id, match.score, match.tool.description)
+            for number, match in enumerate(found.matches, 1)
+        ],
+        brief=("description",),
+    )
+    yield Aside(f"recipe {found.recipe}, revision {found.revision}, {found.elapsed_ms:.1f} ms")
+
+
+def tool_route_with_schemas(found: "ToolRoute") -> Iterator[Block]:
+    yield from tool_route(found)
+    for match in found.matches:
+        yield Lines(_pretty(match.tool.input_schema), title=f"input of {match.tool.id}")
+
+
+def _matches(matches: "Sequence[AgentMatch]", title: str = "") -> Table:
+    return Table(
+        columns=("#", "agent", "score", "tools"),
+        rows=[
+            (number, match.agent.id, match.score, [tool.name for tool in match.tools])
+            for number, match in enumerate(matches, 1)
+        ],
+        title=title,
+    )
+
+
+def _votes(number: int, match: "AgentMatch", step: str) -> Table:
+    """The votes of one agent, and their sum: its score."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            vote.entity_id,
+            vote.leg,
+            vote.rank,
+            vote.score,
+            vote.weight,
+            vote.contribution,
+            Bar(vote.contribution / match.score if match.score else 0.0),
+        )
+        for vote in match.votes
+    ]
+    total = sum(vote.contribution for vote in match.votes)
+    return Table(
+        columns=("entity", "leg", "rank", "score", "weight", "contribution", "share"),
+        rows=[*rows, ("sum", None, None, None, None, total, None)],
+        title=f"{number}. {match.agent.id}{f' for {step}' if step else ''}",
+    )
+
+
+# -- what is held --------------------------------------------------------------------------------------
+
+
+def agents(listed: "Sequence[Listed]") -> Iterator[Block]:
+    yield Table(
+        columns=("agent", "kind", "tools", "tags", "marks", "description"),
+        rows=[
+            (
+                each.agent.id,
+                each.agent.kind,
+                each.tools,
+                each.agent.tags,
+                _marks(each.agent),
+                each.agent.description,
+            )
+            for each in listed
+        ],
+        brief=("description",),
+    )
+
+
+def tools(listed: "Iterable[Tool]") -> Iterator[Block]:
+    yield Table(
+        columns=("tool", "description"), rows=[(tool.id, tool.description) for tool in listed], brief=("description",)
+    )
+
+
+def tool(held: "Tool") -> Iterator[Block]:
+    yield Fields(
+        (
+            ("tool", held.id),
+            ("agent", held.agent_id),
+            ("call name", held.call_name),
+            ("tags", held.tags),
+            ("status", held.status),
+        )
+    )
+    if held.description:
+        yield Lines(held.description, title="description")
+    for title, text in (
+        ("input", held.input_schema),
+        ("output", held.output_schema),
+        ("annotations", held.annotations),
+    ):
+        if text:
+            yield Lines(_pretty(text), title=title)
+
+
+def agent_page(page: "AgentPage") -> Iterator[Block]:
+    agent = page.agent
+    yield Fields(
+        (
+            ("agent", agent.id),
+            ("name", agent.name),
+            ("kind", agent.kind),
+            ("version", agent.version),
+            ("tags", agent.tags),
+            ("marks", _marks(agent)),
+            ("status", agent.status),
+            ("sources", [source.name for source in page.sources]),
+        )
+    )
+    if agent.description:
+        yield Lines(agent.description, title="description")
+    if agent.transport:
+        yield Lines(_pretty(agent.transport), title="transport")
+    if page.settings:
+        yield Lines(_said(page.settings), title="set by an operator")
+    yield from tools(page.tools)
+
+
+def status(found: "Status") -> Iterator[Block]:
+    state = found.state
+    yield Fields(
+        (
+            ("registry", found.location),
+            ("revision", state.revision),
+            ("agents", state.agents),
+            ("tools", state.tools),
+            ("sources", found.sources),
+            ("embedder", state.embedder or "none: searched by words only"),
+            ("texts", state.texts),
+            ("dimension", state.dimension),
+        )
+    )
+
+
+def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
+    yield Table(
+        columns=("source", "kind", "namespace", "agents", "last seen"),
+        rows=[
+            (each.name, "live" if each.rank else "catalogue", each.namespace, len(each.claims), each.seen_at)
+            for each in held
+        ],
+    )
+
+
+def _marks(agent: "Agent") -> list[str]:
+    """What sets an agent apart."""
+    groups = f"only {', '.join(agent.visible_to)}" if agent.visible_to else ""
+    return [mark for mark in ("pinned" * agent.pinned, "hidden" * agent.hidden, groups) if mark]
+
+
+def _pretty(text: "JsonText") -> str:
+    return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+
+
+# -- what changed --------------------------------------------------------------------------------------
+
+
+def settings(said: "OperatorSettings") -> Iterator[Block]:
+    yield Fields(_settings_fields(said))
+
+
+def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
+    return (
+        ("agent", said.agent_id),
+        ("tags", said.tags),
+        ("visible to", "as its source says" if said.visible_to is None else said.visible_to or "everyone"),
+        ("pinned", said.pinned),
+        ("hidden", said.hidden),
+        ("removed", said.removed),
+    )
+
+
+def _said(said: "OperatorSettings") -> str:
+    """The settings that differ from those of an untouched agent, a line each."""
+    lines = [f"tags: {', '.join(said.tags)}"] if said.tags else []
+    if said.visible_to is not None:
+        lines.append(f"visible to: {', '.join(said.visible_to) or 'everyone'}")
+    lines += [name for name in ("pinned", "hidden", "removed") if getattr(said, name)]
+    return "\n".join(lines) or "nothing"
+
+
+def written(done: "Written") -> Iterator[Block]:
+    yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
+
+
+def ingest(outcomes: "Sequence[Outcome]") -> Iterator[Block]:
+    """The numbers of each source, then every change that has a name; created ones in a dry run only."""
+    yield Table(
+        columns=("source", "agents", "tools", "rejected", "embedded", "seconds", "revision"),
+        rows=[_numbers(each) for each in outcomes],
+    )
+    changes = [row for each in outcomes for row in _named_changes(each)]
+    if changes:
+        yield Table(columns=("change", "what", "detail"), rows=changes)
+    telling = [
+        (updated.id, updated.fields)
+        for each in outcomes
+        if each.report
+        for updated in each.report.changes.changed_behaviour
+    ]
+    if telling:
+        yield Table(columns=("tool", "fields"), rows=telling, title="changed behaviour")
+
+
+def _numbers(outcome: "Outcome") -> tuple[Cell, ...]:
+    done = outcome.report
+    if done is None:
+        return (outcome.given, "failed", "", None, None, None, None)
+    changes = done.changes
+    return (
+        f"{changes.source} (dry run)" if done.dry_run else changes.source,
+        _tally(changes.created_agents, changes.updated_agents, changes.removed_agents, changes.unchanged_agents),
+        _tally(changes.created_tools, changes.updated_tools, changes.removed_tools, changes.unchanged_tools),
+        len(changes.rejected),
+        done.texts_embedded,
+        f"{done.seconds:.2f}",
+        done.revision,
+    )
+
+
+def _tally(created: Sequence[object], updated: Sequence[object], removed: Sequence[object], unchanged: int) -> str:
+    counted = (
+        ("created", len(created)),
+        ("updated", len(updated)),
+        ("removed", len(removed)),
+        ("unchanged", unchanged),
+    )
+    return ", ".join(f"{count} {name}" for name, count in counted if count) or "none"
+
+
+def _named_changes(outcome: "Outcome") -> Iterator[tuple[Cell, ...]]:
+    if outcome.report is None:
+        return
+    changes = outcome.report.changes
+    if outcome.report.dry_run:
+        yield from (("created", entity, None) for entity in (*changes.created_agents, *changes.created_tools))
+    yield from (("updated", each.id, each.fields) for each in (*changes.updated_agents, *changes.updated_tools))
+    yield from (("removed", entity, None) for entity in (*changes.removed_agents, *changes.removed_tools))
+    yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
+    yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
+    yield from (("rejected", each.where, each.reason) for each in changes.rejected)
+    yield from (("cut", each.where, each.reason) for each in changes.cut)
+
+
+# -- the rest ------------------------------------------------------------------------------------------
+
+
+def cypher(result: "CypherResult") -> Iterator[Block]:
+    yield Table(columns=result.columns, rows=[[_value(value) for value in row] for row in result.rows])
+    yield Aside(f"{len(result.rows)} row{'s' * (len(result.rows) != 1)} in {result.elapsed_ms:.1f} ms")
+
+
+def _value(value: object) -> Cell:
+    """A value of the graph as it is read best: texts and numbers as they are, the rest as JSON."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def models(held: "Iterable[InstalledModel]") -> Iterator[Block]:
+    yield Table(
+        columns=("model", "where", "folder", "sha256"),
+        rows=[(each.spec, each.where, str(each.path), each.sha256) for each in held],
+    )
+
+
+def model_place(place: tuple[str, Path]) -> Iterator[Block]:
+    """The folder alone, for `cd "$(waygraph model path)"`."""
+    yield Lines(str(place[1]))
+
+
+def exported(done: "Exported") -> Iterator[Block]:
+    yield Fields((("written", done.path), ("format", done.form), ("size in bytes", done.size_bytes)))
+
+
+def findings(found: "Iterable[Finding]") -> Iterator[Block]:
+    yield Table(
+        columns=("check", "ok", "detail", "advice"),
+        rows=[(each.check, each.ok, each.detail, each.advice) for each in found],
+    )

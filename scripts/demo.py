@@ -1,0 +1,74 @@
+"""`make demo`: the example catalogue into a fresh registry, six requests routed, as a person would type it."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WAYGRAPH = Path(sys.executable).with_name("waygraph")
+REGISTRY = Path(".demo/registry.grafeo")
+REQUESTS = (
+    "this SELECT on the orders table takes 40 seconds, why??",
+    "make it cosy in the living room, warm colours, about a third of full brightness",
+    # Two needs.
+    "Get us a table for four at Casa Ondina on Friday at eight and put it in everybody's diary.",
+    # The agent that fits has no tools.
+    "My third chapter drags, and the detective sounds like a lawyer. Help!",
+    "帮我看看单号 QN8831 的快递到哪儿了，今天能送到吗？",
+    "Il me reste trois courgettes et un bout de chèvre, qu'est-ce que je peux faire ce soir ?",
+)
+
+
+def main() -> None:
+    os.chdir(ROOT)
+    shutil.rmtree(REGISTRY.parent, ignore_errors=True)
+    REGISTRY.parent.mkdir()
+    waygraph("ingest", "examples/catalog")
+    for request in REQUESTS:
+        waygraph("route", request, "--limit", "3")
+    print(f"\nAsk it yourself:\n  {WAYGRAPH.relative_to(ROOT)} --registry {REGISTRY} route 'book a table for two'")
+
+
+def waygraph(*arguments: str) -> None:
+    """Runs the command and shows both, drawn as on a terminal also where there is none."""
+    print(f"\n$ waygraph {' '.join(map(_quoted, arguments))}", flush=True)
+    environ = {**os.environ, "WAYGRAPH_REGISTRY": str(REGISTRY)}
+    command = [WAYGRAPH, *arguments]
+    ended = (
+        subprocess.run(command, env=environ, check=False).returncode if sys.stdout.isatty() else drawn(command, environ)
+    )
+    if ended:
+        sys.exit(ended)
+
+
+def drawn(command: list[str | Path], environ: dict[str, str]) -> int:
+    """Runs the command on a pseudo-terminal and prints what it shows, without colours; its exit status."""
+    ours, theirs = os.openpty()
+    environ = {**environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=theirs)
+    os.close(theirs)
+    shown = bytearray()
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+    print("\n".join(line.rstrip() for line in shown.decode().splitlines()), flush=True)
+    return process.wait()
+
+
+def _read(terminal: int) -> bytes:
+    """What comes next; nothing at the end, which Linux tells by an error."""
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""
+
+
+def _quoted(argument: str) -> str:
+    return f'"{argument}"' if " " in argument or not argument.isascii() else shlex.quote(argument)
+
+
+if __name__ == "__main__":
+    main()

