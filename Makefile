@@ -38,7 +38,7 @@ torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, la
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks
 
-docs: $(READY) ## write anew what is generated: docs/cli.md, docs/catalog.schema.json
+docs: $(READY) ## write anew what is generated: docs/cli.md, docs/catalog.schema.json, the README's answers
 	@scripts/docs $(BIN)
 
 wheel: $(READY) ## build the wheel into dist/

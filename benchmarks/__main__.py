@@ -10,7 +10,7 @@ from pathlib import Path
 
 from waygraph.registry.settings import load_settings
 
-from benchmarks import abstention, livemcpbench, route_speed
+from benchmarks import abstention, ingest_speed, livemcpbench, memory, process_speed, route_speed
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.world import World
 
@@ -18,6 +18,9 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
     abstention.NAME: abstention.run,
     route_speed.NAME: route_speed.run,
+    process_speed.NAME: process_speed.run,
+    ingest_speed.NAME: ingest_speed.run,
+    memory.NAME: memory.run,
 }
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 

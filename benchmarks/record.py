@@ -107,6 +107,7 @@ def machine() -> dict[str, Any]:
         "model": _cpu_model(),
         "system": platform.system(),
         "python": platform.python_version(),
+        "load_average_1_min": round(os.getloadavg()[0], 1),
     }
 
 

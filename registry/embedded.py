@@ -50,8 +50,13 @@ class EmbeddedStore:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to read, or to write to."""
-        return generation.stamp(self._pointer) is not None or (self.path is not None and self.path.exists())
+        """Whether there is anything to read; first publishes what a killed writer committed.
+
+        A file in which the first writer died before it made a registry is none. Raises RegistryUnusable.
+        """
+        if generation.stamp(self._pointer) is None:
+            self._recover()
+        return generation.stamp(self._pointer) is not None
 
     def index(self) -> LocalIndex:
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
@@ -79,9 +84,9 @@ class EmbeddedStore:
         if self.path is None or not self.path.exists() or not (missing or generation.is_pending(self.folder)):
             return
         # With an index there is something to answer from, whether or not the work can be finished now.
-        with suppress(*(() if missing else (RegistryLocked, StorageFailed))):
-            with self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
-                pass
+        bearable = () if missing else (RegistryLocked, StorageFailed)
+        with suppress(*bearable), self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
+            pass
 
     @contextmanager
     def reading(self) -> Iterator[GraphSession]:

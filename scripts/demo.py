@@ -37,15 +37,17 @@ def waygraph(*arguments: str) -> None:
     print(f"\n$ waygraph {' '.join(map(_quoted, arguments))}", flush=True)
     environ = {**os.environ, "WAYGRAPH_REGISTRY": str(REGISTRY)}
     command = [WAYGRAPH, *arguments]
-    ended = (
-        subprocess.run(command, env=environ, check=False).returncode if sys.stdout.isatty() else drawn(command, environ)
-    )
-    if ended:
-        sys.exit(ended)
+    if sys.stdout.isatty():
+        status = subprocess.run(command, env=environ, check=False).returncode
+    else:
+        status, shown = drawn(command, environ)
+        print(shown, end="", flush=True)
+    if status:
+        sys.exit(status)
 
 
-def drawn(command: list[str | Path], environ: dict[str, str]) -> int:
-    """Runs the command on a pseudo-terminal and prints what it shows, without colours; its exit status."""
+def drawn(command: list[str | Path], environ: dict[str, str]) -> tuple[int, str]:
+    """Runs the command on a pseudo-terminal: its exit status, and what it shows, without colours."""
     ours, theirs = os.openpty()
     environ = {**environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=theirs)
@@ -54,8 +56,7 @@ def drawn(command: list[str | Path], environ: dict[str, str]) -> int:
     while chunk := _read(ours):
         shown += chunk
     os.close(ours)
-    print("\n".join(line.rstrip() for line in shown.decode().splitlines()), flush=True)
-    return process.wait()
+    return process.wait(), "".join(f"{line.rstrip()}\n" for line in shown.decode().splitlines())
 
 
 def _read(terminal: int) -> bytes:

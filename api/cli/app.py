@@ -11,10 +11,12 @@ import typer
 from waygraph.api.cli import asking, ingesting, keeping, looking, models, operating, querying
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.output import complain, leave_closed_pipe
+from waygraph.api.cli.quick import QuickCommand, QuickGroup
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.
 app = typer.Typer(
     name="waygraph",
+    cls=QuickGroup,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -54,21 +56,24 @@ def before_command(
     context.obj = Invocation(location=registry, embedder=embedder)
 
 
-app.command("ingest")(ingesting.ingest)
-app.command("route")(asking.route)
-app.command("find")(asking.find)
-app.command("agents")(looking.agents)
-app.command("tools")(looking.tools)
-app.command("show")(looking.show_one)
-app.command("set")(operating.set_agent)
-app.command("remove")(operating.remove)
+for _name, _command in {
+    "ingest": ingesting.ingest,
+    "route": asking.route,
+    "find": asking.find,
+    "agents": looking.agents,
+    "tools": looking.tools,
+    "show": looking.show_one,
+    "set": operating.set_agent,
+    "remove": operating.remove,
+    "cypher": querying.cypher,
+    "status": looking.status,
+    "export": keeping.export,
+    "reindex": operating.reindex,
+    "doctor": keeping.doctor,
+}.items():
+    app.command(_name, cls=QuickCommand)(_command)
 app.add_typer(operating.sources, name="sources")
-app.command("cypher")(querying.cypher)
-app.command("status")(looking.status)
-app.command("export")(keeping.export)
-app.command("reindex")(operating.reindex)
 app.add_typer(models.model, name="model")
-app.command("doctor")(keeping.doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

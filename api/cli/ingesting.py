@@ -12,7 +12,7 @@ from waygraph.api.cli.output import show
 def ingest(
     context: typer.Context,
     given: Annotated[
-        list[str], typer.Argument(metavar="SOURCE...", help="Files, folders or globs; `-` is standard input.")
+        list[str], typer.Argument(metavar="SOURCE", help="Files, folders or globs; `-` is standard input.")
     ],
     *,
     source: Annotated[

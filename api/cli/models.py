@@ -8,16 +8,17 @@ import typer
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson
 from waygraph.api.cli.output import show
+from waygraph.api.cli.quick import QuickCommand, QuickGroup
 
 Spec = Annotated[
     str,
     typer.Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own."),
 ]
 
-model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding models.")
+model = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Get, list and find embedding models.")
 
 
-@model.command()
+@model.command(cls=QuickCommand)
 def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
     """Fetch a model from the Hugging Face hub into the cache."""
     from waygraph.registry.embedding.weights import pull as fetch
@@ -27,7 +28,7 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     _show_place(wanted, fetch(wanted, told.settings()), as_json)
 
 
-@model.command("list")
+@model.command("list", cls=QuickCommand)
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
     from waygraph.api.cli import shapes, views
@@ -36,7 +37,7 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     show(installed(invocation(context).settings()), shapes.models, views.models, as_json)
 
 
-@model.command()
+@model.command(cls=QuickCommand)
 def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
     """Print the folder of a model."""
     from waygraph.registry.embedding.weights import locate

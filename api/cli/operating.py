@@ -7,13 +7,14 @@ import typer
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson, TextForm
 from waygraph.api.cli.output import note, show
+from waygraph.api.cli.quick import QuickCommand, QuickGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 AgentId = Annotated[str, typer.Argument(metavar="ID", help="An agent's id.")]
 
-sources = typer.Typer(invoke_without_command=True, help="List the sources, or forget one.")
+sources = typer.Typer(cls=QuickGroup, invoke_without_command=True, help="List the sources, or forget one.")
 
 
 def set_agent(
@@ -81,7 +82,7 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
         show(registry.sources(), shapes.sources, views.sources, as_json)
 
 
-@sources.command()
+@sources.command(cls=QuickCommand)
 def forget(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],

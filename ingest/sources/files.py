@@ -106,7 +106,9 @@ def _read_document(document: object, where: str, merged: Intake, kind: str) -> N
     intake = Intake(where=where, settings=merged.settings)
     chosen = _kind_named(kind) if kind else _kind_of(document, where)
     if not chosen.fits(document):
-        raise SourceError(where, f"is not of the kind {kind}: expected {chosen.shape}, found {_top(document)}", pointer="/")
+        raise SourceError(
+            where, f"is not of the kind {kind}: expected {chosen.shape}, found {_top(document)}", pointer="/"
+        )
     for record in chosen.read(document, where, intake):
         intake.take(record)
     merged.entries += intake.entries

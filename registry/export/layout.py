@@ -6,6 +6,7 @@ set down as near to that as they fit, so nothing overlaps at any size.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -54,6 +55,8 @@ class Layout:
 
 def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
     """`features` is (agents, any dimension), rows of length 1 or 0; `tool_counts` has a number an agent."""
+    if not tool_counts:
+        return Layout(agents=(), region_of=(), regions=())
     likeness = likeness_of(features)
     regions = regions_of(likeness)
     radii = [agent_radius(number) for number in tool_counts]
@@ -132,11 +135,12 @@ def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
     region_of = {row: number for number, rows in enumerate(regions) for row in rows}
     graph: Likeness = nx.Graph()
     graph.add_nodes_from(range(len(regions)))
+    weights: defaultdict[tuple[int, int], float] = defaultdict(float)
     for one, other, weight in likeness.edges(data="weight"):
-        ends = region_of[one], region_of[other]
-        if ends[0] != ends[1]:
-            before = graph.get_edge_data(*ends, default={"weight": 0.0})["weight"]
-            graph.add_edge(*ends, weight=before + weight)
+        low, high = sorted((region_of[one], region_of[other]))
+        if low != high:
+            weights[low, high] += weight
+    graph.add_weighted_edges_from((low, high, weight) for (low, high), weight in weights.items())
     return graph
 
 

@@ -112,6 +112,7 @@ class GrafeoEngine:
 
     def labels(self) -> set[str]:
         """The node labels in use, by which a foreign graph is known."""
+        self._check_open()
         return {str(label["name"]) for label in self._database.schema()["labels"] if label["count"]}
 
     def _guarded(self, action: Callable[[], object]) -> None:
@@ -157,10 +158,15 @@ def _check_ids(params: dict[str, object]) -> None:
     """Ids are non-empty strings: Grafeo finds '1' for 1, and MERGE on a null id makes a node without one."""
     for name, value in params.items():
         rows = value if isinstance(value, list) else [{name: value}]
-        for row in rows:
-            for key in ("id", "agent_id"):
-                if isinstance(row, dict) and key in row and not (isinstance(row[key], str) and row[key]):
-                    raise EngineError(f"an id must be a non-empty string, not {row[key]!r} (in ${name})")
+        named = [row[key] for row in rows if isinstance(row, dict) for key in _IDS & row.keys()]
+        ids = rows if name in _ID_LISTS else named
+        for found in ids:
+            if not (isinstance(found, str) and found):
+                raise EngineError(f"an id must be a non-empty string, not {found!r} (in ${name})")
+
+
+_IDS = frozenset({"id", "agent_id", "source", "name"})
+_ID_LISTS = frozenset({"ids", "agent_ids"})
 
 
 def _opening_error(path: Path | None, exc: Exception) -> RegistryError:

@@ -103,7 +103,7 @@ class LocalIndex:
 
     @cached_property
     def _first_toolless(self) -> int:
-        return len(np.unique(self._owners[len(self._agents) :]))
+        return len(set(self._owners[len(self._agents) :].tolist()))
 
     def _text_legs(
         self, found: dict[Leg, LegHits], legs: frozenset[Leg], text: str, depth: int, mask: "Mask | None"

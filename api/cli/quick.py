@@ -1,0 +1,56 @@
+"""Commands that read their texts and numbers without pydantic.
+
+typer hands every value to a pydantic adapter, and importing pydantic takes longer than a route. What needs no
+adapter (an option not given, a text, a number) is read here; all else goes typer's way, errors included.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+type Parameter = TyperArgument | TyperOption
+
+
+class QuickCommand(TyperCommand):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _quicken(self.params)
+
+
+class QuickGroup(TyperGroup):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _quicken(self.params)
+
+
+class _QuickCoercion:
+    """Stands before typer's own coercion of one parameter, which is made only if it is needed."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self._typers = parameter.get_runtime_param
+        self._annotation = parameter.type_descriptor.annotation
+
+    def coerce(self, value: Any, param: Parameter, ctx: Any) -> Any:
+        try:
+            return _read(value, self._annotation, several=param.multiple or param.nargs == -1)
+        except ValueError:
+            return self._typers().coerce(value, param=param, ctx=ctx)
+
+
+def _quicken(parameters: Sequence[Any]) -> None:
+    for parameter in parameters:
+        if isinstance(parameter, (TyperArgument, TyperOption)):
+            coercion = _QuickCoercion(parameter)
+            setattr(parameter, "get_runtime_param", lambda coercion=coercion: coercion)  # noqa: B010
+
+
+def _read(value: Any, annotation: Any, *, several: bool) -> Any:
+    """The value in the type wanted. Raises ValueError for what is not read here."""
+    if value is None:
+        return () if several else None
+    if annotation == list[str] and isinstance(value, (list, tuple)):
+        return list(value)
+    if annotation in (str, int, float) and isinstance(value, (str, int, float)):
+        return annotation(value)
+    raise ValueError(value)

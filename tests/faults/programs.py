@@ -1,0 +1,163 @@
+"""What the child processes of these trials do. The first argument is the pipe to the test."""
+
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import tantivy  # noqa: F401 - the fork server has it ready
+
+from tests.faults.fleet import manifest, number_in
+from waygraph.ingest.sync import sync
+from waygraph.registry.errors import RegistryError
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.index import generation
+from waygraph.registry.model import Route
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+EMBEDDER = "none"
+
+
+def opened(path: Path, *, embedder: str = EMBEDDER, write_timeout_s: float = 30.0) -> Registry:
+    return Registry.open(path, embedder=embedder, settings=Settings(write_timeout_s=write_timeout_s), environ={})
+
+
+def ingest_on(pipe: Connection, path: Path, first: int, last: int) -> None:
+    """Ingests the manifests one after the other and acknowledges each by its number."""
+    with opened(path) as registry:
+        for number in range(first, last + 1):
+            report = sync(registry, manifest(number))
+            assert report.revision == number
+            pipe.send(number)
+
+
+def ingest_and_stop_before_publishing(pipe: Connection, path: Path, number: int) -> None:
+    """Says `publishing` when the graph is committed and nothing of the index is written yet, and waits there."""
+    _wait_at(generation, "publish", pipe, "publishing")
+    ingest_on(pipe, path, number, number)
+
+
+def ingest_and_stop_before_pointing(pipe: Connection, path: Path, number: int) -> None:
+    """Says `pointing` when the new generation is built but not yet the current one, and waits there."""
+    _wait_at(generation, "_point_to", pipe, "pointing")
+    ingest_on(pipe, path, number, number)
+
+
+def ingest_and_tell_of_the_commit(pipe: Connection, path: Path, number: int) -> None:
+    """Says `committing` at the last moment before the engine commits, and goes on."""
+    commit = GrafeoEngine._commit
+
+    def telling(engine: GrafeoEngine, transaction: Any) -> None:
+        pipe.send("committing")
+        commit(engine, transaction)
+
+    GrafeoEngine._commit = telling  # type: ignore[method-assign]
+    ingest_on(pipe, path, number, number)
+
+
+def _wait_at(place: Any, name: str, pipe: Connection, word: str) -> None:
+    real = getattr(place, name)
+
+    def waiting(*args: Any, **kwargs: Any) -> Any:
+        pipe.send(word)
+        time.sleep(60)
+        return real(*args, **kwargs)
+
+    setattr(place, name, waiting)
+
+
+def hold_the_write_lock(pipe: Connection, path: Path) -> None:
+    """Holds the registry alone until it is told to go on, or killed."""
+    with opened(path) as registry, registry.writing():
+        pipe.send("holding")
+        pipe.recv()
+
+
+def ingest_with_patience(pipe: Connection, path: Path, number: int, write_timeout_s: float) -> None:
+    """One ingest; tells how it ended and how long it took."""
+    started = time.monotonic()
+    try:
+        with opened(path, write_timeout_s=write_timeout_s) as registry:
+            told: object = sync(registry, manifest(number)).revision
+    except RegistryError as error:
+        told = (type(error).__name__, str(error))
+    pipe.send((told, time.monotonic() - started))
+
+
+def ingest_with_little_room(pipe: Connection, path: Path, number: int, most_bytes: int) -> None:
+    """One ingest in which no file may grow beyond `most_bytes`; tells how it ended."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    pipe.send(_attempt(path, number))
+
+
+def ingest_once(pipe: Connection, path: Path, number: int) -> None:
+    pipe.send(_attempt(path, number))
+
+
+def _attempt(path: Path, number: int) -> tuple[str, str]:
+    try:
+        with opened(path) as registry:
+            return "done", str(sync(registry, manifest(number)).revision)
+    except BaseException as error:  # noqa: BLE001 - the test judges which
+        return type(error).__name__, str(error)
+
+
+def route_on(pipe: Connection, path: Path, threads: int, embedder: str) -> None:
+    """Routes with so many threads until told to stop; then tells answers given, revisions seen, and what was mixed."""
+    watch = Watch()
+    with opened(path, embedder=embedder) as registry:
+        workers = [threading.Thread(target=watch.route, args=(registry,)) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        pipe.send(os.getpid())
+        pipe.recv()
+        watch.stop.set()
+        for worker in workers:
+            worker.join()
+    pipe.send((watch.answers, sorted(watch.revisions), watch.faults))
+
+
+class Watch:
+    """Threads that route and compare every text of an answer with its revision."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.answers = 0
+        self.revisions: set[int] = set()
+        self.faults: list[str] = []
+
+    def route(self, registry: Registry) -> None:
+        asks: list[Callable[[], tuple[int, set[int], int]]] = [
+            lambda: _told(registry.route("moor the ship in the harbour")),
+            lambda: _told_by_tools(registry),
+        ]
+        while not self.stop.is_set() and len(self.faults) < 10:
+            for ask in asks:
+                try:
+                    revision, told, found = ask()
+                except Exception as error:  # noqa: BLE001 - every one is a finding
+                    self.faults.append(repr(error))
+                    continue
+                self.answers += 1
+                self.revisions.add(revision)
+                if told != {revision} or not found:
+                    self.faults.append(f"revision {revision}: {found} matches speak of {sorted(told)}")
+
+
+def _told(route: Route) -> tuple[int, set[int], int]:
+    texts = [match.agent.description for match in route.matches]
+    texts += [tool.description for match in route.matches for tool in match.tools]
+    return route.revision, set(map(number_in, texts)), len(route.matches)
+
+
+def _told_by_tools(registry: Registry) -> tuple[int, set[int], int]:
+    found = registry.find_tools("moors ship")
+    texts = [match.tool.description for match in found.matches] + [m.agent.description for m in found.matches]
+    return found.revision, set(map(number_in, texts)), len(found.matches)

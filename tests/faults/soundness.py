@@ -1,0 +1,27 @@
+"""What a registry must be after anything that befell it: whole, and at one revision."""
+
+from pathlib import Path
+
+from tests.faults.fleet import agents_of, number_in, tools_of
+from tests.faults.programs import opened
+from waygraph.cypher import load
+from waygraph.registry.identity import sealed_agent, sealed_tool
+
+
+def sound_revision(path: Path) -> int:
+    """Opens the registry as any reader does, checks that graph and index show one whole manifest, and says which."""
+    with opened(path) as registry:
+        state = registry.status().state
+        with registry.reading() as session:
+            [counts] = session.run(load("check/counts"))
+            assert session.run(load("check/orphans")) == []
+            [stored] = session.run(load("state/read"))
+        agents, tools = registry.agents(), registry.tools()
+    number = state.revision
+    assert stored["revision"] == number
+    assert counts["agents"] == counts["claims"] == state.agents == len(agents) == agents_of(number)
+    assert counts["tools"] == counts["owns"] == state.tools == len(tools) == agents_of(number) * tools_of(number)
+    assert {number_in(text.description) for text in (*agents, *tools)} == {number}
+    assert all(sealed_agent(agent).content_hash == agent.content_hash for agent in agents)
+    assert all(sealed_tool(tool) == tool for tool in tools)
+    return number

@@ -1,0 +1,423 @@
+"""The three forms of an export: JSON that comes back whole, GraphML that others read, a page that opens anywhere."""
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
+from waygraph.registry.errors import RegistryNotFound, UnknownName
+from waygraph.registry.export import FORMATS, ExportFormat, export
+from waygraph.registry.export.as_graphml import node, xml_text
+from waygraph.registry.export.as_page import json_in_html
+from waygraph.registry.export.features import hashed_words
+from waygraph.registry.export.layout import AGENT_RADIUS, Circle, agent_radius, lay_out, tool_places
+from waygraph.registry.graph.reading import read_agents, read_claims, read_settings, read_tools
+from waygraph.registry.model import ChangeSet, Manifest
+from waygraph.registry.settings import Settings
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+LIVEMCPBENCH = Path(__file__).parents[3] / "shared" / "data" / "livemcpbench" / "tools.json"
+SETTINGS = Settings(embedder="none")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+HOSTILE = "</script><script>document.title='owned'</script><!-- \u2028 ${x} & 'q' \"q\" \x07"
+
+type Ingest = Callable[[object], list[ChangeSet]]
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    with Registry.open(tmp_path / "tools.grafeo", settings=SETTINGS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Registry]:
+    with Registry.open(tmp_path / "other.grafeo", settings=SETTINGS) as opened:
+        yield opened
+
+
+def take(registry: Registry, manifests: list[Manifest]) -> list[ChangeSet]:
+    return [sync(registry, manifest).changes for manifest in manifests]
+
+
+def take_document(registry: Registry, path: Path, document: object, name: str = "") -> list[ChangeSet]:
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return take(registry, read_path(str(path), SETTINGS, source=name or path.stem, namespace=name or path.stem))
+
+
+def take_export(registry: Registry, path: Path, text: str) -> list[ChangeSet]:
+    path.write_text(text, encoding="utf-8")
+    return take(registry, read_path(str(path), SETTINGS))
+
+
+def catalogue(*agents: dict[str, object]) -> dict[str, object]:
+    return {"waygraph": 1, "agents": list(agents)}
+
+
+def graph_of(registry: Registry) -> tuple[object, ...]:
+    """All that a graph holds, times apart."""
+    with registry.reading() as session:
+        claims = [(c.source, c.key, c.agent_id, c.hash, c.rank) for c in read_claims(session)]
+        return read_agents(session), read_tools(session), claims, read_settings(session)
+
+
+def without_revision(text: str) -> str:
+    return re.sub(r'^"revision": \d+,$', "", text, flags=re.MULTILINE)
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((CATALOG,), id="catalog"),
+        pytest.param(
+            (LIVEMCPBENCH, CATALOG),
+            id="catalog and livemcpbench",
+            marks=pytest.mark.skipif(not LIVEMCPBENCH.exists(), reason="../shared is not beside this checkout"),
+        ),
+    ]
+)
+def filled(request: pytest.FixtureRequest, registry: Registry) -> Registry:
+    for source in request.param:
+        take(registry, read_path(str(source), SETTINGS))
+    registry.set("quarry-sql", tags=["trusted"], visible_to=["analysts"], pinned=True)
+    registry.set("harbor-git", visible_to=[], hidden=True)
+    registry.remove("pigeon-mail")
+    return registry
+
+
+def test_an_export_changes_nothing_where_it_came_from(filled: Registry, tmp_path: Path) -> None:
+    """Ingesting an export into its own registry is an empty change set for every source, at the same revision."""
+    before = filled.status().state.revision
+    changes = take_export(filled, tmp_path / "export.json", export(filled, "json"))
+    assert len(changes) == len(filled.sources())
+    assert all(change.is_empty for change in changes)
+    assert filled.status().state.revision == before
+
+
+def test_an_export_rebuilds_the_registry(filled: Registry, other: Registry, tmp_path: Path) -> None:
+    """In an empty registry it gives the same agents, tools, hashes, claims and operators' words, and the same export."""
+    first = export(filled, "json")
+    take_export(other, tmp_path / "export.json", first)
+    assert graph_of(other) == graph_of(filled)
+    assert without_revision(export(other, "json")) == without_revision(first)
+
+
+def test_an_export_holds_what_sources_say(filled: Registry) -> None:
+    """The operator's word stands apart from the agents, so that an ingest does not make it the source's."""
+    document = json.loads(export(filled, "json"))
+    stated = {agent["id"]: agent for agent in document["agents"]}
+    assert stated["quarry-sql"]["tags"] == ["data", "database", "sql"]
+    assert stated["quarry-sql"]["visible_to"] == []
+    assert "pigeon-mail" not in stated
+    said = {row["agent_id"]: row for row in document["operator"]}
+    assert said["quarry-sql"]["visible_to"] == ["analysts"]
+    assert said["harbor-git"]["visible_to"] == []
+    assert said["pigeon-mail"]["visible_to"] is None
+    assert said["pigeon-mail"]["removed"] is True
+
+
+def test_an_agent_stays_removed_after_an_import(filled: Registry, other: Registry, tmp_path: Path) -> None:
+    """What an operator removed does not come back with its source in the registry made from the export."""
+    take_export(other, tmp_path / "export.json", export(filled, "json"))
+    take(other, read_path(str(CATALOG), SETTINGS))
+    assert "pigeon-mail" not in {agent.id for agent in other.agents()}
+
+
+def test_a_namespaced_agent_keeps_its_id(registry: Registry, other: Registry, tmp_path: Path) -> None:
+    """An agent that got another id than its key has that id again, in the same and in an empty registry."""
+    take_document(registry, tmp_path / "zeta.json", catalogue({"id": "files", "transport": {"url": "http://one/"}}))
+    take_document(registry, tmp_path / "alpha.json", catalogue({"id": "files", "transport": {"url": "http://two/"}}))
+    assert [agent.id for agent in registry.agents()] == ["alpha.files", "files"]
+    exported = export(registry, "json")
+    assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
+    take_export(other, tmp_path / "export.json", exported)
+    assert graph_of(other) == graph_of(registry)
+    again = take_document(
+        other, tmp_path / "alpha.json", catalogue({"id": "files", "transport": {"url": "http://two/"}})
+    )
+    assert all(change.is_empty for change in again)
+
+
+def test_an_agent_that_two_sources_claim_comes_back_with_both(
+    registry: Registry, other: Registry, tmp_path: Path
+) -> None:
+    """Each source's claim is restored, under its own key."""
+    agent = {"transport": {"url": "http://one/"}, "tools": [{"name": "read"}]}
+    take_document(registry, tmp_path / "a.json", catalogue({"id": "files", "name": "Files", **agent}))
+    take_document(registry, tmp_path / "b.json", catalogue({"id": "my/files", "name": "Files", **agent}))
+    exported = export(registry, "json")
+    take_export(other, tmp_path / "export.json", exported)
+    assert graph_of(other) == graph_of(registry)
+    assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
+
+
+ODD: list[dict[str, object]] = [
+    {"id": "@scope/pkg name", "name": "  odd  ", "description": HOSTILE, "version": "1"},
+    {"id": "天気", "description": "天気予報 🦊\r\n\ttab", "kind": "custom", "tags": ["b", "a", "b"]},
+    {"id": "-dash", "transport": {"command": "x", "args": ["--token", "abc", 3], "env": {"KEY": "v", "R": "${R}"}}},
+    {"id": "url", "transport": {"url": "https://u:p@host/mcp?key=1&x=${x}#part", "headers": {"A": "Bearer ${T}"}}},
+    {"id": "empty", "name": None or "", "description": None, "tools": []},
+    {
+        "id": "shapes",
+        "tools": [
+            {"name": "none"},
+            {"name": "empty", "inputSchema": {}, "outputSchema": {}, "annotations": {}},
+            {"name": "a/b c", "description": HOSTILE, "tags": ["x"]},
+            {"name": "numbers", "inputSchema": {"default": 1.0, "maximum": 1e100, "big": 2**70, "n": None, "é": "\u2029"}},
+            {"name": "order", "inputSchema": {"properties": {"b": {}, "a": {}}, "10": 1, "9": 2}},
+        ],
+    },
+]
+
+
+def test_odd_records_come_back_word_for_word(registry: Registry, other: Registry, tmp_path: Path) -> None:
+    """Odd keys, empty and absent schemas, control characters, numbers of every size survive the round."""
+    taken = take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
+    assert taken[0].rejected == ()
+    exported = export(registry, "json")
+    assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
+    take_export(other, tmp_path / "export.json", exported)
+    assert graph_of(other) == graph_of(registry)
+
+
+def test_a_source_without_agents_is_exported(registry: Registry, tmp_path: Path) -> None:
+    """A source that claims nothing now is still one of the sources."""
+    take_document(registry, tmp_path / "idle.json", catalogue({"id": "files"}))
+    registry.remove("files")
+    exported = export(registry, "json")
+    assert json.loads(exported)["sources"] == [{"name": "idle", "namespace": "idle", "rank": 0, "claims": []}]
+    assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
+
+
+def test_an_agent_is_a_line(filled: Registry) -> None:
+    """Two exports can be compared line by line."""
+    lines = export(filled, "json").splitlines()
+    assert sum(line.startswith('{"id": ') for line in lines) == len(filled.agents())
+
+
+# -- all forms ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_revision_gives_the_same_text(registry: Registry, format: ExportFormat) -> None:
+    """An export is a function of what is published."""
+    take(registry, read_path(str(CATALOG), SETTINGS))
+    assert export(registry, format) == export(registry, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_empty_registry_can_be_exported(registry: Registry, tmp_path: Path, format: ExportFormat) -> None:
+    """No agent is no error."""
+    take_document(registry, tmp_path / "none.json", catalogue())
+    assert export(registry, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_a_registry_nothing_is_exported(registry: Registry, format: ExportFormat) -> None:
+    """The error says that there is none."""
+    with pytest.raises(RegistryNotFound):
+        export(registry, format)
+
+
+def test_another_format_is_refused_by_name(registry: Registry) -> None:
+    """The error names the formats there are."""
+    with pytest.raises(UnknownName, match="graphml, html, json"):
+        export(registry, "yaml")  # type: ignore[arg-type]
+
+
+# -- GraphML --------------------------------------------------------------------------------------
+
+
+def test_graphml_has_every_node_and_edge(filled: Registry) -> None:
+    """Read back by networkx, agents own their tools and sources claim their agents."""
+    graph = nx.parse_graphml(export(filled, "graphml"))
+    types = [data["type"] for _, data in graph.nodes(data=True)]
+    assert types.count("Agent") == len(filled.agents())
+    assert types.count("Tool") == len(filled.tools())
+    assert types.count("Source") == len(filled.sources())
+    owns = {(one, other) for one, other, data in graph.edges(data=True) if data["type"] == "OWNS"}
+    assert owns == {(f"agent:{tool.agent_id}", f"tool:{tool.id}") for tool in filled.tools()}
+    claims = [data for *_, data in graph.edges(data=True) if data["type"] == "CLAIMS"]
+    assert len(claims) == len(filled.agents())
+
+
+def test_graphml_shows_what_holds_now(filled: Registry) -> None:
+    """The operator's word counts: pinned, hidden and added tags are there."""
+    nodes = nx.parse_graphml(export(filled, "graphml")).nodes
+    assert nodes["agent:quarry-sql"]["tags"] == "data, database, sql, trusted"
+    assert nodes["agent:quarry-sql"]["pinned"] is True
+    assert nodes["agent:harbor-git"]["hidden"] is True
+
+
+def test_graphml_is_well_formed_whatever_agents_say(registry: Registry, tmp_path: Path) -> None:
+    """Control characters are left out, markup is text, and a source's odd name stays its own."""
+    take_document(registry, tmp_path / "odd.json", catalogue(*ODD), name="odd\x01\ufffe<name>")
+    text = export(registry, "graphml")
+    ET.fromstring(text)  # noqa: S314 - our own text
+    nodes = nx.parse_graphml(text).nodes
+    assert nodes["tool:shapes/a/b c"]["description"] == HOSTILE.replace("\x07", "")
+    assert nodes["source:odd\\u0001\\ufffe<name>"]["label"] == "odd<name>"
+
+
+def test_different_things_have_different_nodes() -> None:
+    """Names that differ only in what XML cannot hold are not merged."""
+    assert node("source", "a\x00") != node("source", "a\x01")
+    assert xml_text("a\x00\x0b\ud800\uffff🦊\n") == "a🦊\n"
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+class _Page(HTMLParser):
+    """The elements of a page, and the text within each script and style."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, str] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags:
+            self.texts[len(self.tags) - 1] = self.texts.get(len(self.tags) - 1, "") + data
+
+    def text_of(self, identity: str) -> str:
+        return next(self.texts[i] for i, (_, attrs) in enumerate(self.tags) if attrs.get("id") == identity)
+
+
+def test_the_page_asks_the_network_for_nothing(filled: Registry) -> None:
+    """It has no element that loads anything, and a policy that would forbid it."""
+    page = _Page(export(filled, "html"))
+    assert not [attrs for _, attrs in page.tags if {"src", "href", "srcset", "action", "style"} & attrs.keys()]
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    policy = next(attrs["content"] for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+
+
+def test_untrusted_text_stays_data(registry: Registry, tmp_path: Path) -> None:
+    """No description ends the script it is embedded in, and each comes out as it went in."""
+    take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
+    page = _Page(export(registry, "html"))
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    data = json.loads(page.text_of("data"))
+    assert {agent["id"]: agent["description"] for agent in data["agents"]}["scope.pkg-name-c43c6bf2"[:0] or _odd_id(data)] == HOSTILE
+    assert json.loads(json_in_html(HOSTILE)) == HOSTILE
+    assert not set("<>&\u2028\u2029") & set(json_in_html(HOSTILE))
+
+
+def _odd_id(data: dict[str, list[dict[str, str]]]) -> str:
+    return next(agent["id"] for agent in data["agents"] if agent["name"].strip() == "odd")
+
+
+def test_the_page_holds_everything(filled: Registry) -> None:
+    """Each agent and tool, with its schema, at a place of its own."""
+    data = json.loads(_Page(export(filled, "html")).text_of("data"))
+    assert [agent["id"] for agent in data["agents"]] == [agent.id for agent in filled.agents()]
+    assert {tool["id"]: tool["input"] for tool in data["tools"]} == {
+        tool.id: tool.input_schema for tool in filled.tools()
+    }
+    places = [(entity["x"], entity["y"]) for entity in data["agents"] + data["tools"]]
+    assert len(set(places)) == len(places)
+    assert all(region["name"] for region in data["regions"])
+
+
+def test_nothing_on_the_map_overlaps() -> None:
+    """Agents with their rings of tools keep apart, inside regions that keep apart, whatever the numbers."""
+    random = np.random.default_rng(5)
+    features = random.normal(size=(120, 8))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    features[:3] = 0
+    layout = lay_out(features, [int(number) for number in random.integers(0, 60, 120)])
+    assert _least_gap(layout.agents) >= 0
+    assert _least_gap(layout.regions) >= 0
+    for agent, region in zip(layout.agents, layout.region_of, strict=True):
+        home = layout.regions[region]
+        assert np.hypot(agent.x - home.x, agent.y - home.y) + agent.radius <= home.radius + 1e-6
+
+
+def _least_gap(circles: tuple[Circle, ...]) -> float:
+    return min(
+        float(np.hypot(one.x - other.x, one.y - other.y)) - one.radius - other.radius
+        for row, one in enumerate(circles)
+        for other in circles[:row]
+    )
+
+
+@pytest.mark.parametrize("agents", [0, 1, 2, 3])
+def test_few_agents_have_places(agents: int) -> None:
+    """None, one, two or three agents that are like no other are a map as well."""
+    layout = lay_out(np.zeros((agents, 4)), [1] * agents)
+    assert len(layout.agents) == agents
+
+
+def test_alike_agents_share_a_region() -> None:
+    """Two groups of agents that point in two directions become two regions."""
+    groups = np.eye(2)[[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]
+    assert [sorted(set(lay_out(groups, [1] * 10).region_of[half])) for half in (slice(5), slice(5, 10))] in (
+        [[0], [1]],
+        [[1], [0]],
+    )
+
+
+@pytest.mark.parametrize("tools", [0, 1, 11, 12, 200])
+def test_tools_stand_around_their_agent(tools: int) -> None:
+    """Within the agent's circle, clear of the agent and of each other."""
+    places = np.asarray(tool_places(Circle(5, 7, agent_radius(tools)), tools)).reshape(-1, 2)
+    away = np.hypot(*(places - [5, 7]).T)
+    assert len(places) == tools
+    assert ((away > AGENT_RADIUS) & (away < agent_radius(tools))).all()
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(tools)
+    assert tools < 2 or gaps.min() > 8
+
+
+def test_words_tell_what_is_alike_without_a_model() -> None:
+    """Texts that share rare words are nearer than texts that share common ones; a text without words is a zero."""
+    rows = hashed_words([["mail", "send"], ["mail", "read"], ["send", "file"], ["send", "code"], []])
+    assert rows[0] @ rows[1] > rows[0] @ rows[2]
+    assert not rows[4].any()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
+def test_a_browser_shows_what_a_link_names(registry: Registry, tmp_path: Path) -> None:
+    """The page opens at the tool in its address, shows its texts as texts and its schema, and logs no fault."""
+    take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
+    (tmp_path / "map.html").write_text(export(registry, "html"), encoding="utf-8")
+    dom, log = browse(f"{(tmp_path / 'map.html').as_uri()}#{quote('shapes/a/b c', safe='')}", tmp_path / "profile")
+    page = _Page(dom)
+    assert "a/b c" in dom
+    assert "<title>Waygraph map</title>" in dom
+    about = dom[dom.index('<div id="about">') : dom.index('<div id="tip"')]
+    assert "&lt;/script&gt;&lt;script&gt;document.title" in about
+    assert page.text_of("counts") == "6 agents, 5 tools"
+    assert not re.search(r"CONSOLE.*(Refused|Uncaught|Error)", log)
+
+
+def browse(address: str, profile: Path) -> tuple[str, str]:
+    """The page as the browser has it after its script ran, and what the browser logged."""
+    assert CHROMIUM is not None
+    flags = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+        "--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=2000 --dump-dom"
+    ).split()
+    command = [CHROMIUM, *flags, f"--user-data-dir={profile}", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, done.stderr
