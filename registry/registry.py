@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from waygraph.registry.access import visible
 from waygraph.registry.embedded import EmbeddedStore, now
-from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.embedding.protocol import Embedder, Progress
+from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, ModelNotFound, UnknownName
-from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.model import (
     Agent,
@@ -31,16 +29,12 @@ from waygraph.registry.model import (
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
-from waygraph.registry.writing import ChosenEmbedder, WriteSession, Written, changed_setting
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from waygraph.registry.embedding.cache import QueryCache
+    from waygraph.registry.embedding.protocol import Progress
+    from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
-
-    Vector = NDArray[np.float32]
+    from waygraph.registry.writing import WriteSession, Written
 
 MEMORY = ":memory:"
 NO_VECTORS = (
@@ -65,11 +59,10 @@ class Registry:
     """
 
     def __init__(self, store: EmbeddedStore, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
-        self._store, self._settings, self._environ, self._spec = store, settings, environ, spec
+        self._store, self._settings, self._spec = store, settings, spec
+        self._embedders = OpenedEmbedders(settings, environ)
         self._lock = threading.Lock()
-        self._embedders: dict[str, Embedder | None] = {}
         self._router: Router | None = None
-        self._queries: dict[str, QueryCache] = {}
 
     @classmethod
     def open(
@@ -177,7 +170,7 @@ class Registry:
         return Status(location=self._store.place, state=index.state, sources=len(index.sources()))
 
     @contextmanager
-    def reading(self) -> Iterator[GraphSession]:
+    def reading(self) -> "Iterator[GraphSession]":
         """Runs declared statements over the published copy of the graph: what sources state, without overlays."""
         with self._store.reading() as session:
             yield session
@@ -199,11 +192,13 @@ class Registry:
         return self._store.exists
 
     @contextmanager
-    def writing(self, *, texts: TextForm | None = None) -> Iterator[WriteSession]:
+    def writing(self, *, texts: TextForm | None = None) -> "Iterator[WriteSession]":
         """The registry alone, for a sync; published at the end. `texts` is chosen once, by the first write.
 
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its own.
         """
+        from waygraph.registry.writing import WriteSession
+
         with self._store.writing() as engine:
             yield WriteSession(
                 engine,
@@ -228,6 +223,8 @@ class Registry:
 
         `everyone` takes an operator's `visible_to` back. `removed=False` lets a removed agent's source bring it back.
         """
+        from waygraph.registry.writing import changed_setting
+
         given = {"pinned": pinned, "hidden": hidden, "removed": removed}
         changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
         if tags is not None:
@@ -243,17 +240,17 @@ class Registry:
         """Removes an agent and its tools, and keeps it away whatever its source says."""
         return self.set(agent_id, removed=True)
 
-    def forget(self, source: str) -> Written:
+    def forget(self, source: str) -> "Written":
         """Removes a source and the agents that only it claimed. Raises UnknownName."""
         with self.writing() as session:
             return session.forget_source(source)
 
     def reindex(
-        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: Progress | None = None
-    ) -> Written:
+        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
+    ) -> "Written":
         """Embeds everything anew, with another embedder or text form if given."""
         state = self._index().state
-        chosen = self._open(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
+        chosen = self._embedders.open(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
         with self.writing() as session:
             written = session.reindex(texts or state.texts, chosen, progress)
         self._spec = chosen.spec
@@ -277,24 +274,14 @@ class Registry:
         if not index.state.embedder:
             return Router(index=index, embed=None, notice=NO_VECTORS)
         try:
-            chosen = self._open(self._spec or index.state.embedder_spec)
+            chosen = self._embedders.open(self._spec or index.state.embedder_spec)
         except ModelNotFound as exc:
             return Router(index=index, embed=None, notice=f"Searched by words only: {exc}")
         if chosen.embedder is None:
             return Router(index=index, embed=None, notice="Searched by words only, as the embedder `none` asks.")
         if chosen.fingerprint != index.state.embedder:
             raise EmbedderMismatch(has=index.state.embedder, wants=chosen.fingerprint)
-        return Router(index=index, embed=self._query_vector(chosen.embedder))
-
-    def _query_vector(self, embedder: Embedder) -> "Callable[[str], Vector]":
-        """Text → vector of shape (dimension,), remembered across generations."""
-        from waygraph.registry.embedding.cache import QueryCache
-
-        queries = self._queries.get(embedder.fingerprint)
-        if queries is None:
-            queries = QueryCache(embedder, self._settings.query_cache_entries)
-            self._queries[embedder.fingerprint] = queries
-        return lambda text: queries.embed((text,), "query")[0]
+        return Router(index=index, embed=self._embedders.query_vector(chosen.embedder))
 
     def _choose(self, spec: str) -> ChosenEmbedder:
         """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
@@ -303,24 +290,11 @@ class Registry:
         """
         wanted = self._spec or spec or DEFAULT_EMBEDDER
         try:
-            return self._open(wanted)
+            return self._embedders.open(wanted)
         except ModelNotFound:
             if spec or self._spec:
                 raise
             return ChosenEmbedder(embedder=None, spec=wanted)
-
-    def _open(self, spec: str) -> ChosenEmbedder:
-        """The embedder of a spec, opened once, its document vectors cached on disk."""
-        if spec not in self._embedders:
-            opened = open_embedder(spec, self._settings, self._environ)
-            self._embedders[spec] = self._cached(opened) if opened else None
-        return ChosenEmbedder(embedder=self._embedders[spec], spec=spec)
-
-    def _cached(self, embedder: Embedder) -> Embedder:
-        from waygraph.registry.embedding.cache import CachedEmbedder
-        from waygraph.registry.embedding.vector_file import vector_file_path
-
-        return CachedEmbedder(embedder, vector_file_path(self._settings, embedder.fingerprint))
 
     def _check_embedder(self) -> None:
         """Refuses at once an embedder asked for by name that is not the registry's."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from waygraph.cypher import load
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
+from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
 from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, UnknownName
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
@@ -30,18 +31,6 @@ from waygraph.registry.graph.writing import (
 from waygraph.registry.model import AgentEntry, ChangeSet, OperatorSettings, TextForm, Tool
 
 DEFAULT_TEXTS: TextForm = "contextual"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenEmbedder:
-    """An embedder (None: lexical only) and the spec by which it can be opened again."""
-
-    embedder: Embedder | None
-    spec: str
-
-    @property
-    def fingerprint(self) -> str:
-        return self.embedder.fingerprint if self.embedder else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """`make demo`: the example catalogue into a fresh registry, six requests routed, as a person would type it."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WAYGRAPH = Path(sys.executable).with_name("waygraph")
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 REGISTRY = Path(".demo/registry.grafeo")
 REQUESTS = (
     "this SELECT on the orders table takes 40 seconds, why??",
@@ -49,14 +51,15 @@ def waygraph(*arguments: str) -> None:
 def drawn(command: list[str | Path], environ: dict[str, str]) -> tuple[int, str]:
     """Runs the command on a pseudo-terminal: its exit status, and what it shows, without colours."""
     ours, theirs = os.openpty()
-    environ = {**environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    environ = {**environ, "COLUMNS": "100", "TERM": "xterm"}
     process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=theirs)
     os.close(theirs)
     shown = bytearray()
     while chunk := _read(ours):
         shown += chunk
     os.close(ours)
-    return process.wait(), "".join(f"{line.rstrip()}\n" for line in shown.decode().splitlines())
+    lines = (STYLE.sub("", line).rstrip() for line in shown.decode().splitlines())
+    return process.wait(), "".join(f"{line}\n" for line in lines)
 
 
 def _read(terminal: int) -> bytes:

@@ -7,6 +7,7 @@ import difflib
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +22,7 @@ def main() -> None:
     before = README.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        Path("examples").symlink_to(ROOT / "examples")
+        shutil.copytree(ROOT / "examples", "examples")
         after = BLOCK.sub(answered, before)
     if "--check" not in sys.argv:
         README.write_text(after, encoding="utf-8")
@@ -31,16 +32,12 @@ def main() -> None:
 
 def answered(block: re.Match[str]) -> str:
     command = block["command"]
-    environ = {**os.environ, "WAYGRAPH_REGISTRY": "tour.grafeo"}
+    environ = {**os.environ, "WAYGRAPH_REGISTRY": "tour.grafeo", "WAYGRAPH_CACHE_DIR": "cache"}
     status, shown = drawn([WAYGRAPH, *shlex.split(command)], environ)
     if status:
         sys.exit(f"{command}: exit {status}\n{shown}")
-    return f"```console\n$ waygraph {command}\n{tidied(shown)}```"
-
-
-def tidied(shown: str) -> str:
-    """Without the folder it ran in, and without blank lines at either end."""
-    return shown.replace(f"{Path.cwd()}/", "").strip("\n") + "\n"
+    answer = shown.strip("\n")
+    return f"```console\n$ waygraph {command}\n{answer}\n```"
 
 
 def plain(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, TextIO
 
@@ -56,7 +56,7 @@ def before_command(
     context.obj = Invocation(location=registry, embedder=embedder)
 
 
-for _name, _command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingesting.ingest,
     "route": asking.route,
     "find": asking.find,
@@ -70,7 +70,8 @@ for _name, _command in {
     "export": keeping.export,
     "reindex": operating.reindex,
     "doctor": keeping.doctor,
-}.items():
+}
+for _name, _command in _COMMANDS.items():
     app.command(_name, cls=QuickCommand)(_command)
 app.add_typer(operating.sources, name="sources")
 app.add_typer(models.model, name="model")

@@ -13,15 +13,15 @@ type Parameter = TyperArgument | TyperOption
 
 
 class QuickCommand(TyperCommand):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _quicken(self.params)
+        return super().parse_args(ctx, args)
 
 
 class QuickGroup(TyperGroup):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _quicken(self.params)
+        return super().parse_args(ctx, args)
 
 
 class _QuickCoercion:

@@ -136,6 +136,7 @@ def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
     graph: Likeness = nx.Graph()
     graph.add_nodes_from(range(len(regions)))
     weights: defaultdict[tuple[int, int], float] = defaultdict(float)
+    weight: float
     for one, other, weight in likeness.edges(data="weight"):
         low, high = sorted((region_of[one], region_of[other]))
         if low != high:

@@ -169,6 +169,10 @@ _IDS = frozenset({"id", "agent_id", "source", "name"})
 _ID_LISTS = frozenset({"ids", "agent_ids"})
 
 
+_NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")
+"""A commit that could not be written; file too large, no space left, a read-only disk, no quota left."""
+
+
 def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
     seen = _first_line(exc)
     if "cannot be locked" in seen:
@@ -177,6 +181,8 @@ def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
         return RegistryUnusable(path or "", "it is not a Grafeo file. It was left as it is.")
     if "S002" in seen:
         return RegistryUnusable(path or "", f"it is damaged ({seen}). It was left as it is; restore a copy.")
+    if any(sign in seen for sign in _NO_ROOM):
+        return StorageFailed(f"{path}: cannot be written, nothing was changed: {seen}")
     return RegistryUnusable(path or "", seen)
 
 
@@ -184,7 +190,7 @@ def _running_error(path: str, exc: Exception, statement: str = "") -> RegistryEr
     seen = _first_line(exc)
     if "GRAFEO-T001" in seen:
         return WriteConflict(f"{path}: another writer changed the same node first; try again ({seen})")
-    if "GRAFEO-T009" in seen or "os error 28" in seen or "os error 27" in seen:
+    if any(sign in seen for sign in _NO_ROOM):
         return StorageFailed(f"{path}: could not be written, nothing of this change was kept: {seen}")
     return EngineError(f"{path}{': ' + statement if statement else ''}: {seen}")
 

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from waygraph.registry.graph.sandbox import CypherResult, run_read_only
 from waygraph.registry.settings import Settings
 
 SETTINGS = Settings(cypher_timeout_s=30.0, cypher_memory_mib=256)
-ENDLESS = "MATCH (a), (b), (c), (d), (e), (f), (g), (h), (i) RETURN count(*)"
+ENDLESS = f"MATCH {', '.join(f'(n{i})' for i in range(16))} RETURN count(*)"
+"""7 to the 16th rows, in little memory."""
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -271,7 +273,11 @@ def test_the_third_line_holds_without_the_others(graph_copy: Path, statement: st
         "graph.execute_cypher(sys.argv[2])"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, str(graph_copy), statement], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(graph_copy), statement],
+        env={**os.environ, "TMPDIR": "/dev/null"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 1
     assert reason in ended.stderr
@@ -544,6 +550,13 @@ def test_a_killed_worker_is_an_error_like_any_other(busy: Busy) -> None:
     error = busy.end()
     assert isinstance(error, CypherLimit)
     assert "memory" in str(error)
+
+
+@on_linux
+def test_a_killed_worker_leaves_nothing_behind(busy: Busy) -> None:
+    """The engine's folder for spilling, which only an orderly end removes, is never made."""
+    busy.end()
+    assert list(Path(tempfile.gettempdir()).glob(f"*-{busy.pid}-*.spill")) == []
 
 
 def test_statements_run_side_by_side(graph_copy: Path) -> None:

@@ -25,6 +25,11 @@ def manifest(number: int) -> Manifest:
     )
 
 
+def small(number: int) -> Manifest:
+    """The same with a handful of tools."""
+    return Manifest(source=SOURCE, namespace=SOURCE, entries=tuple(entry(f"agent{n}", number, 3) for n in range(4)))
+
+
 def entry(key: str, number: int, tools: int) -> AgentEntry:
     told = f"{WORD}{number}"
     agent = sealed_agent(Agent(id=key, name=key, description=f"Looks after harbours, {told}"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import tantivy  # noqa: F401 - the fork server has it ready
 
-from tests.faults.fleet import manifest, number_in
+from tests.faults.fleet import manifest, number_in, small
 from waygraph.ingest.sync import sync
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.grafeo import GrafeoEngine

@@ -170,7 +170,7 @@ ODD: list[dict[str, object]] = [
     {"id": "天気", "description": "天気予報 🦊\r\n\ttab", "kind": "custom", "tags": ["b", "a", "b"]},
     {"id": "-dash", "transport": {"command": "x", "args": ["--token", "abc", 3], "env": {"KEY": "v", "R": "${R}"}}},
     {"id": "url", "transport": {"url": "https://u:p@host/mcp?key=1&x=${x}#part", "headers": {"A": "Bearer ${T}"}}},
-    {"id": "empty", "name": None or "", "description": None, "tools": []},
+    {"id": "empty", "name": "", "description": None, "tools": []},
     {
         "id": "shapes",
         "tools": [
@@ -318,14 +318,10 @@ def test_untrusted_text_stays_data(registry: Registry, tmp_path: Path) -> None:
     take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
     page = _Page(export(registry, "html"))
     assert [tag for tag, _ in page.tags].count("script") == 2
-    data = json.loads(page.text_of("data"))
-    assert {agent["id"]: agent["description"] for agent in data["agents"]}["scope.pkg-name-c43c6bf2"[:0] or _odd_id(data)] == HOSTILE
+    said = {agent["name"]: agent["description"] for agent in json.loads(page.text_of("data"))["agents"]}
+    assert said["  odd  "] == HOSTILE
     assert json.loads(json_in_html(HOSTILE)) == HOSTILE
     assert not set("<>&\u2028\u2029") & set(json_in_html(HOSTILE))
-
-
-def _odd_id(data: dict[str, list[dict[str, str]]]) -> str:
-    return next(agent["id"] for agent in data["agents"] if agent["name"].strip() == "odd")
 
 
 def test_the_page_holds_everything(filled: Registry) -> None:
@@ -407,7 +403,7 @@ def test_a_browser_shows_what_a_link_names(registry: Registry, tmp_path: Path) -
     assert "<title>Waygraph map</title>" in dom
     about = dom[dom.index('<div id="about">') : dom.index('<div id="tip"')]
     assert "&lt;/script&gt;&lt;script&gt;document.title" in about
-    assert page.text_of("counts") == "6 agents, 5 tools"
+    assert page.text_of("counts").strip() == "6 agents, 5 tools"
     assert not re.search(r"CONSOLE.*(Refused|Uncaught|Error)", log)
 
 

@@ -86,7 +86,7 @@ def test_paper_is_algorithm_1(plain: Registry, weights: tuple[float, float]) -> 
     import numpy as np
 
     agents, tools = plain.agents(), plain.tools()
-    embedder = plain._open(plain.status().state.embedder_spec).embedder
+    embedder = plain._embedders.open(plain.status().state.embedder_spec).embedder
     assert embedder is not None
     entities = [("agent", a.id, a.id, f"{a.name}: {a.description}") for a in agents]
     entities += [("tool", t.id, t.agent_id, f"{t.name}: {t.description}") for t in tools]

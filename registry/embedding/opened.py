@@ -1,0 +1,65 @@
+"""The embedders that a process has opened: each spec once, with its caches."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.embedding.protocol import Embedder
+from waygraph.registry.settings import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from waygraph.registry.embedding.cache import QueryCache
+
+    Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenEmbedder:
+    """An embedder (None: lexical only) and the spec by which it can be opened again."""
+
+    embedder: Embedder | None
+    spec: str
+
+    @property
+    def fingerprint(self) -> str:
+        return self.embedder.fingerprint if self.embedder else ""
+
+
+class OpenedEmbedders:
+    """Opens specs. Documents are cached on disk, queries in memory. Threads may share it."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings, self._environ = settings, environ
+        self._opened: dict[str, Embedder | None] = {}
+        self._queries: dict[str, QueryCache] = {}
+        self._lock = threading.RLock()
+
+    def open(self, spec: str) -> ChosenEmbedder:
+        """Raises EmbedderRefused, ModelNotFound."""
+        with self._lock:
+            if spec not in self._opened:
+                opened = open_embedder(spec, self._settings, self._environ)
+                self._opened[spec] = self._cached(opened) if opened else None
+            return ChosenEmbedder(embedder=self._opened[spec], spec=spec)
+
+    def query_vector(self, embedder: Embedder) -> "Callable[[str], Vector]":
+        """Text → vector of shape (dimension,), read-only, remembered across generations of the index."""
+        from waygraph.registry.embedding.cache import QueryCache
+
+        with self._lock:
+            queries = self._queries.get(embedder.fingerprint)
+            if queries is None:
+                queries = QueryCache(embedder, self._settings.query_cache_entries)
+                self._queries[embedder.fingerprint] = queries
+        return lambda text: queries.embed((text,), "query")[0]
+
+    def _cached(self, embedder: Embedder) -> Embedder:
+        from waygraph.registry.embedding.cache import CachedEmbedder
+        from waygraph.registry.embedding.vector_file import vector_file_path
+
+        return CachedEmbedder(embedder, vector_file_path(self._settings, embedder.fingerprint))
