@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from waygraph.registry.settings import load_settings
-
 from benchmarks import abstention, ingest_speed, livemcpbench, memory, process_speed, route_speed
 from benchmarks.record import PROJECT, Result, as_record, write_record
+from benchmarks.table import write_table
 from benchmarks.world import World
+from waygraph.registry.settings import load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
@@ -23,42 +23,58 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     memory.NAME: memory.run,
 }
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
+TABLE = "table"
+PAGE = PROJECT / "docs" / "benchmarks.md"
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
     world = _world(options, environ)
-    for name in options.names or BENCHMARKS:
-        result = BENCHMARKS[name](world)
-        if result.skipped:
-            print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
-            continue
-        command = " ".join(["python -m benchmarks", name, *(["--quick"] if options.quick else [])])
-        record = as_record(result, command)
-        print(json.dumps(record, indent=1, ensure_ascii=False))
-        write_record(record, options.evals)
+    for name in options.names or [*BENCHMARKS, TABLE]:
+        if name == TABLE:
+            write_table(options.evals, options.page, BENCHMARKS)
+        else:
+            _measure(name, world, options.evals)
     return 0
+
+
+def _measure(name: str, world: World, evals: Path) -> None:
+    result = BENCHMARKS[name](world)
+    if result.skipped:
+        print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
+        return
+    record = as_record(result, " ".join(["python -m benchmarks", name, *(["--quick"] if world.quick else [])]))
+    print(json.dumps(record, indent=1, ensure_ascii=False))
+    write_record(record, evals)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*BENCHMARKS, []], help=", ".join(BENCHMARKS))
+    known = [*BENCHMARKS, TABLE]
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", type=_one_of(known), help=f"{', '.join(known)}; default: all"
+    )
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
-    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes (20,000 tools)")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose tables `table` writes")
+    parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
 
 
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def name(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"{text!r} is not known; known: {', '.join(known)}")
+        return text
+
+    return name
+
+
 def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
-    settings = load_settings(environ)
+    settings = replace(load_settings(environ), embedder="")
     data = options.data or Path(environ.get(DATA_VARIABLE) or PROJECT.parent / "shared" / "data")
-    return World(
-        settings=replace(settings, embedder=""),
-        environ=environ,
-        data=data,
-        cache=settings.cache_path / "benchmarks",
-        quick=options.quick,
-    )
+    cache = settings.cache_path / "benchmarks"
+    return World(settings=settings, environ=environ, data=data, cache=cache, quick=options.quick)
 
 
 if __name__ == "__main__":

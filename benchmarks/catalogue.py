@@ -49,7 +49,9 @@ class _Author:
         """Numbers from 7 to 12 that add up to `tools` (a catalogue of 13 tools has one agent of 13)."""
         left = tools
         while left:
-            rest_can_be = [s for s in range(MIN_TOOLS, MAX_TOOLS + 1) if left - s in {0, *range(7, 13)} or left - s > 13]
+            rest_can_be = [
+                s for s in range(MIN_TOOLS, MAX_TOOLS + 1) if left - s in {0, *range(7, 13)} or left - s > 13
+            ]
             size = self.chance.choice(rest_can_be or [left])
             yield size
             left -= size
@@ -66,7 +68,9 @@ class _Author:
             "name": f"{brand.title()} {domain.name.title()}",
             "description": self._distinct(lambda: self._profile(brand, domain, setting, [t for _, t in chosen])),
             "tags": [_kebab(domain.name)],
-            "tools": [self._tool(domain, setting, action, thing, style(f"{action.verb} {thing}")) for action, thing in chosen],
+            "tools": [
+                self._tool(domain, setting, action, thing, style(f"{action.verb} {thing}")) for action, thing in chosen
+            ],
         }
 
     def _profile(self, brand: str, domain: Domain, setting: str, things: list[str]) -> str:
@@ -121,6 +125,10 @@ class _Author:
             pass
         self.written.add(text)
         return text
+
+
+def _can_be_shared_out(tools: int) -> bool:
+    return tools == 0 or MIN_TOOLS <= tools <= MAX_TOOLS or tools >= 2 * MIN_TOOLS
 
 
 def _with_article(text: str) -> str:

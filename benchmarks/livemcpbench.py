@@ -3,14 +3,14 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from waygraph.registry.model import Query, Route
 
 from benchmarks.metrics import Gold, Judged, gold_items, mean_ndcg, mean_recall
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import PRECISIONS, World
+from waygraph.registry.model import Query, Route
 
 if TYPE_CHECKING:
     from waygraph.registry.model import TextForm
@@ -26,9 +26,9 @@ NOTES = (
     "that finds an item not found before it, discount 1/log2(rank + 1), ideal = one item at each of the first "
     "min(items, 5) ranks.",
     "An item that no server of the corpus can satisfy (an empty set, 1 among the steps) is no gold item.",
-    "The reference table reads N = 100 candidates of both kinds together (the paper's section 3.2); recipe `paper` reads "
-    "100 tools and 100 agents (its Algorithm 1, line 1). At (1.0, 1.0) and (1.5, 1.0) both give the same; at (3.0, 1.0) "
-    "every agent then comes before nearly every tool, so that the recipe is `agents` there.",
+    "The reference table reads N = 100 candidates of both kinds together (the paper's section 3.2); recipe `paper` "
+    "reads 100 tools and 100 agents (its Algorithm 1, line 1). At (1.0, 1.0) and (1.5, 1.0) both give the same; at "
+    "(3.0, 1.0) nearly every agent then comes before every tool, as in the recipe `agents`.",
 )
 
 
@@ -49,15 +49,14 @@ class Method:
     recipe: str
     weights: tuple[float, float] | None = None
 
-    def route(self, registry: "Registry", query: str | Query) -> Route:
+    def route(self, registry: "Registry", text: str) -> Route:
         agent, tool = self.weights or (None, None)
+        query = Query(text=text, limit=DEPTH)
         return registry.route(query, recipe=self.recipe, agent_weight=agent, tool_weight=tool)
 
 
 def _paper(agent_weight: float) -> Method:
-    return Method(
-        name=f"paper ({agent_weight:.1f}, 1.0)", texts="plain", recipe="paper", weights=(agent_weight, 1.0)
-    )
+    return Method(name=f"paper ({agent_weight:.1f}, 1.0)", texts="plain", recipe="paper", weights=(agent_weight, 1.0))
 
 
 METHODS = (
@@ -137,7 +136,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     rows = []
     for method in (method for method in methods if method.texts == texts):
-        judged = judge(needs, lambda text, method=method: method.route(registry, Query(text=text, limit=DEPTH)))
+        judged = judge(needs, partial(method.route, registry))
         row = {"method": method.name, "texts": texts, "precision": precision, "queries": len(judged)}
         rows.append(row | scores(judged) | {"unanswered": sum(not j.ranked for j in judged)})
     return rows

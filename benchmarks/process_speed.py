@@ -1,26 +1,27 @@
 """`waygraph route` as a whole process, beside the least that a process with this model must do."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.processes import Ended, ProcessFailed, in_turn, run_process, waygraph_command
+from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.world import World
 from waygraph.registry.embedding.built import GRAPH, build_key
 from waygraph.registry.embedding.model_folder import TOKENIZER, read_card
 from waygraph.registry.embedding.weights import locate, weights_sha256
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
-
-from benchmarks.processes import ProcessFailed, in_turn, run_process, waygraph_command
-from benchmarks.record import PROJECT, Measure, Result, Target
-from benchmarks.world import World
 
 NAME = "process_speed"
 TOOLS, QUICK_TOOLS, ROUNDS, QUICK_ROUNDS = 5_000, 500, 15, 5
 REQUEST = "book a table for four on Friday and tell the team"
 WHOLE = Target(bound="at_most", value=0.7)
 TO_BARE = Target(bound="at_most", value=1.5)
+NAMED = {"command": "`waygraph route`", "library": "a Python process that routes once", "bare": "the bare process"}
 NOTES = (
-    "Wall-clock time from start to end of a process whose output goes to a pipe; medians; one run of each is not counted. "
-    "The processes run in turn: command, library, bare.",
+    "Wall-clock time from start to end of a process whose output goes to a pipe; medians; one run of each is not "
+    "counted. The processes run in turn: command, library, bare.",
     "bare: benchmarks/bare_process.py, imports numpy, onnxruntime and tokenizers and loads the model. "
     "library: Python with waygraph.registry alone, opens the registry and routes once.",
 )
@@ -36,15 +37,14 @@ def run(world: World) -> Result:
             "library": [sys.executable, "-m", "benchmarks.route_process", place, "1"],
             "bare": [sys.executable, str(PROJECT / "benchmarks" / "bare_process.py"), *model_files(world.settings)],
         }
-        notes = NOTES
+        notes: tuple[str, ...] = NOTES
         try:
             run_process(commands["command"], world)
         except (ProcessFailed, FileNotFoundError) as failed:
             notes = (*NOTES, f"The command was not measured: {failed}")
             del commands["command"]
-        times = in_turn(commands, rounds, world)
-    middle = {name: median(seconds) for name, seconds in times.items()}
-    return Result(name=NAME, embedder=embedder, measures=_measures(tools, middle), notes=notes, details={"runs": rounds})
+        runs = in_turn(commands, rounds, world)
+    return Result(name=NAME, embedder=embedder, measures=_measures(tools, runs), notes=notes, details={"runs": rounds})
 
 
 def model_files(settings: Settings) -> tuple[str, str]:
@@ -55,24 +55,18 @@ def model_files(settings: Settings) -> tuple[str, str]:
     return str(graph), str(folder / TOKENIZER)
 
 
-def _measures(tools: int, middle: dict[str, float]) -> list[Measure]:
-    named = {"command": "`waygraph route`", "library": "a Python process that routes once", "bare": "the bare process"}
-    measures = [
-        Measure(
-            name=f"{named[arm]}, {tools} tools" if arm != "bare" else named[arm],
-            value=seconds,
-            unit="s",
-            target=WHOLE if arm == "command" else None,
-        )
-        for arm, seconds in middle.items()
-    ]
-    return measures + [
-        Measure(
-            name=f"{named[arm]} / {named['bare']}",
-            value=seconds / middle["bare"],
-            unit="×",
-            target=TO_BARE if arm == "command" else None,
-        )
-        for arm, seconds in middle.items()
-        if arm != "bare"
-    ]
+def _measures(tools: int, runs: Mapping[str, Sequence[Ended]]) -> list[Measure]:
+    bare = NAMED["bare"]
+    seconds = {arm: median(ended.seconds for ended in ends) for arm, ends in runs.items()}
+    cpu_s = {arm: median(ended.cpu_s for ended in ends) for arm, ends in runs.items()}
+    measures = []
+    for arm, value in seconds.items():
+        name = NAMED[arm] if arm == "bare" else f"{NAMED[arm]}, {tools} tools"
+        whole, ratio = (WHOLE, TO_BARE) if arm == "command" else (None, None)
+        measures.append(Measure(name=name, value=value, unit="s", target=whole))
+        measures.append(Measure(name=f"{name}, processor time", value=cpu_s[arm], unit="s"))
+        if arm != "bare":
+            measures.append(Measure(name=f"{name} / {bare}", value=value / seconds["bare"], unit="×", target=ratio))
+            to_bare = cpu_s[arm] / cpu_s["bare"]
+            measures.append(Measure(name=f"{name} / {bare}, processor time", value=to_bare, unit="×"))
+    return measures

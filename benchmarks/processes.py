@@ -1,5 +1,6 @@
 """Whole processes: how long one takes from start to end, in a pipe, and what it says."""
 
+import resource
 import subprocess
 import sys
 import time
@@ -7,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from waygraph.registry.settings import PREFIX
-
 from benchmarks.record import PROJECT
 from benchmarks.world import World
+from waygraph.registry.settings import PREFIX
 
 TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    """`cpu_s` is the processor time of the process and of what it started: steadier on a busy machine."""
+
     output: str
     seconds: float
+    cpu_s: float
 
 
 class ProcessFailed(Exception):
@@ -29,10 +32,10 @@ class ProcessFailed(Exception):
         super().__init__(f"{Path(command[0]).name} {' '.join(command[1:3])} … ended with {status} and said: {last[0]}")
 
 
-def run_process(command: Sequence[str], world: World, extra: Mapping[str, str] | None = None) -> Ended:
+def run_process(command: Sequence[str], world: World) -> Ended:
     """Raises ProcessFailed. No WAYGRAPH_ variable is handed on: reading one costs an import of its own."""
     environ = {name: value for name, value in world.environ.items() if not name.startswith(PREFIX)}
-    started = time.perf_counter()
+    started, used = time.perf_counter(), _children_cpu_s()
     done = subprocess.run(
         list(command),
         capture_output=True,
@@ -40,27 +43,30 @@ def run_process(command: Sequence[str], world: World, extra: Mapping[str, str] |
         check=False,
         cwd=PROJECT,
         timeout=TIMEOUT_S,
-        env=environ | dict(extra or {}),
+        env=environ,
     )
     seconds = time.perf_counter() - started
     if done.returncode:
         raise ProcessFailed(command, done.returncode, done.stderr or done.stdout)
-    return Ended(done.stdout, seconds)
+    return Ended(done.stdout, seconds, _children_cpu_s() - used)
 
 
-def in_turn(
-    commands: Mapping[str, Sequence[str]], rounds: int, world: World, extra: Mapping[str, str] | None = None
-) -> dict[str, list[float]]:
-    """Seconds of each command's runs: A B A B …, after one run of each that is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in commands}
+def in_turn(commands: Mapping[str, Sequence[str]], rounds: int, world: World) -> dict[str, list[Ended]]:
+    """Each command's runs: A B A B …, after one run of each that is not counted."""
+    runs: dict[str, list[Ended]] = {name: [] for name in commands}
     for number in range(rounds + 1):
         for name, command in commands.items():
-            ended = run_process(command, world, extra)
+            ended = run_process(command, world)
             if number:
-                times[name].append(ended.seconds)
-    return times
+                runs[name].append(ended)
+    return runs
 
 
 def waygraph_command(*arguments: str) -> list[str]:
     """The console script that lies beside this Python."""
     return [str(Path(sys.executable).with_name("waygraph")), *arguments]
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

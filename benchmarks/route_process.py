@@ -4,9 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from waygraph.registry import Registry
-
 from benchmarks.catalogue import requests
+from waygraph.registry import Registry
 
 
 def main(location: str, count: str) -> None:

@@ -2,15 +2,16 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-
-from waygraph.registry.registry import Registry
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.catalogue import requests
 from benchmarks.metrics import percentile
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World
+from waygraph.registry.registry import Registry
 
 NAME = "route_speed"
 CACHED_TARGETS_MS: Mapping[int, float] = {500: 0.5, 5_000: 1.0, 20_000: 3.0}
@@ -27,6 +28,14 @@ NOTES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Wall-clock time, and processor time of the calling thread, which is steadier on a busy machine."""
+
+    ms: float
+    cpu_ms: float
+
+
 def run(world: World) -> Result:
     sizes = [tools for tools in CACHED_TARGETS_MS if not (world.quick and tools > UNCACHED_TOOLS)]
     return measure(world, sizes, UNCACHED_TOOLS, CACHED_REQUESTS, UNCACHED_REQUESTS)
@@ -40,11 +49,7 @@ def measure(world: World, sizes: Sequence[int], uncached_tools: int, cached: int
         warm = cached_times(registries, texts[:cached])
         routed, bare = uncached_times(world, registries[uncached_tools], texts[cached:])
         embedder = registries[uncached_tools].status().state.embedder
-    measures = [
-        Measure(name=f"route, vector cached, {tools} tools, {label}", value=percentile(times, share), unit="ms", target=t)
-        for tools, times in warm.items()
-        for label, share, t in (("p50", 0.5, _cached_target(tools)), ("p95", 0.95, None))
-    ]
+    measures = [m for tools, times in warm.items() for m in _cached_measures(tools, times)]
     return Result(
         name=NAME,
         embedder=embedder,
@@ -54,63 +59,73 @@ def measure(world: World, sizes: Sequence[int], uncached_tools: int, cached: int
     )
 
 
-def cached_times(registries: Mapping[int, Registry], texts: Sequence[str]) -> dict[int, list[float]]:
-    """Tools → milliseconds of each route; every registry has seen every text before."""
+def cached_times(registries: Mapping[int, Registry], texts: Sequence[str]) -> dict[int, list[Took]]:
+    """Tools → times of each route; every registry has seen every text before."""
     for registry in registries.values():
         for text in texts:
             registry.route(text)
-    times: dict[int, list[float]] = {tools: [] for tools in registries}
-    with collected_garbage():
-        for _ in range(PASSES):
-            for text in texts:
-                for tools, registry in registries.items():
-                    times[tools].append(timed_ms(lambda text=text, registry=registry: registry.route(text)))
+    times: dict[int, list[Took]] = {tools: [] for tools in registries}
+    gc.collect()
+    for _ in range(PASSES):
+        for text in texts:
+            for tools, registry in registries.items():
+                times[tools].append(timed(partial(registry.route, text)))
     return times
 
 
-def uncached_times(world: World, registry: Registry, texts: Sequence[str]) -> tuple[list[float], list[float]]:
-    """Milliseconds of each route and of each bare embedding of the same text, in turn first and second."""
+def uncached_times(world: World, registry: Registry, texts: Sequence[str]) -> tuple[list[Took], list[Took]]:
+    """Times of each route and of each bare embedding of the same text, in turn first and second."""
     embedder = world.embedder()
     for text in requests(20, seed=7):
         registry.route(text)
         embedder.embed([text], "query")
-    routed, bare = [], []
-    with collected_garbage():
-        for number, text in enumerate(texts):
-            arms = [
-                (routed, lambda text=text: registry.route(text)),
-                (bare, lambda text=text: embedder.embed([text], "query")),
-            ]
-            for times, work in arms if number % 2 else reversed(arms):
-                times.append(timed_ms(work))
+    routed: list[Took] = []
+    bare: list[Took] = []
+    gc.collect()
+    for number, text in enumerate(texts):
+        arms: list[tuple[list[Took], Callable[[], object]]] = [
+            (routed, partial(registry.route, text)),
+            (bare, partial(embedder.embed, [text], "query")),
+        ]
+        for times, work in arms if number % 2 else reversed(arms):
+            times.append(timed(work))
     return routed, bare
 
 
-def timed_ms(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
+def timed(work: Callable[[], object]) -> Took:
+    started, used = time.perf_counter(), time.thread_time()
     work()
-    return (time.perf_counter() - started) * 1000
+    return Took((time.perf_counter() - started) * 1000, (time.thread_time() - used) * 1000)
 
 
-@contextmanager
-def collected_garbage() -> Iterator[None]:
-    """What came before is collected first, so that it does not fall into the measured time."""
-    gc.collect()
-    yield
-
-
-def _cached_target(tools: int) -> Target | None:
-    limit = CACHED_TARGETS_MS.get(tools)
-    return Target(bound="at_most", value=limit) if limit else None
-
-
-def _uncached_measures(tools: int, routed: Sequence[float], bare: Sequence[float]) -> list[Measure]:
-    name = f"route, text to answer, {tools} tools"
-    middle, bare_middle = percentile(routed, 0.5), percentile(bare, 0.5)
+def _cached_measures(tools: int, times: Sequence[Took]) -> list[Measure]:
+    name, limit = f"route, vector cached, {tools} tools", CACHED_TARGETS_MS.get(tools)
+    target = Target(bound="at_most", value=limit) if limit else None
     return [
-        Measure(name=f"{name}, p50", value=middle, unit="ms", target=P50),
-        Measure(name=f"{name}, p95", value=percentile(routed, 0.95), unit="ms", target=P95),
-        Measure(name="bare embedding of the same queries, p50", value=bare_middle, unit="ms"),
-        Measure(name="bare embedding of the same queries, p95", value=percentile(bare, 0.95), unit="ms"),
-        Measure(name=f"{name}, p50 / bare embedding's p50", value=middle / bare_middle, unit="×", target=TO_BARE),
+        Measure(name=f"{name}, p50", value=_ms(times, 0.5), unit="ms", target=target),
+        Measure(name=f"{name}, p95", value=_ms(times, 0.95), unit="ms"),
+        Measure(name=f"{name}, p50 of processor time", value=_cpu_ms(times), unit="ms"),
     ]
+
+
+def _uncached_measures(tools: int, routed: Sequence[Took], bare: Sequence[Took]) -> list[Measure]:
+    name, alone = f"route, text to answer, {tools} tools", "bare embedding of the same queries"
+    ratio, cpu_ratio = _ms(routed, 0.5) / _ms(bare, 0.5), _cpu_ms(routed) / _cpu_ms(bare)
+    return [
+        Measure(name=f"{name}, p50", value=_ms(routed, 0.5), unit="ms", target=P50),
+        Measure(name=f"{name}, p95", value=_ms(routed, 0.95), unit="ms", target=P95),
+        Measure(name=f"{name}, p50 of processor time", value=_cpu_ms(routed), unit="ms"),
+        Measure(name=f"{alone}, p50", value=_ms(bare, 0.5), unit="ms"),
+        Measure(name=f"{alone}, p95", value=_ms(bare, 0.95), unit="ms"),
+        Measure(name=f"{alone}, p50 of processor time", value=_cpu_ms(bare), unit="ms"),
+        Measure(name=f"{name}, p50 / bare embedding's p50", value=ratio, unit="×", target=TO_BARE),
+        Measure(name=f"{name}, p50 / bare embedding's p50, processor time", value=cpu_ratio, unit="×"),
+    ]
+
+
+def _ms(times: Sequence[Took], share: float) -> float:
+    return percentile([took.ms for took in times], share)
+
+
+def _cpu_ms(times: Sequence[Took]) -> float:
+    return percentile([took.cpu_ms for took in times], 0.5)

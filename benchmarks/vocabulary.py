@@ -33,8 +33,10 @@ def _action(verb: str, phrases: str, asks: str) -> Action:
 DOMAINS = (
     _domain(
         "accounting",
-        "invoice, ledger entry, expense claim, tax return, bank statement, credit note, payroll run, cost centre, budget",
-        "small firms, the month-end close, a group of companies, freelancers, audits, value-added tax, foreign currencies",
+        "invoice, ledger entry, expense claim, tax return, bank statement, credit note, "
+        "payroll run, cost centre, budget",
+        "small firms, the month-end close, a group of companies, freelancers, audits, "
+        "value-added tax, foreign currencies",
     ),
     _domain(
         "agriculture",
@@ -63,27 +65,32 @@ DOMAINS = (
     ),
     _domain(
         "books",
-        "novel, reading list, library loan, book review, manuscript, author profile, edition, bookshop order, audiobook",
+        "novel, reading list, library loan, book review, manuscript, author profile, "
+        "edition, bookshop order, audiobook",
         "young readers, second-hand shops, book clubs, translations, university libraries, self-publishers",
     ),
     _domain(
         "chemistry",
-        "compound, reaction, safety sheet, titration, solvent, reagent order, chromatogram, molecular formula, catalyst",
+        "compound, reaction, safety sheet, titration, solvent, reagent order, "
+        "chromatogram, molecular formula, catalyst",
         "polymer labs, school experiments, drug discovery, water analysis, hazardous storage, batteries",
     ),
     _domain(
         "cinema",
-        "film, showtime, screenplay, trailer, cast list, festival entry, subtitle track, box-office figure, seat booking",
+        "film, showtime, screenplay, trailer, cast list, festival entry, subtitle track, "
+        "box-office figure, seat booking",
         "independent theatres, silent classics, documentaries, open-air screens, streaming premieres, film schools",
     ),
     _domain(
         "cloud hosting",
-        "virtual machine, storage bucket, load balancer, container image, snapshot, cluster, secret, network rule, quota",
+        "virtual machine, storage bucket, load balancer, container image, snapshot, "
+        "cluster, secret, network rule, quota",
         "staging environments, three regions, spot capacity, edge locations, disaster recovery, start-ups",
     ),
     _domain(
         "construction",
-        "building permit, site plan, material order, crane booking, safety inspection, blueprint, defect, subcontractor",
+        "building permit, site plan, material order, crane booking, safety inspection, "
+        "blueprint, defect, subcontractor",
         "timber houses, high-rise projects, road works, renovations, listed buildings, modular halls",
     ),
     _domain(
@@ -193,7 +200,8 @@ DOMAINS = (
     ),
     _domain(
         "machine learning",
-        "model checkpoint, training run, embedding, prompt, evaluation set, feature store, label, inference job, dataset",
+        "model checkpoint, training run, embedding, prompt, evaluation set, "
+        "feature store, label, inference job, dataset",
         "vision tasks, speech recognition, small devices, recommendation engines, tabular data, chat assistants",
     ),
     _domain(
@@ -328,19 +336,39 @@ ACTIONS = (
     _action("summarize", "Writes a short summary of a {} / Condenses a {}", "sum up the / what is the gist of the"),
     _action("export", "Exports a {} to a file / Saves a {} in another format", "save as a file the / export the"),
     _action("import", "Reads a {} from a file / Loads a {} from outside", "load from my file the / bring in the"),
-    _action("compare", "Compares one {} with another / Shows how two versions of a {} differ", "compare the / contrast the"),
-    _action("schedule", "Plans a {} for a date / Puts a {} in the calendar", "plan for next week a / put on Tuesday the"),
+    _action(
+        "compare", "Compares one {} with another / Shows how two versions of a {} differ", "compare the / contrast the"
+    ),
+    _action(
+        "schedule", "Plans a {} for a date / Puts a {} in the calendar", "plan for next week a / put on Tuesday the"
+    ),
     _action("cancel", "Cancels a {} before it begins / Calls off a {}", "call off the / cancel my"),
     _action("share", "Shares a {} with other people / Sends a link to a {}", "send my colleague the / share the"),
-    _action("validate", "Checks that a {} is sound / Verifies a {} against the rules", "check the / is there a fault in the"),
-    _action("estimate", "Estimates what a {} will cost / Predicts the effort of a {}", "how much is the / guess the cost of the"),
+    _action(
+        "validate", "Checks that a {} is sound / Verifies a {} against the rules", "check the / is there a fault in the"
+    ),
+    _action(
+        "estimate",
+        "Estimates what a {} will cost / Predicts the effort of a {}",
+        "how much is the / guess the cost of the",
+    ),
     _action("track", "Follows the state of a {} / Tells where a {} stands now", "where is the / keep an eye on the"),
     _action("archive", "Moves a {} to the archive / Puts an old {} away", "put away the / archive the"),
     _action("approve", "Approves a {} that waits / Signs off a {}", "sign off the / approve the"),
     _action("assign", "Gives a {} to a person / Hands over a {}", "hand over to Priya the / assign to me the"),
-    _action("convert", "Converts a {} into another form / Turns a {} into something else", "turn into another form the / convert the"),
-    _action("recommend", "Suggests a fitting {} / Recommends a {} by taste and history", "suggest a good / recommend a"),
-    _action("translate", "Renders the text of a {} in another language / Translates a {}", "put into Spanish the / translate the"),
+    _action(
+        "convert",
+        "Converts a {} into another form / Turns a {} into something else",
+        "turn into another form the / convert the",
+    ),
+    _action(
+        "recommend", "Suggests a fitting {} / Recommends a {} by taste and history", "suggest a good / recommend a"
+    ),
+    _action(
+        "translate",
+        "Renders the text of a {} in another language / Translates a {}",
+        "put into Spanish the / translate the",
+    ),
     _action("rate", "Rates a {} and keeps the opinion / Scores a {}", "give five points to the / score the"),
     _action("restore", "Brings an earlier {} back / Undoes the loss of a {}", "bring back the / restore yesterday's"),
 )

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.catalogue import catalogue
+from benchmarks.record import PROJECT
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
-
-from benchmarks.catalogue import catalogue
-from benchmarks.record import PROJECT
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.protocol import Embedder, Progress

@@ -256,6 +256,21 @@ class Registry:
         self._spec = chosen.spec
         return written
 
+    # -- for those who look after it ---------------------------------------------------------------
+
+    @property
+    def store(self) -> EmbeddedStore:
+        return self._store
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def notice(self) -> str:
+        """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
+        return self._current_router().notice
+
     # -- inside ------------------------------------------------------------------------------------
 
     def _index(self) -> SearchIndex:

@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 from demo import ROOT, WAYGRAPH, drawn
 

@@ -4,7 +4,6 @@ typer hands every value to a pydantic adapter, and importing pydantic takes long
 adapter (an option not given, a text, a number) is read here; all else goes typer's way, errors included.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -13,15 +12,13 @@ type Parameter = TyperArgument | TyperOption
 
 
 class QuickCommand(TyperCommand):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _quicken(self.params)
-        return super().parse_args(ctx, args)
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _quickened(super().get_params(ctx))
 
 
 class QuickGroup(TyperGroup):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _quicken(self.params)
-        return super().parse_args(ctx, args)
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _quickened(super().get_params(ctx))
 
 
 class _QuickCoercion:
@@ -38,11 +35,13 @@ class _QuickCoercion:
             return self._typers().coerce(value, param=param, ctx=ctx)
 
 
-def _quicken(parameters: Sequence[Any]) -> None:
+def _quickened(parameters: list[Any]) -> list[Any]:
+    """The same parameters, each with the quick coercion before its own."""
     for parameter in parameters:
-        if isinstance(parameter, (TyperArgument, TyperOption)):
+        if isinstance(parameter, (TyperArgument, TyperOption)) and "get_runtime_param" not in vars(parameter):
             coercion = _QuickCoercion(parameter)
-            setattr(parameter, "get_runtime_param", lambda coercion=coercion: coercion)  # noqa: B010
+            setattr(parameter, "get_runtime_param", lambda coercion=coercion: coercion)  # noqa: B010 - it is a method
+    return parameters
 
 
 def _read(value: Any, annotation: Any, *, several: bool) -> Any:

@@ -37,8 +37,7 @@ class GrafeoEngine:
         """Opens or creates the file; None: in memory. Raises RegistryUnusable, RegistryLocked."""
         import grafeo
 
-        if path is not None and path.exists() and path.stat().st_size == 0:
-            raise RegistryUnusable(path, "the file is empty. Remove it, or restore it from a copy.")
+        _refuse_empty(path)
         try:
             database = grafeo.GrafeoDB(str(path)) if path else grafeo.GrafeoDB()
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
@@ -52,6 +51,7 @@ class GrafeoEngine:
         """A published copy, read-only; several processes may. Raises RegistryUnusable."""
         import grafeo
 
+        _refuse_empty(path)
         try:
             return cls(grafeo.GrafeoDB.open_read_only(str(path)), str(path))
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
@@ -171,6 +171,11 @@ _ID_LISTS = frozenset({"ids", "agent_ids"})
 
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")
 """A commit that could not be written; file too large, no space left, a read-only disk, no quota left."""
+
+
+def _refuse_empty(path: Path | None) -> None:
+    if path is not None and path.is_file() and path.stat().st_size == 0:
+        raise RegistryUnusable(path, "the file is empty. Remove it, or restore it from a copy.")
 
 
 def _opening_error(path: Path | None, exc: Exception) -> RegistryError:

@@ -126,9 +126,9 @@ def _write_text_index(folder: Path, documents: Iterable[tuple[int, list[str]]]) 
 
     folder.mkdir()
     schema = text_schema()
-    # One thread, one commit: documents keep the order of rows, in which equal scores are then returned.
-    writer = tantivy.Index(schema, path=str(folder)).writer(heap_size=_WRITER_HEAP_BYTES, num_threads=1)
     try:
+        # One thread, one commit: documents keep the order of rows, in which equal scores are then returned.
+        writer = tantivy.Index(schema, path=str(folder)).writer(heap_size=_WRITER_HEAP_BYTES, num_threads=1)
         for row, words in documents:
             writer.add_document(tantivy.Document(**{TEXT_FIELD: " ".join(words), ROW_FIELD: row}))
         writer.commit()

@@ -32,7 +32,7 @@ def copied(tmp_path: Path) -> Path:
 
 def verdicts(folder: Path) -> dict[str, str]:
     """Contract → KEPT or BROKEN, as lint-imports says in this folder."""
-    command = [LINT_IMPORTS, "--no-logo", "--no-cache"]
+    command: list[str | Path] = [LINT_IMPORTS, "--no-logo", "--no-cache"]
     said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     names = [contract["name"] for contract in project()["tool"]["importlinter"]["contracts"]]
     lines = [line for line in said.stdout.splitlines() if line.startswith(tuple(names))]
@@ -58,7 +58,16 @@ def test_every_contract_catches_its_fault(copied: Path) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_second_copy_of_the_classes_is_banned(part: str) -> None:
     """`import registry` from the root would make every class twice: ruff refuses it."""
-    command = [RUFF, "check", "--no-cache", "--select", "TID251", "--stdin-filename", "tests/x.py", "-"]
+    command: list[str | Path] = [
+        RUFF,
+        "check",
+        "--no-cache",
+        "--select",
+        "TID251",
+        "--stdin-filename",
+        "tests/x.py",
+        "-",
+    ]
     said = subprocess.run(command, cwd=ROOT, input=f"import {part}\n", capture_output=True, text=True, check=False)
     assert said.returncode == 1
     assert "a second copy of every class" in said.stdout

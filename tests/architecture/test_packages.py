@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.architecture.tree import PARTS, ROOT, foreign_imports, modules, packages, project, syntax
+from tests.architecture.tree import PARTS, ROOT, code_packages, foreign_imports, modules, packages, project, syntax
 
 COME_WITH = {"httpx2": "mcp"}
 """Imported, and declared by the named dependency, which cannot do without it."""
@@ -33,7 +33,7 @@ def declared() -> set[str]:
 
 
 def test_the_package_list_is_the_tree() -> None:
-    """setuptools packages every folder that holds code, and no other."""
+    """setuptools packages every folder that holds modules or statements, and no other."""
     assert project()["tool"]["setuptools"]["packages"] == packages()
 
 
@@ -43,7 +43,7 @@ def test_every_folder_of_code_is_a_package() -> None:
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
-@pytest.mark.parametrize("name", packages())
+@pytest.mark.parametrize("name", code_packages())
 def test_public_names_are_sorted_and_importable(name: str) -> None:
     """`__all__` is in order, without repeats, and everything in it is there."""
     package = importlib.import_module(name)

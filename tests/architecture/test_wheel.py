@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import PARTS, ROOT, modules
+from tests.architecture.tree import PARTS, ROOT, files
 from waygraph.cypher import names
 
 REQUEST = "who still owes us money"
@@ -47,7 +47,7 @@ def run(command: list[str | Path], folder: Path, **environ: str) -> str:
 
 
 def install(wheel: Path, bin_folder: Path, *options: str) -> None:
-    pip = [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet"]
     run([*pip, *options, wheel], bin_folder)
 
 
@@ -65,12 +65,11 @@ def routed(bin_folder: Path, folder: Path) -> str:
 
 
 def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
-    """Every module, every statement and the typing mark are in it, and nothing beside them."""
+    """Every module, statement, page template and the typing mark are in it, and nothing beside them."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.startswith("waygraph-")}
-    expected = {f"waygraph/{path.relative_to(ROOT)}" for path in modules().values()}
-    expected |= {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"}
-    assert held == expected
+    assert held == {f"waygraph/{path.relative_to(ROOT)}" for path in files()}
+    assert {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"} <= held
 
 
 def test_the_wheel_alone_routes(wheel: Path, empty: Path, tmp_path: Path) -> None:

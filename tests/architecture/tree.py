@@ -18,15 +18,26 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+def files() -> list[Path]:
+    """Every file of the four parts, what Python leaves behind apart."""
+    found = (path for part in PARTS for path in (ROOT / part).rglob("*") if path.is_file())
+    return sorted(path for path in found if "__pycache__" not in path.parts)
+
+
 def modules() -> dict[str, Path]:
     """Import name → file, of every module of Waygraph, in order of name."""
-    files = sorted(path for part in PARTS for path in (ROOT / part).rglob("*.py"))
-    return {_import_name(path): path for path in files}
+    return {_import_name(path): path for path in files() if path.suffix == ".py"}
 
 
 def packages() -> list[str]:
-    """Import names of the folders that hold code, sorted."""
-    return sorted(_import_name(path) for path in modules().values() if path.name == "__init__.py")
+    """Import names of the folders that hold modules or statements, sorted."""
+    folders = {path.parent for path in files() if path.suffix in {".py", ".cypher"}}
+    return sorted(_import_name(folder) for folder in folders)
+
+
+def code_packages() -> list[str]:
+    """Import names of the folders that hold modules, sorted."""
+    return sorted({_import_name(path.parent) for path in modules().values()})
 
 
 def syntax(path: Path) -> ast.Module:

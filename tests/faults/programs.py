@@ -1,11 +1,14 @@
 """What the child processes of these trials do. The first argument is the pipe to the test."""
 
 import os
+import random
 import resource
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,24 @@ import tantivy  # noqa: F401 - the fork server has it ready
 
 from tests.faults.fleet import manifest, number_in, small
 from waygraph.ingest.sync import sync
-from waygraph.registry.errors import RegistryError
+from waygraph.registry.errors import RegistryError, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.reading import read_held, read_state, read_tools
 from waygraph.registry.index import generation
 from waygraph.registry.model import Route
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
 EMBEDDER = "none"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """How many times and in which ways to damage a file."""
+
+    seed: int
+    rounds: int
+    kinds: tuple[str, ...] = ("flip", "zero", "cut")
 
 
 def opened(path: Path, *, embedder: str = EMBEDDER, write_timeout_s: float = 30.0) -> Registry:
@@ -135,10 +148,10 @@ class Watch:
 
     def route(self, registry: Registry) -> None:
         asks: list[Callable[[], tuple[int, set[int], int]]] = [
-            lambda: _told(registry.route("moor the ship in the harbour")),
+            lambda: _told(registry.route("moors ship")),
             lambda: _told_by_tools(registry),
         ]
-        while not self.stop.is_set() and len(self.faults) < 10:
+        while not self.stop.wait(0.005) and len(self.faults) < 10:
             for ask in asks:
                 try:
                     revision, told, found = ask()
@@ -161,3 +174,57 @@ def _told_by_tools(registry: Registry) -> tuple[int, set[int], int]:
     found = registry.find_tools("moors ship")
     texts = [match.tool.description for match in found.matches] + [m.agent.description for m in found.matches]
     return found.revision, set(map(number_in, texts)), len(found.matches)
+
+
+def read_damaged(pipe: Connection, read: Callable[[Path], object], path: Path, files: list[Path], plan: Damage) -> None:
+    """Damages one of the files at a time, reads everything, puts the file back; tells each damage and its outcome."""
+    chance, right = random.Random(plan.seed), read(path)
+    for _ in range(plan.rounds):
+        file = chance.choice(files)
+        whole = file.read_bytes()
+        kind, at = chance.choice(plan.kinds), chance.randrange(len(whole))
+        pipe.send(f"{file.name}: {kind} at {at}")
+        _replace(file, damaged(whole, kind, at, chance))
+        try:
+            pipe.send("right" if read(path) == right else "other data")
+        except WaygraphError as error:
+            pipe.send(type(error).__name__)
+        except BaseException as error:  # noqa: BLE001 - a panic is no Exception
+            pipe.send(f"foreign: {error!r}")
+        _replace(file, whole)
+
+
+def damaged(whole: bytes, kind: str, at: int, chance: random.Random) -> bytes:
+    match kind:
+        case "flip":
+            return whole[:at] + bytes([whole[at] ^ chance.randrange(1, 256)]) + whole[at + 1 :]
+        case "zero":
+            return whole[:at] + bytes(len(whole[at : at + 64])) + whole[at + 64 :]
+        case _:
+            return whole[:at]
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Under a new inode, as a copy that came back damaged: who has the old one mapped keeps it."""
+    fresh = file.with_name(f"{file.name}.damaged")
+    fresh.write_bytes(content)
+    fresh.replace(file)
+    shutil.rmtree(file.with_name(f"{file.name}.wal"), ignore_errors=True)
+
+
+def read_graph(path: Path) -> object:
+    """All that the graph file holds."""
+    engine = GrafeoEngine.open(path)
+    try:
+        held = read_held(engine)
+        return read_state(engine), dict(held.agents), held.claims, read_tools(engine)
+    finally:
+        engine.close()
+
+
+def read_index(path: Path) -> object:
+    """All that the index answers, every file of it read."""
+    with opened(path) as registry:
+        asked = [registry.route(text) for text in ("moors ship 3", "tool5", "harbours")]
+        found = registry.find_tools("moors ship")
+        return [*(a.matches for a in asked), found.matches, registry.agents(), registry.tools(), registry.sources()]

@@ -60,7 +60,7 @@ def test_a_full_disk_is_a_clear_error_and_room_mends_it(small_disk: Path) -> Non
         kind, message = ingested(path, revision + 1)
         assert kind in ("StorageFailed", "done"), message
         with opened(path) as registry:
-            assert registry.route("moor the ship").matches
+            assert registry.route("moors ship").matches
         other.unlink()
         revision = sound_revision(path)
     assert ingested(path, revision + 1) == ("done", str(revision + 1))

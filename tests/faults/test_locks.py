@@ -56,7 +56,7 @@ def test_a_reader_works_beside_a_writer(path: Path) -> None:
         assert holder.hear() == "holding"
         assert sound_revision(path) == 1
         with opened(path) as registry:
-            assert registry.route("moor the ship").matches
+            assert registry.route("moors ship").matches
 
 
 def test_the_lock_of_a_killed_writer_is_free_at_once(path: Path) -> None:

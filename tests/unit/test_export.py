@@ -81,6 +81,7 @@ def without_revision(text: str) -> str:
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         pytest.param((CATALOG,), id="catalog"),
         pytest.param(
@@ -88,15 +89,17 @@ def without_revision(text: str) -> str:
             id="catalog and livemcpbench",
             marks=pytest.mark.skipif(not LIVEMCPBENCH.exists(), reason="../shared is not beside this checkout"),
         ),
-    ]
+    ],
 )
-def filled(request: pytest.FixtureRequest, registry: Registry) -> Registry:
-    for source in request.param:
-        take(registry, read_path(str(source), SETTINGS))
-    registry.set("quarry-sql", tags=["trusted"], visible_to=["analysts"], pinned=True)
-    registry.set("harbor-git", visible_to=[], hidden=True)
-    registry.remove("pigeon-mail")
-    return registry
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A registry with operators' words of every kind; no test changes it."""
+    with Registry.open(tmp_path_factory.mktemp("filled") / "tools.grafeo", settings=SETTINGS) as registry:
+        for source in request.param:
+            take(registry, read_path(str(source), SETTINGS))
+        registry.set("quarry-sql", tags=["trusted"], visible_to=["analysts"], pinned=True)
+        registry.set("harbor-git", visible_to=[], hidden=True)
+        registry.remove("pigeon-mail")
+        yield registry
 
 
 def test_an_export_changes_nothing_where_it_came_from(filled: Registry, tmp_path: Path) -> None:
@@ -177,7 +180,10 @@ ODD: list[dict[str, object]] = [
             {"name": "none"},
             {"name": "empty", "inputSchema": {}, "outputSchema": {}, "annotations": {}},
             {"name": "a/b c", "description": HOSTILE, "tags": ["x"]},
-            {"name": "numbers", "inputSchema": {"default": 1.0, "maximum": 1e100, "big": 2**70, "n": None, "é": "\u2029"}},
+            {
+                "name": "numbers",
+                "inputSchema": {"default": 1.0, "maximum": 1e100, "big": 2**70, "n": None, "é": "\u2029"},
+            },
             {"name": "order", "inputSchema": {"properties": {"b": {}, "a": {}}, "10": 1, "9": 2}},
         ],
     },

@@ -1,0 +1,147 @@
+"""docs/cli.md is what the help pages say, and docs/json-output.md what the commands print."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waygraph.api.cli.app import main
+from waygraph.api.cli.reference import command_names, reference
+
+ROOT = Path(__file__).parents[2]
+CATALOG = ROOT / "examples" / "catalog"
+REFERENCE = ROOT / "docs" / "cli.md"
+SHAPES = ROOT / "docs" / "json-output.md"
+
+COMMANDS: dict[str, list[list[str]]] = {
+    "ingest": [["ingest", str(CATALOG), "/nowhere"], ["ingest", str(CATALOG), "--dry-run"]],
+    "route": [["route", "book a table"], ["route", "--step", "book a table", "--step", "pay", "--explain"]],
+    "find": [["find", "convert currency", "--schema"]],
+    "agents": [["agents"]],
+    "tools": [["tools"], ["tools", "bureau-fx"], ["tools", "fernwise"]],
+    "show": [["show", "bureau-fx"]],
+    "set": [["set", "bureau-fx", "--pin", "--visible-to", "finance"], ["set", "bureau-fx", "--everyone"]],
+    "remove": [["remove", "bureau-fx"]],
+    "sources": [["sources"]],
+    "sources forget": [["sources", "forget", str(CATALOG)]],
+    "cypher": [["cypher", "MATCH (a:Agent) RETURN a, a.id, size(a.tags) AS n"]],
+    "status": [["status"]],
+    "export": [["export"], ["export", "--format", "graphml"]],
+    "reindex": [["reindex", "--texts", "plain"]],
+    "model list": [["model", "list"]],
+    "model path": [["model", "path", "onnx:/models/x"]],
+    "model pull": [["model", "pull", "onnx:/models/x"]],
+    "doctor": [["doctor"], ["doctor", "--deep"]],
+}
+GROUPS = {"model"}
+"""Commands that only hold others."""
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry of the example catalogue."""
+    path = tmp_path_factory.mktemp("pages") / "held.grafeo"
+    assert main(["--registry", str(path), "ingest", str(CATALOG)]) == 0
+    return path
+
+
+@pytest.fixture
+def own(held: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to write to; any folder stands for a model's, so no test needs the network."""
+    shutil.copytree(held.with_name("held.grafeo.index"), tmp_path / "own.grafeo.index")
+    for name in ("pull", "locate"):
+        monkeypatch.setattr(f"waygraph.registry.embedding.weights.{name}", lambda spec, _: Path(spec[5:]))
+    return Path(shutil.copy(held, tmp_path / "own.grafeo"))
+
+
+def documented() -> dict[str, Any]:
+    """Heading → shape, of docs/json-output.md."""
+    found = re.findall(r"^#+ ([^\n]+)\n(?:(?!^#).)*?^```json\n(.*?)^```", SHAPES.read_text(), re.M | re.S)
+    return {heading.removeprefix("waygraph "): json.loads(shape) for heading, shape in found}
+
+
+def misfit(value: object, shape: Any, shapes: Mapping[str, Any], at: str = "") -> str:
+    """Where the value differs from the shape; empty if it fits."""
+    if isinstance(shape, list):
+        parts = [(item, shape[0], f"{at}[]") for item in value] if isinstance(value, list) else None
+    elif isinstance(shape, dict):
+        same = isinstance(value, dict) and value.keys() == shape.keys()
+        parts = [(value[key], shape[key], f"{at}.{key}") for key in shape] if same else None  # type: ignore[index]
+    elif shape in shapes:
+        parts = [(value, shapes[shape], at)]
+    elif shape.endswith(" | null"):
+        parts = [] if value is None else [(value, shape.removesuffix(" | null"), at)]
+    else:
+        parts = [] if is_a(shape, value) else None
+    if parts is None:
+        return f"{at}: {value!r} is no {shape}"
+    return next(filter(None, (misfit(part, kind, shapes, place) for part, kind, place in parts)), "")
+
+
+def is_a(name: str, value: object) -> bool:
+    """Whether the value is a `"string"`, an `"integer"` …; a boolean is no number."""
+    kinds: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "object": dict}
+    return name == "any" or (isinstance(value, kinds[name]) and (name == "boolean" or not isinstance(value, bool)))
+
+
+def printed(capsys: pytest.CaptureFixture[str], registry: Path, *words: str) -> str:
+    capsys.readouterr()
+    main(["--registry", str(registry), *words])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [words for lines in COMMANDS.values() for words in lines], ids=" ".join)
+def test_json_has_the_documented_shape(words: list[str], own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json a command prints one document, on one line in a pipe, in the shape that the page describes."""
+    shapes = documented()
+    name = next(name for name, lines in COMMANDS.items() if words in lines)
+    out = printed(capsys, own, *words, "--json")
+    assert len(out.splitlines()) == 1
+    assert misfit(json.loads(out), shapes[name], shapes) == ""
+
+
+def test_a_tool_has_the_documented_shape(held: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`show AGENT/TOOL --json` prints a Tool, its schemas as objects."""
+    shapes = documented()
+    tool = json.loads(printed(capsys, held, "show", "bureau-fx/convert", "--json"))
+    assert misfit(tool, "Tool", shapes) == ""
+    assert tool["input_schema"]["required"] == ["from", "to"]
+
+
+def test_a_wrong_shape_is_noticed() -> None:
+    """The comparison itself: a missing field, one too many and a value of another type do not fit."""
+    shapes = {"Thing": {"id": "string", "sizes": ["integer"], "more": "object | null"}}
+    good = {"id": "a", "sizes": [1], "more": None}
+    assert misfit(good, "Thing", shapes) == ""
+    for bad in ({"id": "a"}, good | {"x": 1}, good | {"sizes": [True]}, good | {"sizes": 1}, good | {"more": []}):
+        assert misfit(bad, "Thing", shapes)
+
+
+def test_every_command_has_its_shape_tested() -> None:
+    """The table of this file holds every command that prints something."""
+    assert {" ".join(words) for words in command_names()} - GROUPS == set(COMMANDS)
+
+
+def test_the_reference_is_current() -> None:
+    """docs/cli.md is what `python -m waygraph.api.cli.reference` prints."""
+    assert REFERENCE.read_text(encoding="utf-8") == reference()
+
+
+@pytest.mark.parametrize("words", list(command_names()), ids=" ".join)
+def test_every_command_is_documented(words: tuple[str, ...]) -> None:
+    """Each has a heading in docs/cli.md and in docs/json-output.md."""
+    heading = re.compile(rf"^#+ waygraph {' '.join(words)}$", re.M)
+    assert heading.search(REFERENCE.read_text(encoding="utf-8"))
+    assert heading.search(SHAPES.read_text(encoding="utf-8"))
+
+
+def test_every_documented_command_exists() -> None:
+    """Neither page describes a command that is no more."""
+    known = {" ".join(words) for words in command_names()}
+    for page in (REFERENCE, SHAPES):
+        told = re.findall(r"^#+ waygraph (.+)$", page.read_text(encoding="utf-8"), re.M)
+        assert set(told) == known

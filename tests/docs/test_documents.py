@@ -1,0 +1,199 @@
+"""The documents are true where a machine can tell: tables against the code, examples run, links lead somewhere."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.architecture.tree import foreign_imports, modules, project
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sources.catalogue import CatalogueAgent, CatalogueTool, json_schema
+from waygraph.ingest.sources.files import KINDS
+from waygraph.ingest.sync import sync
+from waygraph.registry import RECIPES, Registry, Settings
+from waygraph.registry.embedding.spec import OPTIONS
+from waygraph.registry.index.search_index import Leg
+
+IMPORT_NAMES = {
+    "pyyaml": "yaml",
+    "pydantic-settings": "pydantic_settings",
+    "sentence-transformers": "sentence_transformers",
+}
+OF_THIS_MACHINE = re.compile(r"/work/|/root/|/home/|pyenv/versions|site-packages")
+LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings as GitHub links to them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link between documents names a file that is there, and a heading that is in it."""
+    for target, anchor in LINK.findall(prose(page)):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), target
+        assert not anchor or anchor[1:] in anchors(file), anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_document_tells_of_a_machine(page: Path) -> None:
+    """No path of the machine on which it was written stands in a document."""
+    assert OF_THIS_MACHINE.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    """docs/settings.md lists the fields of Settings, in their order, each with its default."""
+    told = [(cells[0], cells[1]) for cells in rows(DOCS / "settings.md")[1:]]
+    assert told == [(f"`{field.name}`", str(field.default or "(empty)")) for field in fields(Settings)]
+
+
+def test_every_recipe_is_documented_with_its_legs() -> None:
+    """docs/concepts.md says of each recipe which legs it fuses, and with which share."""
+    told = {cells[0]: cells[1] for cells in rows(DOCS / "concepts.md") if len(cells) == 3}
+    for recipe in RECIPES.values():
+        legs = ", ".join(f"{use.leg} {use.share:g}" for use in recipe.legs)
+        assert told[f"`{recipe.name}`"] == legs
+
+
+def test_every_leg_is_documented() -> None:
+    """docs/concepts.md lists all legs, in their order."""
+    legs = [f"`{leg}`" for leg in get_args(Leg)]
+    assert sorted(cells[0] for cells in rows(DOCS / "concepts.md") if cells[0] in legs) == sorted(legs)
+
+
+def test_every_embedder_and_option_is_documented() -> None:
+    """docs/embedders.md names every scheme and every option."""
+    text = (DOCS / "embedders.md").read_text(encoding="utf-8")
+    assert [scheme for scheme in OPTIONS if f"`{scheme}:" not in text and f"`{scheme}`" not in text] == []
+    assert [option for options in OPTIONS.values() for option in options if f"?{option}=" not in text] == []
+
+
+def test_every_kind_of_file_is_documented() -> None:
+    """docs/sources-files.md has a line for each kind that `--kind` takes."""
+    told = {cells[0] for cells in rows(DOCS / "sources-files.md")}
+    assert {f"`{kind.name}`" for kind in KINDS} <= told
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """docs/dependencies.md lists what pyproject.toml asks for, and says which of it no code imports yet."""
+    listed = [*project()["project"]["dependencies"]]
+    for extra in project()["project"]["optional-dependencies"].values():
+        listed += extra
+    imported = {foreign for path in modules().values() for foreign in foreign_imports(path)}
+    told = {cells[0]: cells[1] for cells in rows(DOCS / "dependencies.md") if cells[0].startswith("`")}
+    names = {re.split(r"[^\w.-]", entry)[0] for entry in listed}
+    for dependency in names:
+        unused = IMPORT_NAMES.get(dependency, dependency) not in imported
+        assert ("not used yet" in told[f"`{dependency}`"].lower()) == unused, dependency
+    dev = {re.split(r"[^\w.-]", entry)[0] for entry in project()["dependency-groups"]["dev"]}
+    assert {cell.strip("`") for cell in told} == names | dev
+
+
+def test_the_published_schema_is_current() -> None:
+    """docs/catalog.schema.json is what the code that reads catalogues says; `make docs` writes it."""
+    assert json.loads((DOCS / "catalog.schema.json").read_text(encoding="utf-8")) == json_schema()
+
+
+def test_every_field_of_a_catalogue_is_documented() -> None:
+    """docs/catalog.md names each field of an agent and of a tool."""
+    told = {word for cells in rows(DOCS / "catalog.md") for word in re.findall(r"`(\w+)`", cells[0])}
+    models = (CatalogueAgent, CatalogueTool)
+    assert {field.alias or key for model in models for key, field in model.model_fields.items()} <= told
+
+
+def catalogues() -> list[Any]:
+    files = sorted((ROOT / "examples" / "catalog").glob("*.yaml"))
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in files]
+    texts += [(f"catalog.md {number}", text) for number, text in enumerate(blocks(DOCS / "catalog.md", "yaml"))]
+    return [pytest.param(yaml.safe_load(text), id=where) for where, text in texts]
+
+
+@pytest.mark.parametrize("document", catalogues())
+def test_example_catalogues_fit_the_schema(document: object) -> None:
+    """Every file under examples/catalog and every catalogue in docs/catalog.md is valid."""
+    jsonschema.Draft202012Validator(json_schema()).validate(document)
+
+
+def test_documented_catalogues_are_taken_whole(tmp_path: Path) -> None:
+    """What docs/catalog.md shows is ingested without a record rejected."""
+    for number, text in enumerate(blocks(DOCS / "catalog.md", "yaml")):
+        (tmp_path / f"{number}.yaml").write_text(text, encoding="utf-8")
+    (manifest,) = read_path(str(tmp_path), Settings())
+    assert [entry.key for entry in manifest.entries] == ["bureau-fx", "quillfeather"]
+    assert manifest.rejected == ()
+
+
+def test_the_library_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of docs/library.md run one after the other, in a folder with the example catalogue."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks(DOCS / "library.md", "python"):
+        exec(compile(block, "docs/library.md", "exec"), names)  # noqa: S102 - that is what is tested
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """The example catalogue, without vectors."""
+    path = tmp_path_factory.mktemp("example") / "example.grafeo"
+    with Registry.open(path, embedder="none") as registry:
+        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
+            sync(registry, manifest)
+        yield registry
+
+
+@pytest.mark.parametrize("statement", blocks(DOCS / "cypher.md", "cypher"))
+def test_the_questions_of_the_cypher_page_have_answers(statement: str, example: Registry) -> None:
+    """Each statement of docs/cypher.md runs read-only and finds something in the example catalogue."""
+    assert example.cypher(statement).rows
+
+
+def test_the_graph_is_as_documented(example: Registry) -> None:
+    """docs/cypher.md names the properties that nodes and edges have, and no other label."""
+    example.set("ledgerleaf", tags=["approved"])
+    told = {cells[0].strip("`"): set(re.findall(r"`(\w+)`", cells[1])) for cells in rows(DOCS / "cypher.md")[1:]}
+    labels = {row[0][0] for row in example.cypher("MATCH (n) RETURN DISTINCT labels(n) AS labels").rows}  # type: ignore[index]
+    assert {f"(:{label})" for label in labels} == {node for node in told if "[" not in node}
+    for pattern, properties in told.items():
+        one = pattern.replace("[:", "[it:") if "[" in pattern else pattern.replace("(:", "(it:")
+        found = example.cypher(f"MATCH {one} UNWIND keys(it) AS name RETURN DISTINCT name ORDER BY name").rows
+        assert {str(row[0]) for row in found} - properties == set(), pattern
+
+
+def test_the_changelog_is_in_form() -> None:
+    """It has a part for what is unreleased, and one for the version that pyproject.toml states."""
+    versions = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert versions[0] == "Unreleased"
+    assert project()["project"]["version"] in versions
+
+
+def test_the_licence_is_whole() -> None:
+    """LICENSE is the text of Apache-2.0, with our name in it, and pyproject.toml says so."""
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Version 2.0, January 2004" in text
+    assert "9. Accepting Warranty or Additional Liability." in text
+    assert "The Waygraph developers" in text
+    assert project()["project"]["license"] == "Apache-2.0"
+
+
+def test_the_compose_file_is_sound() -> None:
+    """Pinned image, password from outside, ports on loopback only, a health check, volumes that are declared."""
+    composed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    assert composed.keys() <= {"name", "services", "volumes"}
+    for service in composed["services"].values():
+        assert re.fullmatch(r"[\w./-]+:\d[\w.-]+", service["image"])
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert {volume.partition(":")[0] for volume in service["volumes"]} <= composed["volumes"].keys()
+        assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
+    assert "${NEO4J_PASSWORD:?" in composed["services"]["neo4j"]["environment"]["NEO4J_AUTH"]

@@ -1,0 +1,58 @@
+"""The README says what happens: its code runs, its answers are those that the command gives, its targets exist."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks, prose
+
+README = ROOT / "README.md"
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python on the first page does what it says, in a folder with the examples beside it."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(README, "python"):
+        exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - that is what is tested
+
+
+def test_the_answers_are_those_of_the_command() -> None:
+    """Every console block holds what its command prints now, numbers apart; `make docs` writes them anew."""
+    command = [sys.executable, ROOT / "scripts" / "tour.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_targets_named_exist() -> None:
+    """Whatever the documents call `make …` is in the Makefile."""
+    named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", README.read_text(encoding="utf-8"), re.MULTILINE))
+    named |= set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named
+    assert named - targets == set()
+
+
+def test_make_lists_its_targets() -> None:
+    """`make` without a target prints one line for each."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("there is no make on this machine")
+    listed = subprocess.run([make, "-s", "-C", ROOT], capture_output=True, text=True, check=True).stdout
+    lines = listed.splitlines()
+    assert len(lines) > 8
+    assert [line for line in lines if not re.match(r"make [a-z-]+ +\S", line)] == []
+
+
+def test_the_commands_named_exist() -> None:
+    """The commands that the first page lists are those of `waygraph`."""
+    listed = re.search(r"lists the rest: (.*?)\. Every", prose(README), re.DOTALL)
+    assert listed
+    command = Path(sys.executable).with_name("waygraph")
+    for name in re.findall(r"`(\w+)`", listed[1]):
+        done = subprocess.run([command, name, "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, name

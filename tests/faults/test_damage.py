@@ -1,0 +1,92 @@
+"""Damaged files: what is read is right, or one of our errors says what is wrong; nothing crashes."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import batched
+from pathlib import Path
+
+import pytest
+
+from tests.faults import programs
+from tests.faults.processes import child
+from tests.faults.programs import Damage, opened
+from tests.faults.soundness import sound_revision
+from waygraph.ingest.sync import sync
+from waygraph.registry.errors import RegistryUnusable, WaygraphError
+from waygraph.registry.index import build
+from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of
+
+SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    place = tmp_path / "r.grafeo"
+    with opened(place) as registry:
+        sync(registry, programs.manifest(1))
+    return place
+
+
+def index_files(path: Path) -> list[Path]:
+    """Every file of the current generation that a reader reads, and the pointer to it."""
+    folder = folder_of(path)
+    files = [file for file in (folder / current_name(folder)).rglob("*") if file.is_file() and file.stat().st_size]
+    unread = {LEASE, build.GRAPH, ".tantivy-meta.lock", ".tantivy-writer.lock"}
+    return [folder / CURRENT, *sorted(file for file in files if file.name not in unread)]
+
+
+OURS = ("RegistryUnusable", "StorageFailed")
+
+
+def outcomes(read: Callable[[Path], object], path: Path, files: list[Path], damage: Damage) -> Counter[str]:
+    """How often each outcome came. Fails on a foreign exception or a crash."""
+    seen: Counter[str] = Counter()
+    with child(programs.read_damaged, read, path, files, damage) as reader:
+        words = reader.said()
+        assert reader.end() == 0, words[-1]
+    for done, outcome in batched(words, 2):
+        assert outcome in ("right", "other data", *OURS), (done, outcome)
+        seen[outcome] += 1
+    assert seen.total() == damage.rounds
+    return seen
+
+
+@SHORT_AND_LONG
+def test_a_damaged_graph_file_reads_right_or_is_refused(path: Path, rounds: int) -> None:
+    """Flipped, zeroed or cut bytes of the graph file never give other data: unused ones do no harm, others are refused."""
+    seen = outcomes(programs.read_graph, path, [path], Damage(seed=3, rounds=rounds))
+    assert seen["RegistryUnusable"] > rounds // 4
+    assert set(seen) <= {"RegistryUnusable", "right"}
+
+
+@SHORT_AND_LONG
+def test_a_damaged_index_answers_or_says_that_it_cannot_be_read(path: Path, rounds: int) -> None:
+    """No damage of a generation ends in a foreign exception or a crash. What stays readable may say another thing:
+    a changed letter is found by comparing with the graph, not by opening."""
+    seen = outcomes(programs.read_index, path, index_files(path), Damage(seed=5, rounds=rounds))
+    assert seen["RegistryUnusable"] > rounds // 3
+    assert seen["other data"] < rounds // 8
+
+
+def test_a_damaged_index_names_the_cure(path: Path) -> None:
+    """The error names the folder to remove; without it the next opening builds the index anew."""
+    folder = folder_of(path)
+    tables = folder / current_name(folder) / build.TABLES
+    tables.write_bytes(tables.read_bytes()[:100])
+    with pytest.raises(RegistryUnusable) as caught:
+        opened(path)
+    assert str(folder) in str(caught.value)
+    assert "remove this folder" in str(caught.value)
+    for file in sorted(folder.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    assert sound_revision(path) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"../../etc", b"gen-0000000009-00000000", b"\xff\xfe\x00", b"\x00"])
+def test_a_pointer_to_nothing_is_refused_and_mended_by_its_removal(path: Path, content: bytes) -> None:
+    """A `current` that names no generation is an error of ours; without the file the index is built anew."""
+    (folder_of(path) / CURRENT).write_bytes(content)
+    with pytest.raises(WaygraphError):
+        opened(path)
+    (folder_of(path) / CURRENT).unlink()
+    assert sound_revision(path) == 1

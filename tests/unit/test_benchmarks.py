@@ -1,0 +1,198 @@
+"""The benchmarks' arithmetic, their invented catalogues, and that a small run leaves a record. Never a time."""
+
+import json
+import os
+from math import log2
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.abstention import load_requests, others
+from benchmarks.catalogue import catalogue, requests
+from benchmarks.livemcpbench import Need, load, scores
+from benchmarks.metrics import (
+    Judged,
+    auroc,
+    gold_items,
+    mean_recall,
+    ndcg,
+    percentile,
+    recall,
+    share_below,
+    threshold_losing,
+)
+from benchmarks.record import Measure, Result, Target, as_record, write_record
+from benchmarks.route_speed import measure
+from benchmarks.table import BEGIN, END, write_table
+from benchmarks.world import World, write_catalogue
+from waygraph.ingest.sources import read_path
+from waygraph.registry.settings import Settings, load_settings
+
+A, B, AB, CD = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset("cd")
+
+
+# -- metrics -----------------------------------------------------------------------------------------
+
+
+def test_equal_gold_sets_are_one_item() -> None:
+    assert gold_items([["a"], ["b", "c"], ["c", "b"], ["a"]]) == (A, frozenset("bc"))
+
+
+def test_any_alternative_finds_its_item() -> None:
+    assert recall(["x", "b"], [AB, CD], 2) == 0.5
+    assert recall(["d", "a"], [AB, CD], 2) == 1.0
+
+
+def test_recall_counts_only_what_is_above_the_depth() -> None:
+    assert recall(["x", "a"], [A], 1) == 0.0
+    assert recall(["x", "a"], [A], 2) == 1.0
+
+
+def test_an_unanswered_query_counts_as_a_miss() -> None:
+    judged = [Judged(["a"], [A]), Judged([], [B])]
+    assert mean_recall(judged, 5) == 0.5
+    assert scores(judged) == {"R@1": 0.5, "R@3": 0.5, "R@5": 0.5, "nDCG@5": 0.5}
+
+
+def test_ndcg_discounts_by_rank() -> None:
+    assert ndcg(["a", "x"], [A], 5) == 1.0
+    assert ndcg(["x", "a"], [A], 5) == pytest.approx(1 / log2(3))
+
+
+def test_ndcg_gives_no_second_gain_for_an_item_already_found() -> None:
+    ideal = 1 + 1 / log2(3)
+    assert ndcg(["a", "b"], [AB, CD], 5) == pytest.approx(1 / ideal)
+    assert ndcg(["a", "x", "c"], [AB, CD], 5) == pytest.approx((1 + 1 / log2(4)) / ideal)
+
+
+def test_the_ideal_of_ndcg_is_cut_at_the_depth() -> None:
+    assert ndcg(["a"], [A, B], 1) == 1.0
+
+
+def test_auroc_counts_a_tie_as_half() -> None:
+    assert auroc([3.0, 2.0], [1.0, 2.0]) == pytest.approx(3.5 / 4)
+    assert auroc([1.0], [1.0]) == 0.5
+
+
+def test_the_threshold_loses_at_most_the_share_allowed() -> None:
+    right = [float(score) for score in range(200)]
+    threshold = threshold_losing(right, 0.01)
+    assert threshold == 2.0
+    assert share_below(right, threshold) == 0.01
+    assert threshold_losing([0.3, 0.1, 0.2], 0.01) == 0.1
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.5, 2), (0.75, 3), (0.95, 4), (0.01, 1)])
+def test_a_percentile_is_a_value_that_was_seen(share: float, value: float) -> None:
+    assert percentile([4, 2, 1, 3], share) == value
+
+
+# -- data --------------------------------------------------------------------------------------------
+
+
+def test_aligned_steps_without_a_known_tool_are_not_judged(tmp_path: Path) -> None:
+    tool: dict[str, list[str]] = {"agents_any_of": ["x", "y"]}
+    unknown: dict[str, list[str]] = {"agents_any_of": []}
+    steps = [{"text": "s1", "tools": [tool, unknown]}, {"text": "s2", "tools": [unknown]}, {"text": "s3", "tools": []}]
+    path = tmp_path / "steps_aligned.json"
+    path.write_text(json.dumps([{"question": "q", "tools": [tool], "steps": steps}]))
+    gold = (frozenset("xy"),)
+    assert load(path) == ([Need("s1", gold)], [Need("q", gold)])
+
+
+def test_leaving_out_takes_every_right_agent_away(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text(json.dumps({"text": "t", "gold": [["a"], ["b", "c"]]}) + "\n")
+    (need,) = load_requests(path)
+    assert others(["a", "b", "c", "d"], need) == ("d",)
+
+
+def test_absent_data_is_one_visible_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["livemcpbench", "--data", str(tmp_path), "--evals", str(tmp_path)], os.environ) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "skipped" in said.err
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["latency"], os.environ)
+    assert "route_speed" in capsys.readouterr().err
+
+
+# -- invented catalogues -----------------------------------------------------------------------------
+
+
+def test_a_catalogue_is_the_same_for_the_same_seed() -> None:
+    assert catalogue(60) == catalogue(60)
+    assert catalogue(60) != catalogue(60, seed=1)
+    assert requests(20) == requests(20)
+
+
+@pytest.mark.parametrize("tools", [7, 14, 25, 26, 500])
+def test_a_catalogue_has_as_many_tools_as_asked_for(tools: int) -> None:
+    sizes = [len(agent["tools"]) for agent in catalogue(tools)["agents"]]
+    assert sum(sizes) == tools
+    assert all(7 <= size <= 12 for size in sizes)
+
+
+def test_texts_of_a_catalogue_are_distinct_and_of_the_lengths_promised() -> None:
+    agents = catalogue(500)["agents"]
+    tools = [tool for agent in agents for tool in agent["tools"]]
+    assert len({agent["id"] for agent in agents} | {agent["description"] for agent in agents}) == 2 * len(agents)
+    assert len({tool["description"] for tool in tools}) == len(tools)
+    assert all(8 <= len(tool["description"].split()) <= 40 for tool in tools)
+    assert all(1 <= len(tool["inputSchema"]["properties"]) <= 6 for tool in tools)
+    assert len(set(requests(300))) == 300
+
+
+def test_a_catalogue_comes_in_by_the_ordinary_ingest_without_a_rejection(tmp_path: Path) -> None:
+    (manifest,) = read_path(str(write_catalogue(tmp_path, 100)), Settings())
+    assert not manifest.rejected
+    assert not manifest.cut
+    assert sum(len(entry.tools) for entry in manifest.entries) == 100
+
+
+# -- records -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "met"),
+    [
+        (Target(bound="at_most", value=1), False),
+        (Target(bound="at_least", value=1), True),
+        (Target(bound="near", value=1.45, tolerance=0.1), True),
+        (None, None),
+    ],
+)
+def test_a_measure_says_whether_its_target_is_met(target: Target | None, met: bool | None) -> None:
+    assert Measure(name="m", value=1.5, target=target).as_json()["met"] is met
+
+
+def test_the_table_shows_a_missed_target(tmp_path: Path) -> None:
+    missed = Measure(name="slow thing", value=2, unit="s", target=Target(bound="at_most", value=1))
+    write_record(as_record(Result(name="memory", measures=[missed]), "command"), tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_table(tmp_path, page, BENCHMARKS)
+    text = page.read_text()
+    assert "| slow thing | 2 s | ≤ 1 | **no** |" in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+
+
+def test_a_small_run_of_the_route_benchmark_leaves_a_whole_record(tmp_path: Path) -> None:
+    world = World(settings=load_settings(), environ=os.environ, data=tmp_path, cache=tmp_path / "cache")
+    result = measure(world, [14], 14, cached=2, uncached=4)
+    record = json.loads(write_record(as_record(result, "command"), tmp_path).read_text())
+    assert record["name"] == "route_speed"
+    assert record["embedder"].startswith("onnx:")
+    assert {"command", "date", "git", "machine", "versions", "measures", "notes", "details"} <= record.keys()
+    assert {"cpus", "model", "system", "python", "load_average_1_min"} == record["machine"].keys()
+    assert str(tmp_path) not in json.dumps(record)
+    names = [m["name"] for m in record["measures"]]
+    assert len(names) == len(set(names)) == 11
+    assert all(m["value"] > 0 and m.keys() == {"name", "value", "unit", "target", "met"} for m in record["measures"])

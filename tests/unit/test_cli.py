@@ -1,0 +1,561 @@
+"""The commands, run in this process over a real registry of the example catalogue. Output goes to a pipe here."""
+
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from waygraph.api.cli import options
+from waygraph.api.cli.app import main
+from waygraph.api.cli.output import BROKEN_PIPE
+from waygraph.api.cli.progress import progress_bar
+from waygraph.api.cli.reference import help_page
+from waygraph.registry import model
+from waygraph.registry.model import AGENT_KINDS
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
+
+ROOT = Path(__file__).parents[2]
+CATALOG = ROOT / "examples" / "catalog"
+HOSTILE = "Reads \x1b[31mred\x1b[0m [bold]mail[/bold] [/] \u202eevil\u202c \x9b2J and\ttabs\nlines" + "x" * 400
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one run of the program said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of a plain table, its header left out."""
+        return [line.split("\t") for line in self.out.splitlines()[1:]]
+
+
+type Run = Callable[..., Answer]
+
+
+@pytest.fixture(scope="session")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry of the example catalogue, for tests that only read."""
+    path = tmp_path_factory.mktemp("cli") / "held.grafeo"
+    assert main(["--registry", str(path), "ingest", str(CATALOG)]) == 0
+    return path
+
+
+@pytest.fixture
+def own(held: Path, tmp_path: Path) -> Path:
+    """A copy of it, for tests that write."""
+    shutil.copytree(held.with_name("held.grafeo.index"), tmp_path / "own.grafeo.index")
+    shutil.copy(held, tmp_path / "own.grafeo")
+    return tmp_path / "own.grafeo"
+
+
+@pytest.fixture
+def run(held: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the program on the held registry, or on the one given."""
+
+    def call(*words: str | Path, on: Path = held) -> Answer:
+        capsys.readouterr()
+        status = main(["--registry", str(on), *map(str, words)])
+        said = capsys.readouterr()
+        return Answer(status, said.out, said.err)
+
+    return call
+
+
+def catalogue(path: Path, *agents: Mapping[str, object]) -> Path:
+    path.write_text(json.dumps({"waygraph": 1, "agents": list(agents)}), encoding="utf-8")
+    return path
+
+
+def agent(key: str, *tools: str, **fields: object) -> dict[str, object]:
+    listed = [{"name": tool, "description": f"{tool} of {key}"} for tool in tools]
+    return {"id": key, "description": f"what {key} does", "tools": listed, **fields}
+
+
+@pytest.fixture
+def pretended_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any folder stands for a model's: no test needs the weights."""
+    monkeypatch.setattr("waygraph.registry.embedding.weights.locate", lambda spec, _: Path(spec[5:]))
+
+
+# -- route and find ------------------------------------------------------------------------------------
+
+
+def test_route_prints_a_header_and_tab_separated_rows(run: Run) -> None:
+    """In a pipe: rank, agent, score and its best tools, one agent a line."""
+    answer = run("route", "book a table for four at a restaurant", "-k", "2")
+    assert answer.out.splitlines()[0] == "#\tagent\tscore\ttools"
+    assert answer.rows[0][:2] == ["1", "trencher-tables"]
+    assert len(answer.rows) == 2
+
+
+def test_explained_votes_add_up_to_the_score(run: Run) -> None:
+    """--explain lists each agent's votes, whose contributions sum to the score of the route."""
+    answer = run("route", "book a table for four", "-k", "2", "--explain")
+    first, *votes = answer.out.split("\n\n")
+    assert len(votes) == 2
+    for row, part in zip(first.splitlines()[1:], votes, strict=True):
+        title, header, *cast, total = part.splitlines()
+        assert title.split(". ")[1] == row.split("\t")[1]
+        assert header == "entity\tleg\trank\tscore\tweight\tcontribution\tshare"
+        contributions = [float(line.split("\t")[5]) for line in cast]
+        assert sum(contributions) == pytest.approx(float(row.split("\t")[2]), abs=1e-3)
+        assert total.split("\t")[5] == row.split("\t")[2]
+
+
+def test_a_route_in_steps_shows_each_step(run: Run) -> None:
+    """--step may be repeated instead of TEXT; every step has its own table."""
+    answer = run("route", "--step", "book a table", "--step", "send an invoice")
+    assert "step 1: book a table" in answer.out
+    assert "step 2: send an invoice" in answer.out
+
+
+@pytest.mark.parametrize("words", [["route"], ["route", "a", "--step", "b"]])
+def test_route_wants_a_text_or_steps(words: list[str], run: Run) -> None:
+    """Neither and both are wrong usage."""
+    answer = run(*words)
+    assert answer.status == 2
+    assert "--step" in answer.err
+
+
+def test_filters_hold(run: Run) -> None:
+    """--agent, --tag and --kind leave only what fits."""
+    assert {row[1] for row in run("route", "convert", "--agent", "unit-bench", "--agent", "foolscap").rows} == {
+        "unit-bench",
+        "foolscap",
+    }
+    assert [row[1] for row in run("route", "convert a currency", "--tag", "currency").rows] == ["bureau-fx"]
+    assert run("route", "convert", "--kind", "skill").rows == []
+    assert {row[1].split("/")[0] for row in run("find", "convert", "--agent", "unit-bench").rows} == {"unit-bench"}
+
+
+def test_an_unknown_kind_is_wrong_usage(run: Run) -> None:
+    """The kinds that there are stand in the message."""
+    answer = run("agents", "--kind", "robot")
+    assert answer.status == 2
+    assert all(kind in answer.err for kind in AGENT_KINDS)
+
+
+def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
+    """--group asks as a member of that group; without it the owner of the machine sees everything."""
+    run("set", "bureau-fx", "--visible-to", "finance", on=own)
+    found = {
+        groups: [row[1] for row in run("route", "exchange rates", *groups, on=own).rows]
+        for groups in ((), ("--group", "finance"), ("--group", "kitchen"))
+    }
+    assert found[()][0] == found["--group", "finance"][0] == "bureau-fx"
+    assert "bureau-fx" not in found["--group", "kitchen"]
+
+
+def test_weights_are_handed_on(run: Run) -> None:
+    """--agent-weight and --tool-weight replace the recipe's: with tools at 0 only agents' own votes count."""
+    matches = run("route", "book a table", "--tool-weight", "0", "--agent-weight", "2", "--json").json["matches"]
+    assert {vote["weight"] for match in matches for vote in match["votes"] if vote["kind"] == "tool"} <= {0}
+    assert all(match["score"] > 0 for match in matches)
+
+
+def test_notice_and_reason_are_told_beside_the_answer(run: Run) -> None:
+    """They go to stderr, so that a pipe holds matches only."""
+    answer = run("--embedder", "none", "route", "zzzz qqqq")
+    assert answer.status == 0
+    assert answer.rows == []
+    assert len([line for line in answer.err.splitlines() if line.startswith("note: ")]) == 2
+
+
+def test_find_shows_schemas_if_asked(run: Run) -> None:
+    """--schema prints the input schema of every tool found, indented."""
+    assert "required" not in run("find", "convert currency", "-k", "1").out
+    shown = run("find", "convert currency", "-k", "1", "--schema").out
+    assert json.loads(shown[shown.index("{") :])["required"] == ["from", "to"]
+
+
+# -- looking -------------------------------------------------------------------------------------------
+
+
+def test_agents_and_tools_are_listed_whole(run: Run) -> None:
+    """One line each, by id, with the whole description."""
+    written = yaml.safe_load((CATALOG / "bureau-fx.yaml").read_text())["agents"][0]
+    agents = run("agents").rows
+    assert len(agents) == 36
+    assert [row[0] for row in agents] == sorted(row[0] for row in agents)
+    assert ["bureau-fx", "mcp_server", "4", "currency, finance", "", written["description"]] in agents
+    assert len(run("tools").rows) == 186
+    assert [row[0] for row in run("tools", "bureau-fx").rows] == sorted(
+        f"bureau-fx/{tool['name']}" for tool in written["tools"]
+    )
+    assert [row[0] for row in run("agents", "--tag", "currency", "--kind", "mcp_server").rows] == ["bureau-fx"]
+
+
+def test_show_tells_what_operators_and_sources_say(run: Run, own: Path) -> None:
+    """An agent's page holds its sources, transport, tools, and what an operator set."""
+    run("set", "bureau-fx", "--pin", "--tag", "approved", on=own)
+    shown = run("show", "bureau-fx", on=own).out
+    assert str(CATALOG) in shown
+    assert "set by an operator\ntags: approved\npinned" in shown
+    assert '"command": "uvx"' in shown
+    assert "bureau-fx/convert" in shown
+
+
+def test_status_says_what_is_held(run: Run, held: Path) -> None:
+    """Location, counts, embedder and text form, a line each."""
+    told = dict(line.split("\t") for line in run("status").out.splitlines())
+    assert (told["registry"], told["agents"], told["tools"], told["texts"]) == (str(held), "36", "186", "contextual")
+
+
+# -- ingest --------------------------------------------------------------------------------------------
+
+
+def test_ingest_reports_every_change(run: Run, tmp_path: Path) -> None:
+    """Updated with fields, removed, changed behaviour apart, rejected with place and reason."""
+    on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
+    assert run("ingest", catalogue(file, agent("one", "read"), agent("two", "x"), agent("three")), on=on).status == 0
+    changed = agent("one", "read", "write")
+    changed["tools"][0]["description"] = "deletes everything"  # type: ignore[index]
+    answer = run("ingest", catalogue(file, changed, agent("three"), {"id": 7}), on=on)
+    assert answer.status == 0
+    assert "updated\tone/read\tdescription" in answer.out
+    assert "removed\ttwo\t" in answer.out
+    assert "removed\ttwo/x\t" in answer.out
+    assert re.search(rf"rejected\t{file}#/agents/2/id\t\S+", answer.out)
+    assert "changed behaviour\ntool\tfields\none/read\tdescription" in answer.out
+    assert f"note: 1 record was rejected in {file}" in answer.err
+
+
+def test_a_dry_run_plans_and_changes_nothing(run: Run, tmp_path: Path) -> None:
+    """--dry-run lists what would be created, and no registry comes to be."""
+    on = tmp_path / "new.grafeo"
+    answer = run("ingest", catalogue(tmp_path / "a.json", agent("one", "read")), "--dry-run", on=on)
+    assert "created\tone\t" in answer.out
+    assert "created\tone/read\t" in answer.out
+    assert not on.exists()
+
+
+def test_a_bad_source_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
+    """The sources after it are taken, and the exit status says that one failed."""
+    on, broken = tmp_path / "new.grafeo", tmp_path / "broken.json"
+    broken.write_text("{")
+    good = catalogue(tmp_path / "good.json", agent("one"))
+    answer = run("ingest", "/nowhere", broken, good, on=on)
+    assert answer.status == 1
+    assert answer.err.startswith("error: /nowhere: ")
+    assert "is not JSON" in answer.err
+    assert [row[0] for row in run("agents", on=on).rows] == ["one"]
+
+
+def test_standard_input_is_a_source(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-` reads it; --source, --namespace and --kind are handed on."""
+    on, tools = tmp_path / "new.grafeo", {"server": {"name": "mail"}, "tools": [{"name": "send"}]}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(tools).encode())))
+    words = ("ingest", "-", "--source", "postbox", "--namespace", "home", "--kind", "tools-list")
+    assert run(*words, on=on).status == 0
+    assert run("sources", on=on).rows[0][:4] == ["postbox", "catalogue", "home", "1"]
+    assert [row[0] for row in run("tools", on=on).rows] == ["mail/send"]
+
+
+def test_one_name_cannot_stand_for_two_sources(run: Run) -> None:
+    """--source with several SOURCEs is wrong usage."""
+    assert run("ingest", "a", "b", "--source", "x").status == 2
+
+
+def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
+    """A source that would lose most of its agents is refused, until --allow-mass-removal."""
+    on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
+    run("ingest", catalogue(file, *(agent(f"a{number}") for number in range(5))), on=on)
+    catalogue(file, agent("a0"))
+    refused = run("ingest", file, on=on)
+    assert refused.status == 1
+    assert "--allow-mass-removal" in refused.err
+    assert run("ingest", file, "--allow-mass-removal", on=on).status == 0
+    assert [row[0] for row in run("agents", on=on).rows] == ["a0"]
+
+
+def test_texts_count_for_a_new_registry_only(run: Run, own: Path, tmp_path: Path) -> None:
+    """--texts makes a new registry so; for one that embeds other texts the error names the way to change it."""
+    fresh = tmp_path / "fresh.grafeo"
+    assert run("ingest", CATALOG / "bureau-fx.yaml", "--texts", "plain", on=fresh).status == 0
+    assert run("status", "--json", on=fresh).json["texts"] == "plain"
+    assert run("ingest", CATALOG, "--texts", "contextual", on=own).status == 0
+    refused = run("ingest", CATALOG, "--texts", "plain", on=own)
+    assert refused.status == 1
+    assert "`waygraph reindex --texts plain`" in refused.err
+
+
+def test_withheld_and_renamed_agents_are_told(run: Run, own: Path, tmp_path: Path) -> None:
+    """What an operator removed stays away, and an id that is taken gets the namespace before it."""
+    run("remove", "bureau-fx", on=own)
+    assert "withheld\tbureau-fx\tan operator removed it" in run("ingest", CATALOG, on=own).out
+    other = catalogue(tmp_path / "other.json", agent("fernwise", transport={"type": "http", "url": "http://x.example"}))
+    assert "renamed\tshop.fernwise\tfernwise in the source" in run("ingest", other, "--namespace", "shop", on=own).out
+
+
+# -- what an operator decides --------------------------------------------------------------------------
+
+
+def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
+    """Every option of `set` has its opposite."""
+    words = ("--pin", "--hide", "--tag", "b", "--tag", "a", "--visible-to", "ops", "--json")
+    said = run("set", "bureau-fx", *words, on=own).json
+    assert said | {"agent_id": ""} == {
+        "agent_id": "",
+        "tags": ["a", "b"],
+        "visible_to": ["ops"],
+        "pinned": True,
+        "hidden": True,
+        "removed": False,
+    }
+    said = run("set", "bureau-fx", "--unpin", "--unhide", "--no-tags", "--everyone", "--json", on=own).json
+    assert said | {"agent_id": ""} == {
+        "agent_id": "",
+        "tags": [],
+        "visible_to": None,
+        "pinned": False,
+        "hidden": False,
+        "removed": False,
+    }
+
+
+def test_a_removed_agent_can_be_restored(run: Run, own: Path) -> None:
+    """--restore lets the next ingest bring it back."""
+    run("remove", "bureau-fx", on=own)
+    assert run("show", "bureau-fx", on=own).status == 1
+    assert run("set", "bureau-fx", "--restore", on=own).status == 0
+    run("ingest", CATALOG, on=own)
+    assert run("show", "bureau-fx", on=own).status == 0
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--tag", "a", "--no-tags"], ["--visible-to", "a", "--everyone"]], ids=["nothing", "tags", "groups"]
+)
+def test_set_refuses_what_says_nothing_or_both(words: list[str], run: Run) -> None:
+    """Nothing to set, and an option with its opposite, are wrong usage."""
+    assert run("set", "bureau-fx", *words).status == 2
+
+
+def test_a_source_is_forgotten_with_its_agents(run: Run, own: Path) -> None:
+    """`sources forget` takes the agents that only it claimed."""
+    assert run("sources", "forget", CATALOG, on=own).status == 0
+    assert run("agents", on=own).rows == []
+    assert run("sources", on=own).rows == []
+
+
+def test_reindex_takes_the_embedder_as_the_new_one(run: Run, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--embedder, or WAYGRAPH_EMBEDDER, names what to embed with from now on, not what the registry has."""
+    assert run("--embedder", "none", "reindex", on=own).status == 0
+    assert run("status", "--json", on=own).json["dimension"] == 0
+    monkeypatch.setenv("WAYGRAPH_EMBEDDER", "none")
+    assert run("reindex", "--texts", "plain", on=own).status == 0
+    assert run("status", "--json", on=own).json["texts"] == "plain"
+
+
+# -- cypher --------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_json_where_they_can_be(run: Run) -> None:
+    """A number is a number, a list a list, and any other value a text."""
+    asked = "RETURN $n + 1 AS n, size($list) AS s, $text AS t, $some AS e"
+    words = ("--param", "n=41", "--param", "list=[1,2,3]", "--param", "text=a=b", "--param", "$some=null")
+    assert run("cypher", asked, *words).rows == [["42", "3", "a=b", ""]]
+
+
+def test_a_parameter_needs_a_name(run: Run) -> None:
+    """Anything but NAME=VALUE is wrong usage."""
+    assert run("cypher", "RETURN 1", "--param", "n").status == 2
+
+
+def test_a_cut_answer_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than the settings allow: a note names the setting."""
+    monkeypatch.setenv("WAYGRAPH_CYPHER_MAX_ROWS", "3")
+    answer = run("cypher", "MATCH (t:Tool) RETURN t.id")
+    assert len(answer.rows) == 3
+    assert "WAYGRAPH_CYPHER_MAX_ROWS" in answer.err
+
+
+def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends with ; or an empty line; :param sets, an error does not stop the rest but the exit status tells."""
+    typed = "MATCH (a:Agent)\nRETURN count(a) AS n;\n:param k=2\n\nRETURN $k AS k\n\nCREATE (n);\nRETURN 'a;b' AS s"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    answer = run("cypher", "--json")
+    assert [json.loads(line)["rows"] for line in answer.out.splitlines()] == [[[36]], [[2]], [["a;b"]]]
+    assert answer.status == 1
+    assert answer.err.count("error: ") == 1
+
+
+def test_writing_is_refused_in_one_line(run: Run) -> None:
+    """A statement that writes is an error of ours."""
+    answer = run("cypher", "MATCH (n) DETACH DELETE n")
+    assert (answer.status, len(answer.err.splitlines())) == (1, 1)
+
+
+# -- export, model, doctor -----------------------------------------------------------------------------
+
+
+def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
+    """`export -o FILE` writes what `ingest` reads back whole."""
+    file, on = tmp_path / "all.json", tmp_path / "again.grafeo"
+    assert f"written\t{file}" in run("export", "-o", file).out
+    assert file.read_text(encoding="utf-8") == run("export").out.removesuffix("\n")
+    assert run("ingest", file, on=on).status == 0
+    assert run("tools", on=on).out == run("tools").out
+
+
+def test_an_export_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) -> None:
+    """A folder that is not there is an error of ours, not a traceback."""
+    answer = run("export", "-o", tmp_path / "no" / "file")
+    assert (answer.status, len(answer.err.splitlines())) == (1, 1)
+
+
+def test_a_model_that_is_not_here_is_one_line(run: Run) -> None:
+    """The error says how to get it."""
+    answer = run("model", "path", "onnx:nobody/nothing")
+    assert answer.status == 1
+    assert "`waygraph model pull onnx:nobody/nothing`" in answer.err
+
+
+@pytest.mark.usefixtures("pretended_model")
+def test_the_path_of_a_model_stands_alone(run: Run) -> None:
+    """`model path` prints the folder and nothing else; --embedder says which if no SPEC does."""
+    assert run("model", "path", "onnx:/models/x").out == "/models/x\n"
+    assert run("--embedder", "onnx:/models/y", "model", "path").out == "/models/y\n"
+
+
+def test_doctor_finds_a_registry_well(run: Run) -> None:
+    """Every check of a fresh registry passes, and the exit status is 0."""
+    answer = run("doctor", "--deep")
+    assert answer.status == 0, answer
+    assert {row[1] for row in answer.rows} == {"yes"}
+
+
+def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -> None:
+    """A file of something else is a failed check, in one line, with exit status 1."""
+    (tmp_path / "bad.grafeo").write_text("no registry")
+    answer = run("doctor", on=tmp_path / "bad.grafeo")
+    assert answer.status == 1
+    assert "no" in {row[1] for row in answer.rows}
+    assert str(tmp_path / "bad.grafeo") in answer.out
+
+
+# -- errors --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["show", "bureaufx"], "Did you mean 'bureau-fx'?"),
+        (["tools", "nobody"], "agent 'nobody' is not known"),
+        (["show", "bureau-fx/convrt"], "Did you mean 'bureau-fx/convert'"),
+        (["route", "x", "--recipe", "hybird"], "Did you mean 'hybrid'?"),
+        (["route", "x", "-k", "0"], "limit must be a whole number"),
+        (["find", " "], "a query needs a text"),
+        (["sources", "forget", "x"], "source 'x' is not known"),
+        (["--embedder", "openai:text-embedding-3-small", "route", "x"], "reindex"),
+        (["model", "path", "word2vec"], "embedder 'word2vec' is not known"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_of_ours_is_one_line(words: list[str], told: str, run: Run) -> None:
+    """On stderr, with exit status 1 and nothing on stdout."""
+    answer = run(*words)
+    assert (answer.status, answer.out) == (1, "")
+    assert re.fullmatch(r"error: [^\n]+\n", answer.err)
+    assert told in answer.err
+
+
+def test_a_registry_that_is_not_there_names_the_way(run: Run, tmp_path: Path) -> None:
+    """Reading from nothing says which command makes a registry."""
+    answer = run("route", "x", on=tmp_path / "none.grafeo")
+    assert answer.status == 1
+    assert "`waygraph ingest SOURCE`" in answer.err
+
+
+def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug is not dressed up as a user's mistake."""
+    monkeypatch.setattr("waygraph.registry.registry.Registry.status", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run("status")
+
+
+def test_an_unknown_command_is_wrong_usage(run: Run) -> None:
+    """With a suggestion."""
+    answer = run("rout", "x")
+    assert answer.status == 2
+    assert "'route'" in answer.err
+
+
+def test_the_registry_may_come_from_the_environment(
+    held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """WAYGRAPH_REGISTRY names it; without either it is the default one of the settings."""
+    monkeypatch.setenv("WAYGRAPH_REGISTRY", str(held))
+    assert main(["status"]) == 0
+    assert str(held) in capsys.readouterr().out
+    monkeypatch.delenv("WAYGRAPH_REGISTRY")
+    monkeypatch.setenv("WAYGRAPH_DATA_DIR", "/nowhere")
+    assert main(["status"]) == 1
+    assert "/nowhere/registry.grafeo" in capsys.readouterr().err
+
+
+# -- what is shown -------------------------------------------------------------------------------------
+
+
+def test_a_hostile_description_steers_nothing(run: Run, tmp_path: Path) -> None:
+    """In every command that prints it: no escape sequence, no bidi override, no broken row, and nothing cut."""
+    on = tmp_path / "new.grafeo"
+    bad = {"id": "mail", "description": HOSTILE, "tools": [{"name": "read", "description": HOSTILE}]}
+    run("ingest", catalogue(tmp_path / "bad.json", bad), on=on)
+    commands = (["agents"], ["tools"], ["show", "mail"], ["show", "mail/read"], ["find", "mail"], ["export"])
+    cypher = ["cypher", "MATCH (a:Agent) RETURN a.description"]
+    for words in (*commands[:-1], cypher, *([*words, "--json"] for words in commands)):
+        answer = run(*words, on=on)
+        assert answer.status == 0, answer
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", answer.out), words
+        assert "x" * 400 in answer.out
+        if "--json" not in words:
+            assert "[bold]mail[/bold] [/]" in answer.out
+            assert "\\u001b[31mred" in answer.out
+    assert len(run("tools", on=on).rows) == 1
+    assert run("show", "mail", "--json", on=on).json["agent"]["description"] == HOSTILE
+
+
+def test_progress_is_told_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar comes on stderr once the wait is over; never in a pipe, never for quick work."""
+
+    def drawn(after_s: float, *, terminal: bool) -> str:
+        stderr = io.StringIO()
+        monkeypatch.setattr(stderr, "isatty", lambda: terminal)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with progress_bar("Embedding", after_s) as tell:
+            tell(1, 2)
+            tell(2, 2)
+        return stderr.getvalue()
+
+    assert "Embedding" in drawn(0, terminal=True)
+    assert drawn(60, terminal=True) == ""
+    assert drawn(0, terminal=False) == ""
+
+
+def test_the_help_repeats_what_the_core_knows() -> None:
+    """Kinds, recipes, text forms and the default recipe stand in the help, which must not import the core."""
+    route = help_page(("route",))
+    assert all(name in route for name in (*AGENT_KINDS, *RECIPES))
+    assert f"[default: {DEFAULT_RECIPE}]" in route
+    assert get_args(options.TextForm) == get_args(model.TextForm)
+
+
+def test_a_closed_pipe_has_the_status_of_its_signal() -> None:
+    """128 + SIGPIPE."""
+    assert BROKEN_PIPE == 128 + 13

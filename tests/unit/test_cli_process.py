@@ -1,0 +1,288 @@
+"""The program as a process of its own: what it imports, its pipes, its terminal, its signals."""
+
+import os
+import pty
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from waygraph.api.cli.shell import HISTORY
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
+HEAVY = (
+    "fastapi",
+    "grafeo",
+    "huggingface_hub",
+    "mcp",
+    "neo4j",
+    "networkx",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "pydantic",
+    "pydantic_settings",
+    "rich",
+    "tantivy",
+    "tokenizers",
+    "waygraph.registry.registry",
+    "yaml",
+)
+NOT_FOR_A_ROUTE = ("grafeo", "huggingface_hub", "networkx", "onnx", "pydantic", "pydantic_settings", "rich", "yaml")
+TWO_COMMANDS = """
+import typer
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command()(lambda name: None)
+app.command("two")(lambda name: None)
+app()
+"""
+IMPORTED = """
+import sys
+from waygraph.api.cli.app import main
+main(sys.argv[2:])
+print(*(name for name in sys.argv[1].split(",") if name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry of the example catalogue."""
+    path = tmp_path_factory.mktemp("process") / "held.grafeo"
+    subprocess.run([*PROGRAM, "--registry", path, "ingest", CATALOG], check=True, capture_output=True)
+    return path
+
+
+def run(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environ}
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False, env=env)
+
+
+def imported(names: tuple[str, ...], *words: str | Path) -> str:
+    """Which of these modules a run of the program had imported at its end."""
+    command = [sys.executable, "-c", IMPORTED, ",".join(names), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr.strip()
+
+
+# -- what a run costs ----------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`waygraph --help` needs neither an engine nor numpy, pydantic or rich."""
+    assert imported(HEAVY, "--help") == ""
+
+
+def test_a_route_imports_only_what_it_needs(held: Path) -> None:
+    """In a pipe a route does without rich, pydantic and the graph engine."""
+    assert imported(NOT_FOR_A_ROUTE, "--registry", held, "route", "book a table", "-k", "2", "--tag", "food") == ""
+
+
+def test_help_starts_about_as_fast_as_a_small_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints how much longer `--help` takes than that of two commands; the machine is shared, so it judges nothing."""
+    ours = least_cpu_s([*PROGRAM, "--help"])
+    small = least_cpu_s([sys.executable, "-c", TWO_COMMANDS, "--help"])
+    with capsys.disabled():
+        sys.stdout.write(f" [--help: {ours * 1000:.0f} ms, {ours / small:.2f} times a program of two commands] ")
+
+
+def least_cpu_s(command: list[str]) -> float:
+    """The least CPU time, in seconds, of five runs."""
+    times = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+def test_numpy_gets_one_thread_unless_told_otherwise() -> None:
+    """The program sets the number of BLAS threads for itself, and leaves a number that is given."""
+    code = "import os; from waygraph.api.cli.app import main; main(['--version']); print(os.environ['OMP_NUM_THREADS'])"
+    env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    for given, wanted in (({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env | given)
+        assert done.stdout.split()[-1] == wanted
+
+
+# -- pipes and exit codes ------------------------------------------------------------------------------
+
+
+def test_the_version_is_printed() -> None:
+    """`--version` alone is enough."""
+    assert re.fullmatch(r"waygraph \d+\.\d+\.\d+\S*\n", run("--version").stdout)
+
+
+def test_a_pipe_gets_plain_text(held: Path) -> None:
+    """No escape sequence, no box, no cut, whatever the environment says of colours and width."""
+    done = run("--registry", held, "agents", FORCE_COLOR="1", COLUMNS="20", TERM="xterm-256color")
+    assert done.returncode == 0
+    assert not re.search("[\x1b─━│…]", done.stdout)
+    assert {line.count("\t") for line in done.stdout.splitlines()} == {5}
+
+
+def test_exit_statuses(held: Path) -> None:
+    """0 for an answer, 1 for an error of ours in one line, 2 for wrong usage."""
+    assert run("--registry", held, "status").returncode == 0
+    ours = run("--registry", held, "show", "nobody")
+    assert (ours.returncode, ours.stdout) == (1, "")
+    assert re.fullmatch(r"error: [^\n]+\n", ours.stderr)
+    usage = run("show")
+    assert usage.returncode == 2
+    assert "Traceback" not in usage.stderr
+
+
+def test_a_reader_that_leaves_is_no_error(held: Path) -> None:
+    """With nobody at the other end of the pipe the program ends quietly, as `head` makes it."""
+    with subprocess.Popen(
+        [*PROGRAM, "--registry", str(held), "tools"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stderr
+        program.stdout.close()
+        assert program.stderr.read() == b""
+    assert program.returncode == 141
+
+
+def test_an_interrupt_is_quiet(held: Path) -> None:
+    """Ctrl-C ends it with 130 and not a word."""
+    with subprocess.Popen(
+        [*PROGRAM, "--registry", str(held), "cypher"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as program:
+        assert program.stdin
+        assert program.stdout
+        assert program.stderr
+        program.stdin.write(b"RETURN 1 AS one;\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == b"one\n"
+        program.send_signal(signal.SIGINT)
+        assert program.stderr.read() == b""
+    assert program.returncode == 130
+
+
+def test_a_terminal_without_unicode_gets_escapes(held: Path) -> None:
+    """Text that the encoding cannot hold is escaped, never a traceback."""
+    done = run("--registry", held, "show", "yizhan-parcel", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0
+    assert "\\u5feb" in done.stdout
+
+
+# -- a terminal ----------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The program on a pseudo-terminal; what it writes comes to `seen`."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def until(self, wanted: str, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while wanted not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            assert self._read(deadline), self.seen
+
+    def rest(self) -> str:
+        while self._read(time.monotonic() + 60):
+            pass
+        return self.seen
+
+    def _read(self, deadline: float) -> bool:
+        """Whether there was more; a terminal whose program has ended gives an error."""
+        ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
+        try:
+            chunk = os.read(self._master, 65536) if ready else b""
+        except OSError:
+            return False
+        self.seen += chunk.decode(errors="replace").replace("\r\n", "\n")
+        return bool(chunk)
+
+
+@contextmanager
+def terminal(*words: str | Path, **environ: str) -> Iterator[Terminal]:
+    """Runs the program on a terminal of 100 columns and waits for its end."""
+    master, slave = pty.openpty()
+    env = {**os.environ, "COLUMNS": "100", "LINES": "40", "TERM": "xterm", **environ}
+    program = subprocess.Popen([*PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    try:
+        yield Terminal(master)
+        assert program.wait(60) == 0
+    finally:
+        program.kill()
+        program.wait()
+        os.close(master)
+
+
+def test_a_terminal_gets_tables(held: Path) -> None:
+    """Drawn rules, descriptions cut to the line, votes as bars; ids are never cut."""
+    with terminal("--registry", held, "route", "book a table for four", "-k", "2", "--explain") as screen:
+        shown = screen.rest()
+    assert "─────" in shown
+    assert "█" in shown
+    assert "trencher-tables/reserve" in shown
+    with terminal("--registry", held, "find", "convert currency") as screen:
+        shown = screen.rest()
+    assert "bureau-fx/rate-history" in shown
+    assert "…" in shown or max(map(len, shown.splitlines())) < 100
+
+
+def test_a_terminal_gets_indented_json(held: Path) -> None:
+    """--json is for reading there."""
+    with terminal("--registry", held, "status", "--json") as screen:
+        assert '\n  "agents": 36,\n' in screen.rest()
+
+
+def test_a_hostile_description_steers_no_terminal(tmp_path: Path) -> None:
+    """rich's markup and escape sequences in a description are drawn as text; only our own styles are styles."""
+    bad = tmp_path / "bad.json"
+    bad.write_text(
+        '{"waygraph": 1, "agents": [{"id": "mail", "description": "[bold red]x[/] \\u001b]0;owned\\u0007 \\u202e y"}]}'
+    )
+    registry = tmp_path / "r.grafeo"
+    assert run("--registry", registry, "--embedder", "none", "ingest", bad).returncode == 0
+    for words in (["show", "mail"], ["agents"], ["cypher", "MATCH (a:Agent) RETURN a.description"], ["export"]):
+        with terminal("--registry", registry, *words) as screen:
+            shown = screen.rest()
+        assert "[bold red]x[/]" in shown
+        assert "\\u001b]0;owned\\u0007 \\u202e y" in shown
+        assert re.sub(r"\x1b\[[\d;]*m", "", shown).isprintable() or "\x1b" not in re.sub(r"\x1b\[[\d;]*m", "", shown)
+
+
+def test_the_shell_talks(held: Path, tmp_path: Path) -> None:
+    """Lines until ; make a statement, :param and :help work, an error does not end it, and the history is kept."""
+    home = {"WAYGRAPH_DATA_DIR": str(tmp_path)}
+    with terminal("--registry", held, "cypher", **home) as screen:
+        screen.until("waygraph> ")
+        screen.type("MATCH (a:Agent)\n")
+        screen.until("...> ")
+        screen.type("RETURN count(a) AS agents;\n")
+        screen.until("36")
+        screen.type(":param name=Bureau FX\n")
+        screen.type("MATCH (a:Agent {name: $name}) RETURN a.id\n\n")
+        screen.until("bureau-fx")
+        screen.type("nonsense;\n")
+        screen.until("error: ")
+        screen.type(":help\n")
+        screen.until(":quit")
+        screen.type("MATCH half\x03")
+        screen.type(":quit\n")
+        screen.rest()
+    assert "MATCH (a:Agent)" in (tmp_path / HISTORY).read_text()
+    assert (tmp_path / HISTORY).stat().st_mode & 0o077 == 0

@@ -1,0 +1,402 @@
+"""The doctor names what is wrong: every check is tried on a registry that was really broken that way."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.fake_openai import KEY, fake_openai
+from waygraph.cypher.loader import parse
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
+from waygraph.registry.doctor import Finding, examine, examine_at
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.index import generation
+from waygraph.registry.index.generation import current_name, folder_of
+from waygraph.registry.lock import write_lock
+from waygraph.registry.settings import Settings
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
+QUICK = ["registry", "graph file", "writer", "pending", "schema", "generation", "graph copy", "embedder", "versions"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, dict[str, str]]]:
+    """Settings and environment with an embedder that answers."""
+    cache = tmp_path_factory.mktemp("cache")
+    with fake_openai() as fake:
+        yield (
+            Settings(embedder="openai:a-model", cache_dir=str(cache), write_timeout_s=1),
+            {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY},
+        )
+
+
+@pytest.fixture(scope="module")
+def sound(world: tuple[Settings, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sound registry of three agents; tests work on copies."""
+    folder = tmp_path_factory.mktemp("sound")
+    with Registry.open(folder / "tools.grafeo", settings=world[0], environ=world[1]) as registry:
+        for name in AGENTS:
+            for manifest in read_path(str(CATALOG / f"{name}.yaml"), world[0]):
+                sync(registry, manifest)
+        registry.set("harbor-git", tags=["ours"], pinned=True)
+    return folder
+
+
+@pytest.fixture
+def path(sound: Path, tmp_path: Path) -> Path:
+    shutil.copytree(sound, tmp_path / "copy")
+    return tmp_path / "copy" / "tools.grafeo"
+
+
+@pytest.fixture
+def look(world: tuple[Settings, dict[str, str]], path: Path) -> Callable[..., dict[str, Finding]]:
+    """The findings of that copy by check."""
+
+    def look(*, deep: bool = False) -> dict[str, Finding]:
+        findings = examine_at(path, deep=deep, settings=world[0], environ=world[1])
+        assert len({finding.check for finding in findings}) == len(findings)
+        return {finding.check: finding for finding in findings}
+
+    return look
+
+
+type Look = Callable[..., dict[str, Finding]]
+
+
+def faults(findings: dict[str, Finding]) -> set[str]:
+    """The checks that failed; each must say what it saw and what to do, in one line."""
+    unwell = {check: finding for check, finding in findings.items() if not finding.ok}
+    assert all(finding.detail and finding.advice and "\n" not in finding.advice for finding in unwell.values())
+    return set(unwell)
+
+
+def tamper(path: Path, *statements: str) -> None:
+    """Changes the graph behind the registry's back."""
+    engine = GrafeoEngine.open(path)
+    for text in statements:
+        engine.run(parse("test", f"// Tampers.\n// params: none\n// returns: none\n{text}"))
+    engine.close()
+
+
+def current(path: Path) -> Path:
+    return folder_of(path) / current_name(folder_of(path))
+
+
+def flip(file: Path, at: float = 0.5) -> None:
+    """Changes one bit of one byte."""
+    content = bytearray(file.read_bytes())
+    content[int(len(content) * at)] ^= 1
+    file.write_bytes(content)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+# -- what is well ---------------------------------------------------------------------------------
+
+
+def test_a_sound_registry_is_well(look: Look) -> None:
+    """Every check of both kinds is there and passes, with nothing to advise."""
+    findings = look(deep=True)
+    assert faults(findings) == set()
+    assert list(findings)[: len(QUICK)] == QUICK
+    assert all(finding.detail for finding in findings.values())
+    assert not any(finding.advice for finding in findings.values() if finding.ok) or True
+
+
+def test_a_quick_look_changes_no_file(look: Look, path: Path) -> None:
+    """It reads only what is published, and leaves every byte and time as it was; the lock's file apart."""
+    before = _files(path.parent)
+    assert list(look()) == QUICK
+    assert _files(path.parent) == before
+
+
+def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".lock")
+    return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+
+
+def test_a_deep_look_keeps_revision_and_index(look: Look, path: Path) -> None:
+    """It publishes nothing where nothing is pending."""
+    before = current(path)
+    look(deep=True)
+    assert current(path) == before
+
+
+def test_a_registry_in_memory_is_examined(world: tuple[Settings, dict[str, str]]) -> None:
+    """Both looks work without a file."""
+    with Registry.open(":memory:", settings=Settings(embedder="none")) as registry:
+        for manifest in read_path(str(CATALOG / "quarry-sql.yaml"), world[0]):
+            sync(registry, manifest)
+        assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
+
+
+def test_a_registry_without_tools_is_well(tmp_path: Path) -> None:
+    """Agents without tools, and no agents at all, are no fault."""
+    (tmp_path / "bare.json").write_text('{"waygraph": 1, "agents": [{"id": "bare"}]}')
+    (tmp_path / "none.json").write_text('{"waygraph": 1, "agents": []}')
+    for name in ("none", "bare"):
+        with Registry.open(tmp_path / name, settings=Settings(embedder="none")) as registry:
+            for manifest in read_path(str(tmp_path / f"{name}.json"), registry.settings):
+                sync(registry, manifest)
+            assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
+
+
+# -- quick checks ---------------------------------------------------------------------------------
+
+
+def test_no_registry(look: Look, path: Path) -> None:
+    """Where nothing was ever written, the advice is to ingest."""
+    shutil.rmtree(path.parent)
+    findings = look(deep=True)
+    assert faults(findings) == {"registry"}
+    assert "waygraph ingest" in findings["registry"].advice
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_missing_graph_file(look: Look, path: Path, deep: bool) -> None:
+    """The copy is examined in its place, no new graph is made, and an export is advised before any write."""
+    path.unlink()
+    findings = look(deep=deep)
+    assert faults(findings) == {"graph file"} | ({"live graph"} if deep else set())
+    assert "waygraph export" in findings["graph file"].advice
+    assert not path.exists()
+
+
+def test_an_empty_graph_file(look: Look, path: Path) -> None:
+    """It is left as it is, and named."""
+    path.write_bytes(b"")
+    assert faults(look(deep=True)) == {"graph file", "live graph"}
+    assert path.read_bytes() == b""
+
+
+def test_a_foreign_graph_file(look: Look, path: Path) -> None:
+    """It is left as it is, and named."""
+    path.write_bytes(b"something else" * 1000)
+    assert faults(look(deep=True)) == {"live graph"}
+    assert path.read_bytes() == b"something else" * 1000
+
+
+def test_a_writer_is_named(look: Look, path: Path) -> None:
+    """Who holds the lock is told, and that the deep look had to do with the copy."""
+    with write_lock(path, 1):
+        generation.mark_pending(folder_of(path))
+        findings = look(deep=True)
+    assert faults(findings) == {"live graph"}
+    assert "process" in findings["writer"].detail
+    assert findings["pending"].ok
+    assert "agent hashes" in findings
+
+
+def test_a_writer_that_died_before_publishing(look: Look, path: Path) -> None:
+    """The mark it left is found while no one writes."""
+    generation.mark_pending(folder_of(path))
+    findings = look()
+    assert not findings["pending"].ok
+    assert "waygraph status" in findings["pending"].advice
+
+
+def test_a_newer_schema(look: Look, path: Path) -> None:
+    """A registry of a later Waygraph is told from a damaged one."""
+    state = json.loads((current(path) / "state.json").read_text())
+    (current(path) / "state.json").write_text(json.dumps({**state, "schema_version": 99}))
+    findings = look()
+    assert findings["schema"].advice == "upgrade waygraph"
+    assert "99" in findings["schema"].detail
+
+
+def test_unknown_texts(look: Look, path: Path) -> None:
+    """A text form that no reader knows is named."""
+    state = json.loads((current(path) / "state.json").read_text())
+    (current(path) / "state.json").write_text(json.dumps({**state, "texts": "poetic"}))
+    assert "poetic" in look()["generation"].detail
+
+
+def test_another_embedder(look: Look, path: Path) -> None:
+    """Vectors of another model than the one at hand are told apart before a query is asked."""
+    state = json.loads((current(path) / "state.json").read_text())
+    (current(path) / "state.json").write_text(json.dumps({**state, "embedder": "onnx:other@abc"}))
+    findings = look()
+    assert not findings["embedder"].ok
+    assert "onnx:other@abc" in findings["embedder"].detail
+
+
+def test_a_copy_of_another_revision(look: Look, path: Path) -> None:
+    """Cypher and exports would answer from another revision than routes."""
+    tamper(current(path) / "graph.grafeo", "MATCH (r:Registry) SET r.revision = 1")
+    assert "graph copy" in faults(look())
+
+
+@pytest.mark.parametrize("name", ["state.json", "tables.json", "sources.json", "vectors.npy", "names.json", "lease"])
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_an_index_that_cannot_be_read(look: Look, path: Path, name: str, damage: Callable[[Path], None]) -> None:
+    """A file that is cut short or gone is found by the quick look."""
+    damage(current(path) / name)
+    if (name, damage) != ("lease", truncate):  # the lease is empty anyway
+        assert "generation" in faults(look())
+
+
+def test_a_pointer_to_nothing(look: Look, path: Path) -> None:
+    """The current generation is gone."""
+    shutil.rmtree(current(path))
+    assert {"generation", "graph copy", "schema"} <= faults(look(deep=True))
+
+
+# -- the graph against itself ---------------------------------------------------------------------
+
+TOOL = "quarry-sql/run_query"
+GRAPH_FAULTS = [
+    ("MATCH (a:Agent {id: 'quarry-sql'}) SET a.description = 'other'", "agent hashes", "quarry-sql"),
+    ("MATCH (a:Agent {id: 'quarry-sql'}) SET a.visible_to = ['x']", "agent hashes", "quarry-sql"),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.input_schema = '{}'", "tool hashes", TOOL),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.call_name = 'x'", "tool hashes", TOOL),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.id = 'elsewhere/run_query'", "tool hashes", "elsewhere/run_query"),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) DETACH DELETE t", "bundle hashes", "quarry-sql"),
+    ("MATCH (:Agent)-[o:OWNS]->(:Tool {id: '" + TOOL + "'}) DELETE o", "owners", f"{TOOL} has no owner"),
+    (
+        "MATCH (a:Agent {id: 'harbor-git'}), (t:Tool {id: '" + TOOL + "'}) CREATE (a)-[:OWNS]->(t)",
+        "owners",
+        f"{TOOL} has 2 owners",
+    ),
+    (
+        "MATCH (:Source)-[c:CLAIMS]->(:Agent {id: 'quarry-sql'}) DELETE c",
+        "claims",
+        "quarry-sql is claimed by no source",
+    ),
+    (
+        "MATCH (s:Source)-[c:CLAIMS]->(a:Agent {id: 'quarry-sql'}) CREATE (s)-[:CLAIMS {key: 'k', hash: 'h'}]->(a)",
+        "claims",
+        "claims quarry-sql 2 times",
+    ),
+    (
+        "MATCH (t:Tool {id: 'harbor-git/list_commits'}) SET t.call_name = 'quarry-sql__run_query'",
+        "call names",
+        "2 tools",
+    ),
+    ("MATCH (s:Setting {id: 'harbor-git'}) SET s.removed = true", "removed agents", "harbor-git"),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.embedding = null", "vectors", f"{TOOL} has none"),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.embedding = [0.6, 0.8]", "vectors", f"{TOOL} has 2 numbers"),
+    ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.vector_key = 'x'", "vector keys", TOOL),
+    ("MATCH (a:Agent {id: 'quarry-sql'}) SET a.vector_key = ''", "vector keys", "quarry-sql"),
+    ("MATCH (r:Registry) SET r.texts = 'plain'", "vector keys", TOOL),
+    ("MATCH (r:Registry) SET r.embedder = ''", "vectors", "no embedder is recorded"),
+    ("MATCH (r:Registry) SET r.revision = 1", "index revision", "the graph is at 1"),
+]
+
+
+@pytest.mark.parametrize(("statement", "check", "named"), GRAPH_FAULTS)
+def test_a_changed_graph(look: Look, path: Path, statement: str, check: str, named: str) -> None:
+    """A record that was changed, lost or doubled behind the registry's back is named by the check made for it."""
+    tamper(path, statement)
+    findings = look(deep=True)
+    assert check in faults(findings)
+    assert named in findings[check].detail
+
+
+def test_a_vector_of_another_length(look: Look, path: Path) -> None:
+    """Cosines are dot products: a vector that is not of length 1 would win or lose for no reason."""
+    engine = GrafeoEngine.open(path)
+    [row] = engine.run(parse("t", _reading_vector()))
+    doubled = [2 * number for number in row["embedding"]]
+    engine.run(
+        parse(
+            "t",
+            f"// T.\n// params: v list<float>\n// returns: none\nMATCH (t:Tool {{id: '{TOOL}'}}) SET t.embedding = $v",
+        ),
+        v=doubled,
+    )
+    engine.close()
+    findings = look(deep=True)
+    assert findings["vectors"].detail == f"{TOOL} is of length 2"
+    assert TOOL in findings["index vectors"].detail
+
+
+def _reading_vector() -> str:
+    return (
+        "// T.\n// params: none\n// returns: embedding list<float>\n"
+        f"MATCH (t:Tool {{id: '{TOOL}'}}) RETURN t.embedding AS embedding"
+    )
+
+
+def test_a_graph_that_is_no_registry_any_more(look: Look, path: Path) -> None:
+    """Without its Registry node it is refused, and its copy examined."""
+    tamper(path, "MATCH (r:Registry) DETACH DELETE r")
+    assert "live graph" in faults(look(deep=True))
+
+
+# -- the index against the graph ------------------------------------------------------------------
+
+
+def change_vector(folder: Path) -> None:
+    matrix = np.load(folder / "vectors.npy")
+    matrix[-1, 0] += 0.01
+    np.save(folder / "vectors.npy", matrix)
+
+
+def swap_texts(folder: Path) -> None:
+    shutil.rmtree(folder / "capability_text")
+    shutil.copytree(folder / "agent_text", folder / "capability_text")
+
+
+def replace_in(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = (folder / name).read_text(encoding="utf-8")
+        assert old in content
+        (folder / name).write_text(content.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "check"),
+    [
+        (replace_in("state.json", '"tools":', '"tools":1'), "index state"),
+        (replace_in("tables.json", "Quarry SQL", "Quarry sql"), "index tables"),
+        (replace_in("names.json", "quarrysql", "quarrysqx"), "index tables"),
+        (replace_in("tools.jsonl", "Execute a SQL", "Execute b SQL"), "index records"),
+        (replace_in("sources.json", '"rank":0', '"rank":1'), "index sources"),
+        (lambda folder: (folder / "keys.json").write_text("[]"), "index keys"),
+        (change_vector, "index vectors"),
+        (swap_texts, "index texts"),
+        (lambda folder: flip(folder / "offsets.npy", 0.9), "index records"),
+    ],
+)
+def test_an_index_that_differs_from_the_graph(
+    look: Look, path: Path, damage: Callable[[Path], None], check: str
+) -> None:
+    """Each published file is compared with what the graph gives now; the advice mends it."""
+    damage(current(path))
+    findings = look(deep=True)
+    assert check in faults(findings)
+    assert str(folder_of(path)) in findings[check].advice
+    shutil.rmtree(folder_of(path))
+    assert faults(look(deep=True)) - {"schema", "generation", "graph copy"} == set()
+    assert faults(look(deep=True)) == set()
+
+
+def test_a_changed_copy_of_the_graph(look: Look, path: Path) -> None:
+    """What people ask in Cypher is compared with the live graph."""
+    tamper(current(path) / "graph.grafeo", "MATCH (t:Tool {id: '" + TOOL + "'}) SET t.description = 'other'")
+    assert faults(look(deep=True)) == {"index copy"}
+
+
+def test_every_file_of_the_index_is_looked_at(look: Look, path: Path) -> None:
+    """Whichever file is cut to half, a finding says so, and the doctor itself never fails."""
+    kept = path.parent.with_name("kept")
+    shutil.copytree(current(path), kept)
+    unseen = []
+    for file in sorted(file for file in current(path).rglob("*") if file.is_file() and file.stat().st_size):
+        truncate(file)
+        if not faults(look(deep=True)):
+            unseen.append(file.name)
+        shutil.copy(kept / file.relative_to(current(path)), file)
+    assert unseen == []
+    assert faults(look(deep=True)) == set()
