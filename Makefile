@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 MODEL := $(VENV)/.model
 
 .DEFAULT_GOAL := help
+.PRECIOUS: %/.ready
 .PHONY: help setup demo test check lint types torture bench docs wheel test-sentence-transformers clean
 
 help: ## this list
@@ -45,11 +46,11 @@ wheel: $(READY) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel
 
 test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
-	@$(MAKE) VENV=.venv-torch .venv-torch/.torch
-	@.venv-torch/bin/pytest tests/live/test_sentence_transformers.py
+	@$(MAKE) --no-print-directory .venv/torch/.torch
+	@.venv/torch/bin/pytest tests/live/test_sentence_transformers.py
 
-clean: ## remove what is made here, the virtual environments included
-	rm -rf $(VENV) .venv-torch .typing .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
+clean: ## remove what is made here, the virtual environment included
+	rm -rf $(VENV) .typing .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
 	    .import_linter_cache .hypothesis
 
 # The tests compare with the weights in this package, also where `waygraph model pull` has fetched others.

@@ -1,4 +1,5 @@
-"""The least that a process with this model must do: imports numpy, onnxruntime and tokenizers, loads the model.
+"""The least that a process with this model must do: imports numpy, onnxruntime and tokenizers, loads the model, with the
+session options of Waygraph's own embedder.
 
 Run as a script, `bare_process.py GRAPH TOKENIZER`; imports nothing of Waygraph.
 """
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer
 def main(graph: str, tokenizer: str) -> None:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     loaded = Tokenizer.from_file(tokenizer)
     print(np.__version__, [node.name for node in session.get_inputs()], loaded.get_vocab_size())

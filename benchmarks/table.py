@@ -65,7 +65,7 @@ def _origin(records: Iterable[Mapping[str, Any]]) -> str:
             record["date"][:10],
             record["git"],
             f"{record['machine']['cpus']} × {record['machine']['model']}",
-            record["machine"]["load_average_1_min"],
+            record["machine"].get("load_average_1_min", ""),
         )
         for record in records
     ]

@@ -218,7 +218,7 @@ def attempt(check: str, look: Callable[[], str], advice: str) -> Finding:
     except RegistryNotFound as error:
         return Finding(check=check, ok=False, detail=str(error), advice="open the registry again: that publishes it")
     except DAMAGE as error:
-        return Finding(check=check, ok=False, detail=f"{error}" or type(error).__name__, advice=advice)
+        return Finding(check=check, ok=False, detail=str(error) or type(error).__name__, advice=advice)
 
 
 DAMAGE = (WaygraphError, OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError)

@@ -16,6 +16,7 @@ from waygraph.cypher import load
 from waygraph.registry.doctor import DAMAGE, Finding, attempt, rebuild_advice, restore_advice
 from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.embedding.entities import TextForms, new_vectors
+from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.grafeo import GrafeoEngine
@@ -350,19 +351,26 @@ def _row_ids(folder: Path) -> list[str]:
 
 
 def _same_texts(held: Path, fresh: Path) -> str:
-    """One query of every name and tag, over all documents: the same ones must be found, with the same scores."""
+    """One query of every word there is: it must find the same documents in both, with the same scores."""
     with closing(LocalIndex.open(held)) as ours, closing(LocalIndex.open(fresh)) as wanted:
-        names = [f"{agent.name} {' '.join(agent.tags)}" for agent in wanted.agents().values()]
-        tool_ids = [tool_id for agent_id in wanted.agents() for tool_id in wanted.tool_ids(agent_id)]
-        probe = " ".join([*names, *(tool_id.partition("/")[2] for tool_id in tool_ids)])
-        depth = len(names) + len(tool_ids)
-        found, expected = (index.search(TEXT_LEGS, None, probe, depth, Scope()).legs for index in (ours, wanted))
+        words = _all_words(wanted)
+        depth = wanted.state.agents + wanted.state.tools
+        found, expected = (index.search(TEXT_LEGS, None, words, depth, Scope()).legs for index in (ours, wanted))
     _refuse(
-        f"{leg.removesuffix('_text')} texts: {len(found[leg].entity_ids)} of {len(expected[leg].entity_ids)} found"
+        f"{leg.removesuffix('_text')} texts: {len(found[leg].entity_ids)} of {len(expected[leg].entity_ids)} found, "
+        "or with other scores"
         for leg in sorted(TEXT_LEGS)
         if found[leg] != expected[leg]
     )
     return f"{sum(len(hits.entity_ids) for hits in expected.values())} documents"
+
+
+def _all_words(index: LocalIndex) -> str:
+    agents = list(index.agents().values())
+    tools = index.tools([tool for agent in agents for tool in index.tool_ids(agent.id)])
+    texts = [f"{agent.name} {agent.description} {' '.join(agent.tags)}" for agent in agents]
+    texts += [f"{tool.name} {tool.description} {parameter_text(tool.input_schema)}" for tool in tools]
+    return " ".join(texts)
 
 
 def _same_copy(held: Path, graph: _Graph) -> str:

@@ -41,10 +41,13 @@ NOT_FOR_A_ROUTE = ("grafeo", "huggingface_hub", "networkx", "onnx", "pydantic", 
 TWO_COMMANDS = """
 import typer
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command()(lambda name: None)
-app.command("two")(lambda name: None)
+@app.command()
+def one(name: str) -> None: ...
+@app.command()
+def two(name: str) -> None: ...
 app()
 """
+OURS = "from waygraph.api.cli.app import main; main()"
 IMPORTED = """
 import sys
 from waygraph.api.cli.app import main
@@ -87,7 +90,7 @@ def test_a_route_imports_only_what_it_needs(held: Path) -> None:
 
 def test_help_starts_about_as_fast_as_a_small_program(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints how much longer `--help` takes than that of two commands; the machine is shared, so it judges nothing."""
-    ours = least_cpu_s([*PROGRAM, "--help"])
+    ours = least_cpu_s([sys.executable, "-c", OURS, "--help"])
     small = least_cpu_s([sys.executable, "-c", TWO_COMMANDS, "--help"])
     with capsys.disabled():
         sys.stdout.write(f" [--help: {ours * 1000:.0f} ms, {ours / small:.2f} times a program of two commands] ")
@@ -262,7 +265,7 @@ def test_a_hostile_description_steers_no_terminal(tmp_path: Path) -> None:
             shown = screen.rest()
         assert "[bold red]x[/]" in shown
         assert "\\u001b]0;owned\\u0007 \\u202e y" in shown
-        assert re.sub(r"\x1b\[[\d;]*m", "", shown).isprintable() or "\x1b" not in re.sub(r"\x1b\[[\d;]*m", "", shown)
+        assert not re.search("[\x1b\x07\u202e]", re.sub(r"\x1b\[[\d;]*m", "", shown))
 
 
 def test_the_shell_talks(held: Path, tmp_path: Path) -> None:

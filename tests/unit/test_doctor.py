@@ -108,7 +108,7 @@ def test_a_sound_registry_is_well(look: Look) -> None:
     assert faults(findings) == set()
     assert list(findings)[: len(QUICK)] == QUICK
     assert all(finding.detail for finding in findings.values())
-    assert not any(finding.advice for finding in findings.values() if finding.ok) or True
+    assert not any(finding.advice for finding in findings.values())
 
 
 def test_a_quick_look_changes_no_file(look: Look, path: Path) -> None:
@@ -286,7 +286,7 @@ GRAPH_FAULTS = [
     ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.embedding = [0.6, 0.8]", "vectors", f"{TOOL} has 2 numbers"),
     ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.vector_key = 'x'", "vector keys", TOOL),
     ("MATCH (a:Agent {id: 'quarry-sql'}) SET a.vector_key = ''", "vector keys", "quarry-sql"),
-    ("MATCH (r:Registry) SET r.texts = 'plain'", "vector keys", TOOL),
+    ("MATCH (r:Registry) SET r.texts = 'plain'", "vector keys", "harbor-git/create_branch"),
     ("MATCH (r:Registry) SET r.embedder = ''", "vectors", "no embedder is recorded"),
     ("MATCH (r:Registry) SET r.revision = 1", "index revision", "the graph is at 1"),
 ]
@@ -388,15 +388,21 @@ def test_a_changed_copy_of_the_graph(look: Look, path: Path) -> None:
     assert faults(look(deep=True)) == {"index copy"}
 
 
-def test_every_file_of_the_index_is_looked_at(look: Look, path: Path) -> None:
-    """Whichever file is cut to half, a finding says so, and the doctor itself never fails."""
-    kept = path.parent.with_name("kept")
-    shutil.copytree(current(path), kept)
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_every_file_of_the_index_is_looked_at(
+    look: Look, path: Path, sound: Path, damage: Callable[[Path], None]
+) -> None:
+    """Whichever file is cut to half or has one bit changed, a finding says so, and the doctor itself never fails."""
     unseen = []
-    for file in sorted(file for file in current(path).rglob("*") if file.is_file() and file.stat().st_size):
-        truncate(file)
+    for name in sorted(file.relative_to(current(path)) for file in current(path).rglob("*") if _holds_bytes(file)):
+        shutil.rmtree(path.parent)
+        shutil.copytree(sound, path.parent)
+        damage(current(path) / name)
         if not faults(look(deep=True)):
-            unseen.append(file.name)
-        shutil.copy(kept / file.relative_to(current(path)), file)
-    assert unseen == []
-    assert faults(look(deep=True)) == set()
+            unseen.append(name.suffix if name.parent.name.endswith("_text") else name.name)
+    # What tantivy writes and no search of ours reads: stored texts, positions, its own list of files, footers.
+    assert set(unseen) <= {".store", ".pos", ".json", ".fieldnorm"}
+
+
+def _holds_bytes(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0

@@ -112,7 +112,7 @@ def test_an_export_changes_nothing_where_it_came_from(filled: Registry, tmp_path
 
 
 def test_an_export_rebuilds_the_registry(filled: Registry, other: Registry, tmp_path: Path) -> None:
-    """In an empty registry it gives the same agents, tools, hashes, claims and operators' words, and the same export."""
+    """In an empty registry it gives the same agents, tools, hashes, claims, operators' words and export."""
     first = export(filled, "json")
     take_export(other, tmp_path / "export.json", first)
     assert graph_of(other) == graph_of(filled)
@@ -218,25 +218,25 @@ def test_an_agent_is_a_line(filled: Registry) -> None:
 # -- all forms ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_the_same_revision_gives_the_same_text(registry: Registry, format: ExportFormat) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_same_revision_gives_the_same_text(registry: Registry, form: ExportFormat) -> None:
     """An export is a function of what is published."""
     take(registry, read_path(str(CATALOG), SETTINGS))
-    assert export(registry, format) == export(registry, format)
+    assert export(registry, form) == export(registry, form)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_an_empty_registry_can_be_exported(registry: Registry, tmp_path: Path, format: ExportFormat) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_empty_registry_can_be_exported(registry: Registry, tmp_path: Path, form: ExportFormat) -> None:
     """No agent is no error."""
     take_document(registry, tmp_path / "none.json", catalogue())
-    assert export(registry, format)
+    assert export(registry, form)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_without_a_registry_nothing_is_exported(registry: Registry, format: ExportFormat) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_without_a_registry_nothing_is_exported(registry: Registry, form: ExportFormat) -> None:
     """The error says that there is none."""
     with pytest.raises(RegistryNotFound):
-        export(registry, format)
+        export(registry, form)
 
 
 def test_another_format_is_refused_by_name(registry: Registry) -> None:

@@ -1,0 +1,449 @@
+"""What every search index answers, whichever it is: scope before rank, a total order, depth filled, names found."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waygraph.registry.access import routable
+from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.identity import sealed_tool, tool_id
+from waygraph.registry.index import build, generation
+from waygraph.registry.index.local import LocalIndex
+from waygraph.registry.index.search_index import IndexState, Leg, LegHits, Scope, SearchIndex
+from waygraph.registry.index.snapshot import Snapshot, index_order
+from waygraph.registry.model import AGENT_KINDS, Agent, Filters, Principal, SourceSummary, Tool
+
+LEGS: tuple[Leg, ...] = get_args(Leg)
+DIMENSION = 8
+GROUPS = ("red", "green", "blue")
+TAGS = ("sea", "land", "air")
+TOPICS = ("harbour", "weather", "invoice", "calendar", "translation", "library", "orchard", "railway")
+
+MakeIndex = Callable[[Snapshot], SearchIndex]
+
+
+def snapshot(agents: Sequence[Agent], tools: Sequence[Tool], *, seed: int = 1, dimension: int = DIMENSION) -> Snapshot:
+    """Unit vectors from the seed, one for each agent and tool."""
+    ordered = index_order({agent.id: agent for agent in agents}, {tool.agent_id for tool in tools})
+    listed = sorted(tools, key=lambda tool: tool.id)
+    vectors = np.random.default_rng(seed).normal(size=(len(ordered) + len(listed), dimension)).astype(np.float32)
+    if dimension:
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    state = IndexState(
+        revision=seed,
+        embedder="test" if dimension else "",
+        embedder_spec="",
+        texts="contextual",
+        dimension=dimension,
+        agents=len(ordered),
+        tools=len(listed),
+        schema_version=1,
+    )
+    return Snapshot(
+        state=state,
+        agents=ordered,
+        tools=listed,
+        vectors=vectors,
+        vector_keys=[""] * len(vectors),
+        sources=[SourceSummary(name="test", namespace="test", claims=tuple((a.id, a.id) for a in ordered))],
+    )
+
+
+def tool(agent: str, name: str, description: str = "") -> Tool:
+    made = Tool(id=tool_id(agent, name), agent_id=agent, name=name, description=description)
+    return sealed_tool(made)
+
+
+def publish(folder: Path, content: Snapshot) -> Path:
+    return generation.publish(folder, content.state.revision, partial(build.build_generation, snapshot=content))
+
+
+@pytest.fixture(scope="module", params=["local"])
+def make_index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeIndex]:
+    opened: list[SearchIndex] = []
+
+    def make(content: Snapshot) -> SearchIndex:
+        folder = tmp_path_factory.mktemp("index")
+        publish(folder, content)
+        opened.append(LocalIndex.open(folder))
+        return opened[-1]
+
+    yield make
+    for index in opened:
+        index.close()
+
+
+def random_fleet() -> Snapshot:
+    """60 agents with random groups, tags, kinds and topics; a fifth hidden, some pinned, a sixth without tools."""
+    chance = random.Random(42)
+    agents, tools = [], []
+    for number in range(60):
+        topic = chance.choice(TOPICS)
+        agent = Agent(
+            id=f"{topic}-{number:02d}",
+            name=f"{topic} {number:02d}",
+            description=f"Everything about {topic} and {chance.choice(TOPICS)}",
+            kind=chance.choice(AGENT_KINDS),
+            tags=tuple(sorted(chance.sample(TAGS, chance.randrange(3)))),
+            visible_to=tuple(sorted(chance.sample(GROUPS, chance.randrange(3)))),
+            hidden=chance.random() < 0.2,
+            pinned=chance.random() < 0.1,
+        )
+        agents.append(agent)
+        count = 0 if number % 6 == 0 else chance.randrange(1, 6)
+        tools += [tool(agent.id, f"find_{chance.choice(TOPICS)}_{n}", f"Finds {topic} number {n}") for n in range(count)]
+    return snapshot(agents, tools)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Snapshot:
+    return random_fleet()
+
+
+@pytest.fixture(scope="module")
+def index(make_index: MakeIndex, fleet: Snapshot) -> SearchIndex:
+    return make_index(fleet)
+
+
+def vector(seed: int) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    drawn = np.random.default_rng(seed).normal(size=DIMENSION).astype(np.float32)
+    return drawn / np.linalg.norm(drawn)
+
+
+scopes = st.builds(
+    Scope,
+    filters=st.builds(
+        Filters,
+        tags=st.lists(st.sampled_from([*TAGS, "none"]), max_size=2).map(tuple),
+        kinds=st.lists(st.sampled_from(AGENT_KINDS), max_size=2).map(tuple),
+        agent_ids=st.lists(st.sampled_from([a.id for a in random_fleet().agents]), max_size=5).map(tuple),
+    ),
+    principal=st.none() | st.builds(Principal, groups=st.lists(st.sampled_from(GROUPS), max_size=2).map(tuple)),
+    with_pinned=st.booleans(),
+)
+names = st.sampled_from([a.id for a in random_fleet().agents] + [t.name for t in random_fleet().tools])
+queries = st.lists(st.sampled_from([*TOPICS, "finds", "number", "3"]), min_size=1, max_size=4).map(" ".join) | names
+
+
+def pairs(hits: LegHits) -> list[tuple[str, str]]:
+    return list(zip(hits.entity_ids, hits.owner_ids, strict=True))
+
+
+# -- scope ---------------------------------------------------------------------------------------
+
+
+@given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
+def test_nothing_outside_the_scope_shows_in_any_leg(
+    index: SearchIndex, scope: Scope, text: str, seed: int, depth: int
+) -> None:
+    """Hidden agents, others' agents, unfitting kinds, tags and ids: neither they nor their tools, by no leg, no name."""
+    agents = index.agents()
+    for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
+        for entity, owner in pairs(hits):
+            assert routable(agents[owner], scope.principal, scope.filters), (leg, entity)
+            assert scope.with_pinned or not agents[owner].pinned, (leg, entity)
+            assert entity.partition("/")[0] == owner
+
+
+@given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 40))
+def test_a_filter_never_costs_an_answer(
+    index: SearchIndex, scope: Scope, text: str, seed: int, depth: int
+) -> None:
+    """A leg under a scope is the leg over everything with the others left out, filled up to the depth."""
+    everything = Scope(with_pinned=True)
+    agents = index.agents()
+    wide = index.search(LEGS, vector(seed), text, 10_000, everything).legs
+    for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
+        allowed = [
+            entity
+            for entity, owner in pairs(wide[leg])
+            if routable(agents[owner], scope.principal, scope.filters) and (scope.with_pinned or not agents[owner].pinned)
+        ]
+        expected = allowed if leg == "name" else allowed[:depth]
+        assert list(hits.entity_ids) == expected, leg
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+@given(text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
+def test_order_is_total_and_the_same_every_time(index: SearchIndex, text: str, seed: int, depth: int) -> None:
+    """Scores never rise, no entity comes twice, and asking again gives the same list."""
+    once = index.search(LEGS, vector(seed), text, depth, Scope()).legs
+    again = index.search(reversed(LEGS), vector(seed), text, depth, Scope()).legs
+    for leg, hits in once.items():
+        assert again[leg] == hits
+        assert list(hits.scores) == sorted(hits.scores, reverse=True)
+        assert len(set(hits.entity_ids)) == len(hits.entity_ids)
+        assert leg == "name" or len(hits.entity_ids) <= depth
+
+
+@pytest.mark.parametrize("leg", ["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text"])
+def test_equal_scores_come_in_order_of_id(make_index: MakeIndex, leg: Leg) -> None:
+    """Thirty entities that say the same rank by id, also where only some of them are asked for."""
+    agents = [Agent(id=f"a{number:02d}", name="same", description="same words") for number in range(30)]
+    content = snapshot(agents, [tool(agent.id, "same", "same words") for agent in agents])
+    made = make_index(replace(content, vectors=np.ones_like(content.vectors) / np.float32(DIMENSION**0.5)))
+    for depth in (1, 7, 30):
+        found = made.search([leg], vector(1), "same words", depth, Scope()).legs[leg]
+        assert list(found.owner_ids) == [agent.id for agent in agents][:depth]
+
+
+def test_vector_scores_are_cosines(index: SearchIndex, fleet: Snapshot) -> None:
+    """The score is the exact dot product with the entity's vector, and `similarity` the highest of them."""
+    asked = vector(7)
+    hits = index.search(["tool_vector"], asked, "", 10, Scope(with_pinned=True))
+    rows = {entity.id: row for row, entity in enumerate([*fleet.agents, *fleet.tools])}
+    found = hits.legs["tool_vector"]
+    for entity, score in zip(found.entity_ids, found.scores, strict=True):
+        assert score == pytest.approx(float(fleet.vectors[rows[entity]] @ asked), abs=1e-6)
+    assert hits.similarity == found.scores[0]
+
+
+# -- what the legs hold --------------------------------------------------------------------------
+
+
+def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fleet: Snapshot) -> None:
+    """Agents without tools stand among the tools, as findable as they are; agents with tools do not."""
+    owners = {t.agent_id for t in fleet.tools}
+    toolless = {agent.id for agent in fleet.agents} - owners
+    assert toolless
+    scope = Scope(with_pinned=True)
+    shown = {a.id for a in fleet.agents if not a.hidden}
+    found = index.search(LEGS, vector(3), " ".join(TOPICS), 10_000, scope).legs
+    by_vector = set(found["capability_vector"].entity_ids)
+    assert by_vector == {t.id for t in fleet.tools if t.agent_id in shown} | (toolless & shown)
+    assert set(found["agent_vector"].entity_ids) == shown
+    assert set(found["tool_vector"].entity_ids) == by_vector - toolless
+    assert {e for e in found["capability_text"].entity_ids if "/" not in e} == toolless & shown
+    assert set(found["agent_text"].entity_ids) == shown
+
+
+def test_without_a_vector_the_vector_legs_are_absent(index: SearchIndex) -> None:
+    """No query vector: only text and names answer. Nor are there legs that were not asked for."""
+    assert set(index.search(LEGS, None, "harbour", 10, Scope()).legs) == {"agent_text", "capability_text", "name"}
+    assert set(index.search(["agent_text"], vector(1), "harbour", 10, Scope()).legs) == {"agent_text"}
+
+
+def test_an_index_without_vectors_still_finds_words(make_index: MakeIndex) -> None:
+    """A registry without an embedder has no vector legs, whatever the query brings."""
+    made = make_index(snapshot([Agent(id="a", name="harbour")], [tool("a", "moor")], dimension=0))
+    found = made.search(LEGS, vector(1), "harbour", 10, Scope()).legs
+    assert set(found) == {"agent_text", "capability_text", "name"}
+    assert found["agent_text"].entity_ids == ["a"]
+
+
+def test_an_empty_index_finds_nothing(make_index: MakeIndex) -> None:
+    """No agents: every leg that there is is empty."""
+    made = make_index(snapshot([], []))
+    hits = made.search(LEGS, vector(1), "anything", 10, Scope())
+    assert all(not leg.entity_ids for leg in hits.legs.values())
+    assert (hits.similarity, hits.coverage) == (0.0, 0.0)
+    assert not made.agents()
+
+
+HARD = [
+    "",
+    " ",
+    "\x00",
+    "the of and",
+    '"unclosed AND (OR title:* ~5 ^2 [a TO b]',
+    "🚢" * 500,
+    "ميناء السفن",
+    "港口的船舶停泊",
+    "\ud800 alone",
+    "A" * 20_000,
+    " ".join(f"word{n}" for n in range(3000)),
+]
+
+
+@pytest.mark.parametrize("text", HARD, ids=lambda text: repr(text[:12]))
+def test_any_text_is_a_valid_query(index: SearchIndex, text: str) -> None:
+    """Query syntax, control characters, other scripts, emoji, half surrogates, 3,000 words: an answer, never an error."""
+    hits = index.search(LEGS, vector(1), text, 10, Scope())
+    assert len(hits.legs["agent_vector"].entity_ids) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("停泊港口的船舶", "港口"),
+        ("رسو السفن في الميناء", "السفن"),
+        ("Übergrößen für Schiffe", "übergrößen"),
+        ("renameFileInFolder", "rename file"),
+        ("get_weather_forecast", "weather forecasts"),
+    ],
+)
+def test_words_of_any_script_are_found(make_index: MakeIndex, text: str, query: str) -> None:
+    """Chinese, Arabic, German, camelCase and snake_case descriptions answer to their words."""
+    made = make_index(snapshot([Agent(id="a", name="a", description=text), Agent(id="b", name="b")], []))
+    assert made.search(["agent_text"], None, query, 5, Scope()).legs["agent_text"].entity_ids == ["a"]
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def harbour(make_index: MakeIndex) -> SearchIndex:
+    agents = [
+        Agent(id="harbor-git", name="Harbor Git", description="Version control"),
+        Agent(id="searcher", name="Searcher"),
+    ]
+    tools = [
+        tool("harbor-git", "list_pull_requests"),
+        tool("harbor-git", "createIssue"),
+        tool("harbor-git", "search"),
+        tool("searcher", "search"),
+    ]
+    return make_index(snapshot(agents, tools))
+
+
+def named(index: SearchIndex, text: str) -> set[str]:
+    return set(index.search(["name"], None, text, 10, Scope()).legs["name"].entity_ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Harbor Git", {"harbor-git"}),
+        ("harborgit", {"harbor-git"}),
+        ("  HARBOR_GIT?", {"harbor-git"}),
+        ("list pull requests", {"harbor-git/list_pull_requests"}),
+        ("please use 'Harbor Git' for it", {"harbor-git"}),
+        ("please use “harbor-git” for it", {"harbor-git"}),
+        ("call list_pull_requests on it", {"harbor-git/list_pull_requests"}),
+        ("then createIssue, please", {"harbor-git/createIssue"}),
+        ("then create_issue, please", {"harbor-git/createIssue"}),
+        ("with harbor-git/search find it", {"harbor-git/search"}),
+        ("harbor-git__search", {"harbor-git/search"}),
+        ("search", {"harbor-git/search", "searcher/search"}),
+        ("search for the pull requests of harbor", set()),
+        ("a search, then another search", set()),
+        ("list the pull requests", set()),
+        ("", set()),
+    ],
+)
+def test_who_is_named_outright_is_found(harbour: SearchIndex, text: str, found: set[str]) -> None:
+    """The whole query, a quotation, or a word written like an identifier is a name; a common word in a sentence is not."""
+    assert named(harbour, text) == found
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> None:
+    """Agents by id, tools in the order asked for, the pinned ones, the sources: all as the snapshot held them."""
+    assert list(index.agents().values()) == sorted(fleet.agents, key=lambda agent: agent.id)
+    asked = [t.id for t in reversed(fleet.tools)]
+    assert index.tools(asked) == list(reversed(fleet.tools))
+    assert index.tools([]) == []
+    assert list(index.pinned()) == [agent for agent in index.agents().values() if agent.pinned]
+    assert list(index.sources()) == list(fleet.sources)
+    for agent in fleet.agents:
+        assert list(index.tool_ids(agent.id)) == [t.id for t in fleet.tools if t.agent_id == agent.id]
+    with pytest.raises(KeyError):
+        index.tools(["nobody/nothing"])
+
+
+def test_threads_share_an_index(index: SearchIndex) -> None:
+    """Eight threads that ask at once get what one gets alone."""
+    asked = [(text, Scope(Filters(tags=(tag,)))) for text in TOPICS for tag in TAGS]
+    alone = [index.search(LEGS, vector(1), text, 10, scope).legs for text, scope in asked]
+    wrong: list[str] = []
+
+    def ask() -> None:
+        for (text, scope), expected in zip(asked * 3, alone * 3, strict=True):
+            if index.search(LEGS, vector(1), text, 10, scope).legs != expected:
+                wrong.append(text)
+
+    threads = [Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# -- generations (the local index) ---------------------------------------------------------------
+
+
+def one_agent(revision: int) -> Snapshot:
+    return snapshot([Agent(id=f"agent{revision}", name="a")], [tool(f"agent{revision}", "t")], seed=revision)
+
+
+def test_a_generation_that_is_read_survives_publications(tmp_path: Path) -> None:
+    """A reader keeps its generation, files it has not opened yet included; it goes with the first publication after."""
+    first = publish(tmp_path, one_agent(1))
+    reader = LocalIndex.open(tmp_path)
+    publish(tmp_path, one_agent(2))
+    third = publish(tmp_path, one_agent(3))
+    assert first.exists()
+    assert reader.search(["name", "capability_text"], None, "agent1", 5, Scope()).legs["name"].entity_ids == ["agent1"]
+    assert reader.tools(["agent1/t"])[0].id == "agent1/t"
+    reader.close()
+    assert set(tmp_path.glob("gen-*")) == {first, third}
+    assert generation.remove_unused(tmp_path) == [first.name]
+    assert set(tmp_path.glob("gen-*")) == {third}
+
+
+def test_a_failed_publication_leaves_the_former_one(tmp_path: Path) -> None:
+    """If building raises, what was current stays so, and nothing half-built is left."""
+    first = publish(tmp_path, one_agent(1))
+
+    def fail(folder: Path) -> None:
+        build.build_generation(folder, one_agent(2))
+        raise LookupError("stop")
+
+    with pytest.raises(LookupError):
+        generation.publish(tmp_path, 2, fail)
+    assert generation.current_name(tmp_path) == first.name
+    assert not list(tmp_path.glob("building-*"))
+
+
+def test_without_a_publication_there_is_no_registry(tmp_path: Path) -> None:
+    """An empty folder, or none, is RegistryNotFound."""
+    with pytest.raises(RegistryNotFound):
+        LocalIndex.open(tmp_path)
+    with pytest.raises(RegistryNotFound):
+        LocalIndex.open(tmp_path / "nowhere")
+
+
+def test_a_lease_is_always_on_a_whole_generation(tmp_path: Path) -> None:
+    """Readers that come while generations are swapped never hold one that is being removed."""
+    content = tmp_path / "content"
+    torn: list[str] = []
+    done: list[bool] = []
+
+    def build_one(folder: Path) -> None:
+        for number in range(5):
+            (folder / f"{number}").write_text(str(number))
+
+    def read() -> None:
+        while not done:
+            lease = generation.lease_current(content)
+            try:
+                for number in range(5):
+                    (lease.path / f"{number}").read_text()
+            except OSError as error:
+                torn.append(repr(error))
+            lease.close()
+
+    generation.publish(content, 1, build_one)
+    threads = [Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for revision in range(2, 120):
+        generation.publish(content, revision, build_one)
+    done.append(True)
+    for thread in threads:
+        thread.join()
+    assert torn == []
