@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from waygraph.ingest.transport import references_only
+from waygraph.registry.changes import AgentEntry, Rejected
 from waygraph.registry.identity import agent_id, canonical_json, name_fault, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import AGENT_KINDS, Agent, AgentEntry, AgentKind, Rejected, Tool
+from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, Tool
 from waygraph.registry.settings import Settings
 
 

@@ -9,12 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.errors import MassRemoval, RegistryNotFound
-from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
-from waygraph.registry.identity import digest, placed
-from waygraph.registry.model import (
-    Agent,
+from waygraph.registry.changes import (
     AgentEntry,
     ChangeSet,
     Claim,
@@ -22,10 +17,13 @@ from waygraph.registry.model import (
     OperatorSettings,
     Rejected,
     SyncReport,
-    TextForm,
-    Tool,
     Updated,
 )
+from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.errors import MassRemoval, RegistryNotFound
+from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
+from waygraph.registry.identity import digest, placed
+from waygraph.registry.model import Agent, TextForm, Tool
 from waygraph.registry.registry import Registry
 
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
@@ -169,7 +167,9 @@ class _Plan:
             if self._removed_by_operator(agent_id):
                 self.withheld.append(agent_id)
                 continue
-            agent, tools = placed(entry.agent, entry.tools, agent_id)
+            # In the graph's order: the agent's text names its tools, and must be the same when embedded anew.
+            in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
+            agent, tools = placed(entry.agent, in_order, agent_id)
             self.entries.append(replace(entry, agent=agent, tools=tools))
 
     def _distinct(self) -> list[AgentEntry]:
@@ -245,13 +245,13 @@ class _Plan:
 
     def _claims(self) -> list[Claim]:
         """Claims that are new or state something else than before."""
-        before = {claim.agent_id: claim.hash for claim in self.mine.values()}
+        before = {claim.agent_id: (claim.key, claim.hash) for claim in self.mine.values()}
         return [
             Claim(
                 source=self.manifest.source, agent_id=e.agent.id, key=e.key, hash=e.bundle_hash, rank=self.manifest.rank
             )
             for e in self.entries
-            if before.get(e.agent.id) != e.bundle_hash
+            if before.get(e.agent.id) != (e.key, e.bundle_hash)
         ]
 
     def _released(self) -> list[str]:

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit, urlunsplit
 SECRET_MAPS = ("env", "headers")
 _REFERENCE = re.compile(r"\$\{[^}]+\}")
 _HARMLESS = re.compile(r"(?i)bearer|basic|token|\s")
-_SECRET_FLAG = re.compile(r"(?i)^--?[\w-]*(token|secret|passw(or)?d|api[-_]?key|access[-_]?key|auth)[\w-]*$")
+_SECRET_NAME = re.compile(r"(?i)^[\w-]*(token|secret|passw(or)?d|api[-_]?key|access[-_]?key|auth|credential)[\w-]*$")
+_HEADER_FLAGS = ("-H", "--header")
 
 
 def references_only(transport: Mapping[str, object]) -> dict[str, object]:
@@ -23,6 +24,8 @@ def references_only(transport: Mapping[str, object]) -> dict[str, object]:
             kept[name] = _arguments(value)
         elif name == "url" and isinstance(value, str):
             kept[name] = _address(value)
+        elif _SECRET_NAME.match(name) and isinstance(value, str):
+            kept[name] = _reference(name, value)
         else:
             kept[name] = value
     return kept
@@ -38,14 +41,25 @@ def _reference(name: str, value: object) -> object:
 def _arguments(arguments: list[object]) -> list[object]:
     kept: list[object] = []
     for argument in arguments:
-        flag, equals, _ = str(argument).partition("=")
-        if kept and _SECRET_FLAG.match(str(kept[-1])) and not str(argument).startswith("-"):
-            kept.append(_reference(str(kept[-1]).lstrip("-"), argument))
-        elif equals and _SECRET_FLAG.match(flag):
-            kept.append(f"{flag}={_reference(flag.lstrip('-'), str(argument)[len(flag) + 1 :])}")
+        before = str(kept[-1]) if kept else ""
+        if before in _HEADER_FLAGS:
+            kept.append(_named(str(argument), ":"))
+        elif before.startswith("-") and _SECRET_NAME.match(before) and not str(argument).startswith("-"):
+            kept.append(_reference(before.lstrip("-"), argument))
+        elif _SECRET_NAME.match(str(argument).partition("=")[0]):
+            kept.append(_named(str(argument), "="))
         else:
             kept.append(argument)
     return kept
+
+
+def _named(argument: str, mark: str) -> str:
+    """`--token=abc`, `TOKEN=abc` (docker's -e), `Authorization: abc`, each with a reference for the value."""
+    name, found, value = argument.partition(mark)
+    if not found:
+        return argument
+    space = value[: len(value) - len(value.lstrip())]
+    return f"{name}{mark}{space}{_reference(name.lstrip('-'), value.strip())}"
 
 
 def _address(url: str) -> str:

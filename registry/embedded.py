@@ -8,21 +8,19 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from waygraph.cypher import load
-from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, RegistryUnusable, StorageFailed
-from waygraph.registry.graph.engine import GraphEngine, GraphSession
-from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.reading import read_state
-from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, StorageFailed
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.index.publication import publish_graph, published_schema
 from waygraph.registry.lock import write_lock
 from waygraph.registry.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.engine import GraphEngine, GraphSession
+    from waygraph.registry.live_graph import LiveGraph
 
 
 class EmbeddedStore:
@@ -34,10 +32,10 @@ class EmbeddedStore:
         self._home = path or self._scratch_file()
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
-        self._memory = GrafeoEngine.open(None) if path is None else None
+        self._live: LiveGraph | None = None
         self._index: LocalIndex | None = None
         self._stamp: tuple[int, int] | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
 
     def _scratch_file(self) -> Path:
@@ -89,8 +87,10 @@ class EmbeddedStore:
             pass
 
     @contextmanager
-    def reading(self) -> Iterator[GraphSession]:
+    def reading(self) -> "Iterator[GraphSession]":
         """The published copy of the graph, whoever holds the live file. Raises RegistryNotFound, RegistryUnusable."""
+        from waygraph.registry.graph.grafeo import GrafeoEngine
+
         engine = GrafeoEngine.open_copy(self.index().graph_copy)
         try:
             yield engine
@@ -98,7 +98,7 @@ class EmbeddedStore:
             engine.close()
 
     @contextmanager
-    def writing(self, *, timeout_s: float | None = None) -> Iterator[GraphEngine]:
+    def writing(self, *, timeout_s: float | None = None) -> "Iterator[GraphEngine]":
         """The engine, alone. What was committed in the block is published at its end, whatever ended it.
 
         Raises RegistryLocked after `timeout_s` (default: settings), RegistryUnusable, StorageFailed.
@@ -106,48 +106,26 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        with write_lock(self._home, wait_s), self._engine() as engine:
+        live = self._live_graph()
+        with write_lock(self._home, wait_s), live.held() as engine:
             generation.mark_pending(self.folder)
             try:
                 yield engine
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
                 with suppress(RegistryError):
-                    self._publish(engine)
+                    live.publish(engine)
                 raise
-            self._publish(engine)
+            live.publish(engine)
 
-    @contextmanager
-    def _engine(self) -> Iterator[GrafeoEngine]:
-        if self._memory is not None:
-            _ready(self._memory, self.place)
-            yield self._memory
-            return
-        if self.path is not None and self.path.exists() and not self._known():
-            with closing(GrafeoEngine.open_copy(self.path)) as untouched:
-                _refuse_other(untouched, self.place)
-        engine = GrafeoEngine.open(self.path)
-        try:
-            _ready(engine, self.place)
-            yield engine
-        except BaseException:
-            with suppress(RegistryError):  # the first error is the one seen
-                engine.close()
-            raise
-        engine.close()
+    def _live_graph(self) -> "LiveGraph":
+        """Made by the first write: a process that only reads needs nothing of it."""
+        from waygraph.registry.live_graph import LiveGraph
 
-    def _known(self) -> bool:
-        """Whether this graph is ours for certain. Opening any other to write would already change its bytes."""
-        schema = published_schema(self.folder)
-        return schema is not None and schema <= SCHEMA_VERSION
-
-    def _publish(self, engine: GrafeoEngine) -> None:
-        """Brings the index to the graph's revision, and takes the mark away."""
-        if read_state(engine) is not None:
-            if self.path is not None:
-                engine.checkpoint()
-            publish_graph(self.folder, engine)
-        generation.clear_pending(self.folder)
+        with self._lock:
+            if self._live is None:
+                self._live = LiveGraph(self.path, self.folder, self.place)
+            return self._live
 
     def close(self) -> None:
         with self._lock:
@@ -155,30 +133,7 @@ class EmbeddedStore:
             if self._index is not None:
                 self._index.close()
                 self._index = None
-            if self._memory is not None:
-                self._memory.close()
+            if self._live is not None:
+                self._live.close()
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
-
-
-def now() -> str:
-    """ISO 8601 in UTC, to the microsecond: which claim is the earlier one is told by it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def _ready(engine: GrafeoEngine, place: str) -> None:
-    """Refuses a graph that is not ours, and brings ours to the present schema."""
-    _refuse_other(engine, place)
-    migrate(engine, place, now())
-    state = read_state(engine)
-    if state is not None and state.schema_version < SCHEMA_VERSION:
-        engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
-
-
-def _refuse_other(engine: GrafeoEngine, place: str) -> None:
-    """Raises RegistryUnusable for a graph of something else, or of a newer Waygraph."""
-    # Migrations are recorded before the Registry node is made; nothing else of ours comes before it.
-    foreign = engine.labels() - {"Migration"}
-    if foreign and read_state(engine) is None:
-        raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
-    seen_migrations(engine, place)

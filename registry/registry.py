@@ -10,27 +10,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from waygraph.registry.access import visible
-from waygraph.registry.embedded import EmbeddedStore, now
+from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, ModelNotFound, UnknownName
 from waygraph.registry.index.search_index import IndexState, SearchIndex
-from waygraph.registry.model import (
-    Agent,
-    Filters,
-    OperatorSettings,
-    Principal,
-    Query,
-    Route,
-    SourceSummary,
-    TextForm,
-    Tool,
-    ToolRoute,
-)
+from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
 
 if TYPE_CHECKING:
+    from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.embedding.protocol import Progress
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
@@ -162,7 +152,7 @@ class Registry:
             raise UnknownName("tool", tool_id, known)
         return self._index().tools([tool_id])[0]
 
-    def sources(self) -> list[SourceSummary]:
+    def sources(self) -> "list[SourceSummary]":
         return list(self._index().sources())
 
     def status(self) -> Status:
@@ -197,6 +187,7 @@ class Registry:
 
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its own.
         """
+        from waygraph.registry.live_graph import now
         from waygraph.registry.writing import WriteSession
 
         with self._store.writing() as engine:
@@ -218,7 +209,7 @@ class Registry:
         pinned: bool | None = None,
         hidden: bool | None = None,
         removed: bool | None = None,
-    ) -> OperatorSettings:
+    ) -> "OperatorSettings":
         """What an operator says of an agent; None leaves a field as it is. It survives every sync.
 
         `everyone` takes an operator's `visible_to` back. `removed=False` lets a removed agent's source bring it back.
@@ -236,7 +227,7 @@ class Registry:
             session.put_setting(said)
         return said
 
-    def remove(self, agent_id: str) -> OperatorSettings:
+    def remove(self, agent_id: str) -> "OperatorSettings":
         """Removes an agent and its tools, and keeps it away whatever its source says."""
         return self.set(agent_id, removed=True)
 

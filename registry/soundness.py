@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from waygraph.cypher import load
+from waygraph.registry.changes import AgentEntry, Claim, OperatorSettings
 from waygraph.registry.doctor import DAMAGE, Finding, attempt, rebuild_advice, restore_advice
 from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.embedding.entities import TextForms, new_vectors
@@ -32,11 +33,11 @@ from waygraph.registry.graph.reading import (
 )
 from waygraph.registry.graph.writing import batches
 from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.index import build, generation
+from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.publication import publish_graph, published_revision
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
-from waygraph.registry.model import AgentEntry, Claim, OperatorSettings, Tool
+from waygraph.registry.model import Tool
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -278,11 +279,11 @@ class _Named:
 # -- the index against the graph --------------------------------------------------------------------
 
 _FILES = {
-    "index state": (build.STATE,),
-    "index tables": (build.TABLES, build.NAMES),
-    "index records": (build.RECORDS, build.OFFSETS),
-    "index sources": (build.SOURCES,),
-    "index keys": (build.KEYS,),
+    "index state": (layout.STATE,),
+    "index tables": (layout.TABLES, layout.NAMES),
+    "index records": (layout.RECORDS, layout.OFFSETS),
+    "index sources": (layout.SOURCES,),
+    "index keys": (layout.KEYS,),
 }
 
 
@@ -337,7 +338,7 @@ def _content(file: Path) -> object:
 
 
 def _same_vectors(held: Path, fresh: Path) -> str:
-    ours, wanted = np.load(held / build.VECTORS), np.load(fresh / build.VECTORS)
+    ours, wanted = np.load(held / layout.VECTORS), np.load(fresh / layout.VECTORS)
     if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
         raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {wanted.dtype} of {wanted.shape}")
     ids = _row_ids(fresh)
@@ -346,7 +347,7 @@ def _same_vectors(held: Path, fresh: Path) -> str:
 
 
 def _row_ids(folder: Path) -> list[str]:
-    tables: Any = _content(folder / build.TABLES)
+    tables: Any = _content(folder / layout.TABLES)
     return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
 
 
@@ -374,7 +375,7 @@ def _all_words(index: LocalIndex) -> str:
 
 
 def _same_copy(held: Path, graph: _Graph) -> str:
-    with closing(GrafeoEngine.open_copy(held / build.GRAPH)) as engine:
+    with closing(GrafeoEngine.open_copy(held / layout.GRAPH)) as engine:
         copy = _Graph(engine, graph.settings)
         _refuse(
             what

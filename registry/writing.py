@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from waygraph.cypher import load
+from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
@@ -28,7 +29,7 @@ from waygraph.registry.graph.writing import (
     write_changes,
     write_vectors,
 )
-from waygraph.registry.model import AgentEntry, ChangeSet, OperatorSettings, TextForm, Tool
+from waygraph.registry.model import TextForm, Tool
 
 DEFAULT_TEXTS: TextForm = "contextual"
 

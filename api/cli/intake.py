@@ -8,9 +8,10 @@ from waygraph.api.cli.output import complain, note
 from waygraph.api.cli.pages import Outcome
 from waygraph.ingest.sources import read_path, read_stream
 from waygraph.ingest.sync import sync
+from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, WaygraphError
-from waygraph.registry.model import Manifest, TextForm
+from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 

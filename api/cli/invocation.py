@@ -1,6 +1,7 @@
 """What the options before the command say: which registry, which embedder."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,6 +23,10 @@ class Invocation:
 
         return load_settings()
 
+    def place(self, settings: "Settings") -> str | Path:
+        """Where the registry is, or will be."""
+        return self.location or settings.default_registry
+
     def open(self) -> "Registry":
         """The registry. Raises RegistryUnusable, EmbedderMismatch and their kin."""
         return self._open(self.settings(), self.embedder)
@@ -38,7 +43,7 @@ class Invocation:
     def _open(self, settings: "Settings", embedder: str) -> "Registry":
         from waygraph.registry.registry import Registry
 
-        return Registry.open(self.location or settings.default_registry, embedder=embedder or None, settings=settings)
+        return Registry.open(self.place(settings), embedder=embedder or None, settings=settings)
 
 
 def invocation(context: typer.Context) -> Invocation:

@@ -1,5 +1,6 @@
 """`export` and `doctor`: take the registry along, and see whether it is well."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,14 +60,18 @@ def doctor(
 
 def _findings(told: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
-    from waygraph.registry.doctor import Finding, examine
+    import os
+
+    from waygraph.registry.doctor import Finding, examine_at
     from waygraph.registry.errors import WaygraphError
 
+    settings = told.settings()
+    if told.embedder:
+        settings = replace(settings, embedder=told.embedder)
     try:
-        with told.open() as registry:
-            return examine(registry, deep=deep)
+        return examine_at(told.place(settings), deep=deep, settings=settings, environ=os.environ)
     except WaygraphError as error:
-        return [Finding(check="the registry opens", ok=False, detail=str(error), advice="")]
+        return [Finding(check="registry", ok=False, detail=str(error))]
 
 
 def _write(path: Path, content: str) -> None:

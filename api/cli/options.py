@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from waygraph.registry.model import Filters, Principal
+    from waygraph.registry.model import AgentKind, Filters, Principal
 
 TextForm = Literal["contextual", "plain"]
 
@@ -42,8 +42,8 @@ def filters(tags: Sequence[str] | None, kinds: Sequence[str] | None, agents: Seq
     for kind in kinds or ():
         if kind not in AGENT_KINDS:
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
-    known = tuple(kind for kind in AGENT_KINDS if kind in (kinds or ()))
-    return Filters(tags=tuple(tags or ()), kinds=known, agent_ids=tuple(agents or ()))
+    chosen: tuple[AgentKind, ...] = tuple(known for known in AGENT_KINDS if known in (kinds or ()))
+    return Filters(tags=tuple(tags or ()), kinds=chosen, agent_ids=tuple(agents or ()))
 
 
 def principal(groups: Sequence[str] | None) -> "Principal | None":

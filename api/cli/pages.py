@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waygraph.registry.model import Agent, OperatorSettings, SourceSummary, SyncReport, Tool
+    from waygraph.registry.changes import OperatorSettings, SourceSummary, SyncReport
+    from waygraph.registry.model import Agent, Tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
+    from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
     from waygraph.registry.doctor import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.model import (
-        Agent,
-        AgentMatch,
-        JsonText,
-        OperatorSettings,
-        Query,
-        Rejected,
-        Route,
-        SourceSummary,
-        SyncReport,
-        Tool,
-        ToolMatch,
-        ToolRoute,
-        Updated,
-        Vote,
-    )
+    from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import catalogue
+from waygraph.registry.changes import AgentEntry, Manifest, OperatorSettings, Rejected
 from waygraph.registry.errors import SourceError
-from waygraph.registry.model import AgentEntry, Manifest, OperatorSettings, Rejected
 from waygraph.registry.settings import Settings
 
 MARK, VERSION = "waygraph_export", 1

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest import AgentRecord, Intake
 from waygraph.ingest.sources import catalogue, export, livemcpbench, tools_list
+from waygraph.registry.changes import Manifest, Rejected
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
-from waygraph.registry.model import Manifest, Rejected
 from waygraph.registry.settings import Settings
 
 Content = Callable[[int], bytes]

@@ -4,8 +4,9 @@ import re
 
 import networkx as nx
 
+from waygraph.registry.changes import SourceSummary
 from waygraph.registry.export.contents import Contents
-from waygraph.registry.model import Agent, SourceSummary, Tool
+from waygraph.registry.model import Agent, Tool
 
 type Graph = nx.DiGraph[str]
 

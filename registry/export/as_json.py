@@ -6,8 +6,9 @@ An agent is one line, so that two exports can be compared line by line.
 import json
 from collections.abc import Iterable, Sequence
 
+from waygraph.registry.changes import OperatorSettings, SourceSummary
 from waygraph.registry.export.contents import Contents
-from waygraph.registry.model import Agent, JsonText, OperatorSettings, SourceSummary, Tool
+from waygraph.registry.model import Agent, JsonText, Tool
 
 FORMAT_VERSION = 1
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
+from waygraph.registry.changes import OperatorSettings, SourceSummary
 from waygraph.registry.errors import RegistryNotFound
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
@@ -17,7 +18,7 @@ from waygraph.registry.graph.reading import (
     read_tools,
 )
 from waygraph.registry.graph.writing import batches
-from waygraph.registry.model import Agent, OperatorSettings, SourceSummary, Tool
+from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
     import numpy as np

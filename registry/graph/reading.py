@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waygraph.cypher import load
+from waygraph.registry.changes import Claim, OperatorSettings, SourceSummary
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.model import Agent, Claim, OperatorSettings, SourceSummary, TextForm, Tool
+from waygraph.registry.model import Agent, TextForm, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
+from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.errors import WriteConflict
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.model import Agent, AgentEntry, ChangeSet, OperatorSettings, Tool
+from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
     import numpy as np

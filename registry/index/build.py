@@ -8,55 +8,31 @@ from typing import Any
 
 import numpy as np
 
+from waygraph.registry.changes import SourceSummary
 from waygraph.registry.embedding.texts import parameter_text
+from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import fold, fold_path, terms
 from waygraph.registry.index.snapshot import Snapshot
-from waygraph.registry.model import Agent, SourceSummary, Tool
+from waygraph.registry.model import Agent, Tool
 
-STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"
-SOURCES = "sources.json"
-VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
-    "vectors.npy",
-    "keys.json",
-    "capability_text",
-    "agent_text",
-    "graph.grafeo",
-)
-TEXT_FIELD, ROW_FIELD = "text", "row"
 _WRITER_HEAP_BYTES = 64 * 1024 * 1024
 
 
 def build_generation(folder: Path, snapshot: Snapshot) -> None:
     """Everything but the graph's copy. Raises OSError if it cannot be written."""
-    _write_json(folder / STATE, asdict(snapshot.state))
-    _write_json(folder / TABLES, _tables(snapshot))
-    _write_json(folder / NAMES, _names(snapshot))
+    _write_json(folder / layout.STATE, asdict(snapshot.state))
+    _write_json(folder / layout.TABLES, _tables(snapshot))
+    _write_json(folder / layout.NAMES, _names(snapshot))
     write_sources(folder, snapshot.sources)
-    _write_json(folder / KEYS, list(snapshot.vector_keys))
-    np.save(folder / VECTORS, snapshot.vectors)
+    _write_json(folder / layout.KEYS, list(snapshot.vector_keys))
+    np.save(folder / layout.VECTORS, snapshot.vectors)
     _write_records(folder, snapshot.tools)
     _write_texts(folder, snapshot)
 
 
 def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
     """Apart from the rest, since a sync that changes nothing else still confirms its claims."""
-    _write_json(folder / SOURCES, [asdict(source) for source in sources])
-
-
-def read_sources(folder: Path) -> list[SourceSummary]:
-    rows = json.loads((folder / SOURCES).read_bytes())
-    return [
-        SourceSummary(**{**row, "claims": tuple((key, agent_id) for key, agent_id in row["claims"])}) for row in rows
-    ]
-
-
-def text_schema() -> Any:
-    import tantivy
-
-    builder = tantivy.SchemaBuilder()
-    builder.add_text_field(TEXT_FIELD, tokenizer_name="whitespace", index_option="freq")
-    builder.add_integer_field(ROW_FIELD, fast=True)
-    return builder.build()
+    _write_json(folder / layout.SOURCES, [asdict(source) for source in sources])
 
 
 def tool_document(agent: Agent, tool: Tool) -> list[str]:
@@ -101,11 +77,11 @@ def _names(snapshot: Snapshot) -> dict[str, list[int]]:
 def _write_records(folder: Path, tools: Sequence[Tool]) -> None:
     """One JSON line a tool, and where each starts: a reader parses only those it shows."""
     offsets = [0]
-    with (folder / RECORDS).open("wb") as file:
+    with (folder / layout.RECORDS).open("wb") as file:
         for tool in tools:
             file.write(json.dumps(asdict(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
             offsets.append(file.tell())
-    np.save(folder / OFFSETS, np.asarray(offsets, dtype=np.int64))
+    np.save(folder / layout.OFFSETS, np.asarray(offsets, dtype=np.int64))
 
 
 def _write_texts(folder: Path, snapshot: Snapshot) -> None:
@@ -117,20 +93,20 @@ def _write_texts(folder: Path, snapshot: Snapshot) -> None:
     capabilities = [(row, words) for row, words in profiles if not owned[snapshot.agents[row].id]]
     first_tool = len(snapshot.agents)
     capabilities += [(first_tool + i, tool_document(agents[t.agent_id], t)) for i, t in enumerate(snapshot.tools)]
-    _write_text_index(folder / AGENT_TEXT, profiles)
-    _write_text_index(folder / CAPABILITY_TEXT, capabilities)
+    _write_text_index(folder / layout.AGENT_TEXT, profiles)
+    _write_text_index(folder / layout.CAPABILITY_TEXT, capabilities)
 
 
 def _write_text_index(folder: Path, documents: Iterable[tuple[int, list[str]]]) -> None:
     import tantivy
 
     folder.mkdir()
-    schema = text_schema()
+    schema = layout.text_schema()
     try:
         # One thread, one commit: documents keep the order of rows, in which equal scores are then returned.
         writer = tantivy.Index(schema, path=str(folder)).writer(heap_size=_WRITER_HEAP_BYTES, num_threads=1)
         for row, words in documents:
-            writer.add_document(tantivy.Document(**{TEXT_FIELD: " ".join(words), ROW_FIELD: row}))
+            writer.add_document(tantivy.Document(**{layout.TEXT_FIELD: " ".join(words), layout.ROW_FIELD: row}))
         writer.commit()
         writer.wait_merging_threads()
     except ValueError as exc:  # tantivy's one error type

@@ -16,14 +16,16 @@ import numpy as np
 from waygraph.registry.access import routable
 from waygraph.registry.errors import RegistryUnusable
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.index import build
+from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
-from waygraph.registry.model import Agent, SourceSummary, Tool
+from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from waygraph.registry.changes import SourceSummary
 
     Vector = NDArray[np.float32]
     Mask = NDArray[np.bool_]
@@ -39,10 +41,10 @@ class LocalIndex:
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
         self.path = lease.path
-        self.state = IndexState(**_read_json(self.path / build.STATE))
+        self.state = IndexState(**_read_json(self.path / layout.STATE))
         if self.state.schema_version > SCHEMA_VERSION:
             raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
-        tables = _read_json(self.path / build.TABLES)
+        tables = _read_json(self.path / layout.TABLES)
         self._agents = [_agent(row) for row in tables["agents"]]
         self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
         self._pinned = [agent for agent in self._by_id.values() if agent.pinned]
@@ -51,7 +53,7 @@ class LocalIndex:
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
         self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
         self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
-        self._vectors = np.load(self.path / build.VECTORS, mmap_mode="r") if self.state.dimension else None
+        self._vectors = np.load(self.path / layout.VECTORS, mmap_mode="r") if self.state.dimension else None
         self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
         self._lock = threading.Lock()
         self._cache: dict[str, Tool] = {}
@@ -66,7 +68,7 @@ class LocalIndex:
     @property
     def graph_copy(self) -> Path:
         """A copy of this revision's graph, for statements that people type."""
-        return self.path / build.GRAPH
+        return self.path / layout.GRAPH
 
     # -- search ------------------------------------------------------------------------------------
 
@@ -125,12 +127,12 @@ class LocalIndex:
     @cached_property
     def _capability_text(self) -> "_TextIndex":
         with Readable(self.path.parent):
-            return _TextIndex(self.path / build.CAPABILITY_TEXT)
+            return _TextIndex(self.path / layout.CAPABILITY_TEXT)
 
     @cached_property
     def _agent_text(self) -> "_TextIndex":
         with Readable(self.path.parent):
-            return _TextIndex(self.path / build.AGENT_TEXT)
+            return _TextIndex(self.path / layout.AGENT_TEXT)
 
     def _named(self, text: str, mask: "Mask | None") -> LegHits:
         with Readable(self.path.parent):
@@ -140,7 +142,7 @@ class LocalIndex:
 
     @cached_property
     def _names(self) -> dict[str, list[int]]:
-        names: dict[str, list[int]] = _read_json(self.path / build.NAMES)
+        names: dict[str, list[int]] = _read_json(self.path / layout.NAMES)
         return names
 
     def _hits(self, rows: "NDArray[np.int64]", scores: "NDArray[np.float32]") -> LegHits:
@@ -184,9 +186,9 @@ class LocalIndex:
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return self._tools_by_agent.get(agent_id, ())
 
-    def sources(self) -> Sequence[SourceSummary]:
+    def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self.path.parent):
-            return build.read_sources(self.path)
+            return layout.read_sources(self.path)
 
     @cached_property
     def _tools_by_agent(self) -> dict[str, list[str]]:
@@ -201,8 +203,8 @@ class LocalIndex:
 
     @cached_property
     def _records(self) -> Callable[[int], bytes]:
-        offsets = np.load(self.path / build.OFFSETS)
-        with (self.path / build.RECORDS).open("rb") as file:
+        offsets = np.load(self.path / layout.OFFSETS)
+        with (self.path / layout.RECORDS).open("rb") as file:
             lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
 
@@ -251,7 +253,7 @@ class _TextIndex:
         import tantivy
 
         self._tantivy = tantivy
-        self._schema = build.text_schema()
+        self._schema = layout.text_schema()
         self._searcher = tantivy.Index(self._schema, path=str(folder), reuse=True).searcher()
 
     def search(
@@ -271,17 +273,19 @@ class _TextIndex:
 
     def _ranked(self, words: Sequence[str], limit: int) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
         hits = self._searcher.search(self._query(words), limit, count=False).hits
-        rows = self._searcher.fast_field_values(build.ROW_FIELD, [at for _, at in hits])
+        rows = self._searcher.fast_field_values(layout.ROW_FIELD, [at for _, at in hits])
         return np.asarray(rows, dtype=np.int64), np.asarray([score for score, _ in hits], dtype=np.float32)
 
     def _query(self, words: Sequence[str]) -> Any:
         query, should = self._tantivy.Query, self._tantivy.Occur.Should
-        return query.boolean_query([(should, query.term_query(self._schema, build.TEXT_FIELD, word)) for word in words])
+        return query.boolean_query(
+            [(should, query.term_query(self._schema, layout.TEXT_FIELD, word)) for word in words]
+        )
 
     def best_possible(self, words: Sequence[str]) -> float:
         """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
         total = self._searcher.num_docs
-        known = (self._searcher.doc_freq(build.TEXT_FIELD, word) for word in words)
+        known = (self._searcher.doc_freq(layout.TEXT_FIELD, word) for word in words)
         return _BM25_SATURATION * sum(math.log(1 + (total - n + 0.5) / (n + 0.5)) for n in known)
 
 

@@ -25,7 +25,7 @@ from waygraph.registry.graph.reading import (
     read_tools,
 )
 from waygraph.registry.graph.writing import batches
-from waygraph.registry.index import build, generation
+from waygraph.registry.index import build, generation, layout
 from waygraph.registry.index.search_index import IndexState
 from waygraph.registry.index.snapshot import Snapshot, index_order
 
@@ -54,21 +54,21 @@ def publish_graph(folder: Path, engine: PublishingEngine) -> bool:
 
 def _build(folder: Path, *, engine: PublishingEngine, snapshot: Snapshot) -> None:
     build.build_generation(folder, snapshot)
-    engine.save(folder / build.GRAPH)
+    engine.save(folder / layout.GRAPH)
 
 
 def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
     """The same revision, with sources as they were last seen; all other files are shared by hard links."""
     current = folder / generation.current_name(folder)
     sources = read_sources(engine, read_claims(engine))
-    if sources == build.read_sources(current):
+    if sources == layout.read_sources(current):
         return False
 
     def link(new: Path) -> None:
-        skipped = shutil.ignore_patterns(build.SOURCES, build.GRAPH, generation.LEASE)
+        skipped = shutil.ignore_patterns(layout.SOURCES, layout.GRAPH, generation.LEASE)
         shutil.copytree(current, new, ignore=skipped, copy_function=os.link, dirs_exist_ok=True)
         build.write_sources(new, sources)
-        engine.save(new / build.GRAPH)
+        engine.save(new / layout.GRAPH)
 
     generation.publish(folder, revision, link)
     return True
@@ -86,7 +86,7 @@ def published_schema(folder: Path) -> int | None:
 
 def _published(folder: Path, field: str) -> int | None:
     with suppress(RegistryError, OSError, ValueError, KeyError, TypeError):
-        path = folder / generation.current_name(folder) / build.STATE
+        path = folder / generation.current_name(folder) / layout.STATE
         return int(json.loads(path.read_text(encoding="utf-8"))[field])
     return None
 
@@ -97,8 +97,8 @@ def known_vectors(folder: Path) -> "Rows":
 
     with suppress(RegistryError, OSError, ValueError, TypeError):
         path = folder / generation.current_name(folder)
-        keys = json.loads((path / build.KEYS).read_text(encoding="utf-8"))
-        matrix = np.load(path / build.VECTORS, mmap_mode="r")
+        keys = json.loads((path / layout.KEYS).read_text(encoding="utf-8"))
+        matrix = np.load(path / layout.VECTORS, mmap_mode="r")
         return {key: row for key, row in zip(keys, matrix, strict=True) if key}
     return {}
 

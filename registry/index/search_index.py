@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from waygraph.registry.model import Agent, Filters, Principal, SourceSummary, TextForm, Tool
+from waygraph.registry.model import Agent, Filters, Principal, TextForm, Tool
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from waygraph.registry.changes import SourceSummary
 
     Vector = NDArray[np.float32]
 
@@ -88,6 +90,6 @@ class SearchIndex(Protocol):
 
     def tool_ids(self, agent_id: str) -> Sequence[str]: ...
 
-    def sources(self) -> Sequence[SourceSummary]: ...
+    def sources(self) -> "Sequence[SourceSummary]": ...
 
     def close(self) -> None: ...

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from waygraph.registry.changes import SourceSummary
 from waygraph.registry.index.search_index import IndexState
-from waygraph.registry.model import Agent, SourceSummary, Tool
+from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
     import numpy as np

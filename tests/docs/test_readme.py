@@ -23,7 +23,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_answers_are_those_of_the_command() -> None:
     """Every console block holds what its command prints now, numbers apart; `make docs` writes them anew."""
-    command = [sys.executable, ROOT / "scripts" / "tour.py", "--check"]
+    command: list[str | Path] = [sys.executable, ROOT / "scripts" / "tour.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import tantivy  # noqa: F401 - the fork server has it ready
 
-from tests.faults.fleet import manifest, number_in, small
+from tests.faults.fleet import manifest, number_in
 from waygraph.ingest.sync import sync
 from waygraph.registry.errors import RegistryError, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine
@@ -70,7 +70,7 @@ def ingest_and_tell_of_the_commit(pipe: Connection, path: Path, number: int) -> 
         pipe.send("committing")
         commit(engine, transaction)
 
-    GrafeoEngine._commit = telling  # type: ignore[method-assign]
+    GrafeoEngine._commit = telling  # type: ignore[method-assign, assignment]
     ingest_on(pipe, path, number, number)
 
 
@@ -178,7 +178,7 @@ def _told_by_tools(registry: Registry) -> tuple[int, set[int], int]:
 
 def read_damaged(pipe: Connection, read: Callable[[Path], object], path: Path, files: list[Path], plan: Damage) -> None:
     """Damages one of the files at a time, reads everything, puts the file back; tells each damage and its outcome."""
-    chance, right = random.Random(plan.seed), read(path)
+    chance, right = random.Random(plan.seed), read(path)  # noqa: S311
     for _ in range(plan.rounds):
         file = chance.choice(files)
         whole = file.read_bytes()

@@ -21,7 +21,8 @@ def sound_revision(path: Path) -> int:
     assert stored["revision"] == number
     assert counts["agents"] == counts["claims"] == state.agents == len(agents) == agents_of(number)
     assert counts["tools"] == counts["owns"] == state.tools == len(tools) == agents_of(number) * tools_of(number)
-    assert {number_in(text.description) for text in (*agents, *tools)} == {number}
+    texts = [agent.description for agent in agents] + [tool.description for tool in tools]
+    assert set(map(number_in, texts)) == {number}
     assert all(sealed_agent(agent).content_hash == agent.content_hash for agent in agents)
     assert all(sealed_tool(tool) == tool for tool in tools)
     return number

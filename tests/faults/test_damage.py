@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults import programs
+from tests.faults.fleet import manifest
 from tests.faults.processes import child
 from tests.faults.programs import Damage, opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync import sync
 from waygraph.registry.errors import RegistryUnusable, WaygraphError
-from waygraph.registry.index import build
+from waygraph.registry.index import layout
 from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
@@ -23,7 +24,7 @@ SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks
 def path(tmp_path: Path) -> Path:
     place = tmp_path / "r.grafeo"
     with opened(place) as registry:
-        sync(registry, programs.manifest(1))
+        sync(registry, manifest(1))
     return place
 
 
@@ -31,7 +32,7 @@ def index_files(path: Path) -> list[Path]:
     """Every file of the current generation that a reader reads, and the pointer to it."""
     folder = folder_of(path)
     files = [file for file in (folder / current_name(folder)).rglob("*") if file.is_file() and file.stat().st_size]
-    unread = {LEASE, build.GRAPH, ".tantivy-meta.lock", ".tantivy-writer.lock"}
+    unread = {LEASE, layout.GRAPH, ".tantivy-meta.lock", ".tantivy-writer.lock"}
     return [folder / CURRENT, *sorted(file for file in files if file.name not in unread)]
 
 
@@ -53,7 +54,7 @@ def outcomes(read: Callable[[Path], object], path: Path, files: list[Path], dama
 
 @SHORT_AND_LONG
 def test_a_damaged_graph_file_reads_right_or_is_refused(path: Path, rounds: int) -> None:
-    """Flipped, zeroed or cut bytes of the graph file never give other data: unused ones do no harm, others are refused."""
+    """Flipped, zeroed or cut bytes of the graph file do no harm where unused, and are refused elsewhere."""
     seen = outcomes(programs.read_graph, path, [path], Damage(seed=3, rounds=rounds))
     assert seen["RegistryUnusable"] > rounds // 4
     assert set(seen) <= {"RegistryUnusable", "right"}
@@ -71,7 +72,7 @@ def test_a_damaged_index_answers_or_says_that_it_cannot_be_read(path: Path, roun
 def test_a_damaged_index_names_the_cure(path: Path) -> None:
     """The error names the folder to remove; without it the next opening builds the index anew."""
     folder = folder_of(path)
-    tables = folder / current_name(folder) / build.TABLES
+    tables = folder / current_name(folder) / layout.TABLES
     tables.write_bytes(tables.read_bytes()[:100])
     with pytest.raises(RegistryUnusable) as caught:
         opened(path)

@@ -41,13 +41,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB; skips where none can be mounted."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], check=False, capture_output=True
-    ).returncode
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["/bin/mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], check=False, capture_output=True
+        ).returncode
+    )
     if not mounted:
         pytest.skip("needs the right to mount a tmpfs")
     yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    subprocess.run(["/bin/umount", "-l", str(place)], check=True)
 
 
 def test_a_full_disk_is_a_clear_error_and_room_mends_it(small_disk: Path) -> None:

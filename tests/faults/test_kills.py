@@ -29,7 +29,7 @@ def started(path: Path) -> int:
 @pytest.mark.parametrize("rounds", [12, pytest.param(150, marks=TORTURE)])
 def test_a_kill_at_any_moment_loses_nothing_acknowledged(tmp_path: Path, rounds: int) -> None:
     """After each kill the registry opens, is whole at an acknowledged or committed revision, and is written again."""
-    path, chance, revision = tmp_path / "r.grafeo", random.Random(7), 0
+    path, chance, revision = tmp_path / "r.grafeo", random.Random(7), 0  # noqa: S311
     for _ in range(rounds):
         with child(programs.ingest_on, path, revision + 1, revision + 1000) as writer:
             first = writer.hear()
@@ -43,7 +43,7 @@ def test_a_kill_at_any_moment_loses_nothing_acknowledged(tmp_path: Path, rounds:
 @pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=TORTURE)])
 def test_a_kill_in_the_first_ingest_leaves_a_place_to_start_anew(tmp_path: Path, rounds: int) -> None:
     """However early the first writer dies, the next one makes the registry."""
-    chance = random.Random(11)
+    chance = random.Random(11)  # noqa: S311
     for number in range(rounds):
         path = tmp_path / f"{number}.grafeo"
         with child(programs.ingest_on, path, 1, 1) as writer:
@@ -57,7 +57,7 @@ def test_a_kill_in_the_first_ingest_leaves_a_place_to_start_anew(tmp_path: Path,
 @pytest.mark.parametrize("rounds", [5, pytest.param(60, marks=TORTURE)])
 def test_a_kill_on_the_commit_keeps_all_or_nothing(tmp_path: Path, rounds: int) -> None:
     """A writer killed while the engine commits leaves the revision before or after, whole."""
-    path, chance = tmp_path / "r.grafeo", random.Random(13)
+    path, chance = tmp_path / "r.grafeo", random.Random(13)  # noqa: S311
     revision = started(path)
     for _ in range(rounds):
         with child(programs.ingest_and_tell_of_the_commit, path, revision + 1) as writer:

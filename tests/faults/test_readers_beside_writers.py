@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import programs
+from tests.faults.fleet import manifest, small
 from tests.faults.processes import Child, child
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync import sync
@@ -38,7 +39,7 @@ def test_no_answer_is_of_two_revisions(tmp_path: Path, stack: ExitStack, ingests
     """8 threads and 2 other processes route on while a process ingests; each text is of the Route's own revision."""
     path = tmp_path / "r.grafeo"
     with programs.opened(path) as registry:
-        sync(registry, programs.manifest(1))
+        sync(registry, manifest(1))
     readers = [stack.enter_context(child(programs.route_on, path, n, "none")) for n in (8, 1, 1)]
     for reader in readers:
         reader.hear()
@@ -57,13 +58,13 @@ def test_no_answer_is_of_two_revisions_with_the_real_model(tmp_path: Path, stack
     """The same over vectors, with the default embedder and recipe."""
     path = tmp_path / "r.grafeo"
     with programs.opened(path, embedder=DEFAULT_EMBEDDER) as registry:
-        sync(registry, programs.small(1))
+        sync(registry, small(1))
     readers = [stack.enter_context(child(programs.route_on, path, 2, DEFAULT_EMBEDDER)) for _ in range(2)]
     for reader in readers:
         reader.hear()
     with programs.opened(path, embedder=DEFAULT_EMBEDDER) as registry:
         for number in range(2, 6):
-            assert sync(registry, programs.small(number)).revision == number
+            assert sync(registry, small(number)).revision == number
     time.sleep(0.3)
     answers, seen = stopped(readers)
     assert answers > 20

@@ -17,6 +17,7 @@ import pytest
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
+from waygraph.registry.changes import ChangeSet, Manifest
 from waygraph.registry.errors import RegistryNotFound, UnknownName
 from waygraph.registry.export import FORMATS, ExportFormat, export
 from waygraph.registry.export.as_graphml import node, xml_text
@@ -24,7 +25,6 @@ from waygraph.registry.export.as_page import json_in_html
 from waygraph.registry.export.features import hashed_words
 from waygraph.registry.export.layout import AGENT_RADIUS, Circle, agent_radius, lay_out, tool_places
 from waygraph.registry.graph.reading import read_agents, read_claims, read_settings, read_tools
-from waygraph.registry.model import ChangeSet, Manifest
 from waygraph.registry.settings import Settings
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

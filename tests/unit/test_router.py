@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from waygraph.ingest.sources.files import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
+from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.errors import (
     EmbedderMismatch,
     InvalidQuery,
@@ -22,7 +23,7 @@ from waygraph.registry.errors import (
     UnknownRecipe,
 )
 from waygraph.registry.identity import sealed_agent, sealed_tool
-from waygraph.registry.model import Agent, AgentEntry, Manifest, Route, TextForm, Tool
+from waygraph.registry.model import Agent, Route, TextForm, Tool
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -1,0 +1,147 @@
+"""The nouns of change: what a source says and claims, what a sync does. Apart from `model`: routing needs none."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from waygraph.registry.model import Agent, Tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """What an operator said of an agent id; survives every sync and the agent's own absence. None: not set."""
+
+    agent_id: str
+    tags: tuple[str, ...] = ()
+    visible_to: tuple[str, ...] | None = None
+    pinned: bool = False
+    hidden: bool = False
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSummary:
+    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it."""
+
+    name: str
+    namespace: str
+    rank: int = 0
+    seen_at: str = ""
+    claims: tuple[tuple[str, str], ...] = ()
+    """(the source's own key, agent id) of each agent it claims, by agent id."""
+
+    @property
+    def agent_ids(self) -> tuple[str, ...]:
+        return tuple(agent_id for _, agent_id in self.claims)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A record that was not taken, or (in `cut`) not whole. `where` names file and JSON pointer.
+
+    `key` is the agent's, if it could be read: what is held of that agent then stays as it is.
+    """
+
+    where: str
+    reason: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEntry:
+    """An agent with its tools, as one source states them. `key` is the source's own name for it."""
+
+    key: str
+    agent: Agent
+    tools: tuple[Tool, ...] = ()
+
+    @property
+    def bundle_hash(self) -> str:
+        """SHA-256 over the content hashes of agent and tools: equal means nothing changed."""
+        parts = [self.agent.content_hash, *sorted(f"{t.name}:{t.content_hash}" for t in self.tools)]
+        return sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What one source says now. `rank`: a live source (1) speaks before a catalogue (0) for a shared agent."""
+
+    source: str
+    namespace: str = ""
+    rank: int = 0
+    entries: tuple[AgentEntry, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    cut: tuple[Rejected, ...] = ()
+    operator: tuple[OperatorSettings, ...] = ()
+    """What an export says that operators had set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """That a source claims an agent. `hash` is the bundle hash it stated; times are ISO 8601 in UTC."""
+
+    source: str
+    agent_id: str
+    key: str
+    hash: str
+    rank: int = 0
+    since: str = ""
+    seen_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """An entity that changed, and which of its fields did."""
+
+    id: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSet:
+    """What a sync will do. `written` holds the new state of each created or updated agent, whole."""
+
+    source: str
+    namespace: str = ""
+    rank: int = 0
+    written: tuple[AgentEntry, ...] = ()
+    created_agents: tuple[str, ...] = ()
+    created_tools: tuple[str, ...] = ()
+    updated_agents: tuple[Updated, ...] = ()
+    updated_tools: tuple[Updated, ...] = ()
+    removed_agents: tuple[str, ...] = ()
+    removed_tools: tuple[str, ...] = ()
+    unchanged_agents: int = 0
+    unchanged_tools: int = 0
+    claims: tuple[Claim, ...] = ()
+    released: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    """(key in the source, id in the registry) of agents whose own id another agent holds."""
+    withheld: tuple[str, ...] = ()
+    """Ids that an operator removed and the source still lists."""
+    rejected: tuple[Rejected, ...] = ()
+    cut: tuple[Rejected, ...] = ()
+    operator: tuple[OperatorSettings, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(
+            (self.written, self.removed_agents, self.removed_tools, self.claims, self.released, self.operator)
+        )
+
+    @property
+    def changed_behaviour(self) -> tuple[Updated, ...]:
+        """Known tools whose description or schema is another now: the sign of a rug pull."""
+        telling = {"description", "input_schema", "output_schema", "annotations"}
+        return tuple(u for u in self.updated_tools if telling & set(u.fields))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """What a sync did, or with `dry_run` would do. `revision` is the registry's after it."""
+
+    changes: ChangeSet
+    revision: int
+    seconds: float
+    texts_embedded: int
+    dry_run: bool = False
+    notice: str = ""

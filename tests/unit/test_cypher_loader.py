@@ -1,0 +1,92 @@
+"""Statement files: what the loader takes, and what it refuses."""
+
+import pytest
+
+from waygraph.cypher import BadStatement, load, names
+from waygraph.cypher.loader import TYPES, parse
+
+GOOD = """// Agents by id.
+// params: ids list<string>, limit integer
+// returns: id string
+MATCH (agent:Agent) WHERE agent.id IN $ids
+RETURN agent.id AS id LIMIT $limit"""
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_statement_of_ours_can_be_loaded(name: str) -> None:
+    """Header and text of each file agree; every name and type is known."""
+    statement = load(name)
+    assert statement.name == name
+    assert statement.purpose.endswith(".")
+    assert {*statement.params.values(), *statement.returns.values()} <= TYPES.keys()
+
+
+def test_a_statement_tells_its_header() -> None:
+    """Purpose, parameters and columns come from the header, the text has none of it."""
+    statement = parse("test/agents", GOOD)
+    assert statement.purpose == "Agents by id."
+    assert statement.params == {"ids": "list<string>", "limit": "integer"}
+    assert statement.returns == {"id": "string"}
+    assert statement.text.startswith("MATCH")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("// params: ids list<string>, limit integer", "// params: ids list<string>"), "declares"),
+        (("LIMIT $limit", ""), "declares"),
+        (("list<string>", "list<date>"), "not `name type`"),
+        (("ids list<string>", "ids"), "not `name type`"),
+        (("// returns: id string\n", ""), "the header is a purpose"),
+        (("LIMIT $limit", "LIMIT $limit; MATCH (n) DETACH DELETE n"), "without a semicolon"),
+    ],
+)
+def test_a_file_that_disagrees_with_its_header_is_refused(change: tuple[str, str], reason: str) -> None:
+    """Undeclared and unused parameters, unknown types, a missing line, a second statement."""
+    with pytest.raises(BadStatement, match=reason):
+        parse("test/agents", GOOD.replace(*change))
+
+
+def test_a_file_without_a_header_or_a_text_is_refused() -> None:
+    """An empty file, and one of comments only."""
+    for source in ("", "MATCH (n) RETURN n", "// Nothing.\n// params: none\n// returns: none\n"):
+        with pytest.raises(BadStatement):
+            parse("test/empty", source)
+
+
+def test_what_stands_in_quotes_is_no_parameter() -> None:
+    """`$name` and `;` inside a string, a name in backticks or a comment are text."""
+    source = "// Quoted.\n// params: none\n// returns: none\nMATCH (n {a: '$x;', `$y`: \"$z\"}) RETURN n // $w;"
+    assert parse("test/quoted", source).params == {}
+
+
+def test_an_unknown_statement_names_the_known_ones() -> None:
+    """The error lists what there is."""
+    with pytest.raises(BadStatement, match="sync/put_agents"):
+        load("sync/put_agent")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"ids": []},
+        {"ids": [], "limit": 1, "more": 1},
+        {"ids": "a", "limit": 1},
+        {"ids": [], "limit": "1"},
+        {"ids": [], "limit": True},
+        {"ids": [], "limit": None},
+    ],
+)
+def test_parameters_must_be_the_declared_ones(given: dict[str, object]) -> None:
+    """Missing, unknown or of another type: refused before any engine sees them. A boolean is no number."""
+    with pytest.raises(BadStatement):
+        parse("test/agents", GOOD).check(given)
+
+
+def test_declared_parameters_pass() -> None:
+    """The right names and types; a float may be given as a whole number."""
+    parse("test/agents", GOOD).check({"ids": ["a"], "limit": 3})
+    weighed = parse("test/w", "// W.\n// params: weight float\n// returns: none\nRETURN $weight")
+    weighed.check({"weight": 1})
+    weighed.check({"weight": 1.5})

@@ -1,0 +1,59 @@
+"""Settings from the environment: plain values, checked, with the variable's name in every error."""
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.settings import PREFIX, Settings, load_settings
+
+
+def test_without_variables_the_defaults_hold() -> None:
+    """An empty environment, and one that speaks of other things."""
+    assert load_settings({}) == Settings()
+    assert load_settings({"HOME": "/root", "WAYGRAPH_UNKNOWN": "1"}) == Settings()
+
+
+def test_every_setting_has_its_variable() -> None:
+    """`write_timeout_s` is set by WAYGRAPH_WRITE_TIMEOUT_S, and so is every other one."""
+    for field in fields(Settings):
+        value = "7" if field.type in (int, float) else "seven"
+        loaded = load_settings({PREFIX + field.name.upper(): value})
+        assert str(getattr(loaded, field.name)).removesuffix(".0") == value
+        assert type(getattr(loaded, field.name)) is field.type
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    """As shells write it: `WAYGRAPH_EMBEDDER=`."""
+    assert load_settings({"WAYGRAPH_EMBEDDER": "", "WAYGRAPH_WRITE_TIMEOUT_S": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("WRITE_TIMEOUT_S", "soon"), ("MAX_QUERY_CHARS", "1.5"), ("CYPHER_MAX_ROWS", "many"), ("MAX_SOURCE_BYTES", "1G")],
+)
+def test_a_value_out_of_shape_names_the_variable(name: str, value: str) -> None:
+    """The error says which variable holds what, and what was expected."""
+    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name}='{value}': .*valid"):
+        load_settings({PREFIX + name: value})
+
+
+def test_folders_may_be_named() -> None:
+    """Data and cache go where the variables say, `~` included."""
+    loaded = load_settings({"WAYGRAPH_DATA_DIR": "/data/way", "WAYGRAPH_CACHE_DIR": "~/cache"})
+    assert loaded.default_registry == Path("/data/way/registry.grafeo")
+    assert loaded.cache_path == Path("~/cache").expanduser()
+    assert Settings().default_registry.name == "registry.grafeo"
+
+
+def test_pydantic_is_imported_only_if_a_variable_is_set() -> None:
+    """A start without variables does not pay for the parser."""
+    program = (
+        "import sys; from waygraph.registry.settings import load_settings; load_settings({}); "
+        "print('pydantic_settings' in sys.modules)"
+    )
+    told = run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == "False"
