@@ -1,5 +1,6 @@
-"""The least that a process with this model must do: imports numpy, onnxruntime and tokenizers, loads the model, with the
-session options of Waygraph's own embedder.
+"""The least that a process with this model must do: imports numpy, onnxruntime and tokenizers, loads the model.
+
+The session's options are those of Waygraph's own embedder.
 
 Run as a script, `bare_process.py GRAPH TOKENIZER`; imports nothing of Waygraph.
 """

@@ -22,7 +22,7 @@ from waygraph.registry.changes import (
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, RegistryNotFound
 from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
-from waygraph.registry.identity import digest, placed
+from waygraph.registry.identity import namespaced_id, placed
 from waygraph.registry.model import Agent, TextForm, Tool
 from waygraph.registry.registry import Registry
 
@@ -189,12 +189,12 @@ class _Plan:
     def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""
         wanted = entry.agent.id
-        namespaced = f"{self.manifest.namespace or 'other'}.{wanted}"
+        namespaced = namespaced_id(self.manifest.namespace, wanted)
         for candidate in (wanted, namespaced):
             stored = self.held.agents.get(candidate)
             if candidate not in taken and (stored is None or same_agent(stored, entry)):
                 return candidate
-        return f"{namespaced}-{digest(self.manifest.source, entry.key)[:8]}"
+        return namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
 
     def _removed_by_operator(self, agent_id: str) -> bool:
         said = self.settings.get(agent_id)
@@ -244,18 +244,21 @@ class _Plan:
     # -- claims ------------------------------------------------------------------------------------
 
     def _claims(self) -> list[Claim]:
-        """Claims that are new or state something else than before."""
+        """Claims that are new, or state something else than before for an agent that this source speaks for."""
         before = {claim.agent_id: (claim.key, claim.hash) for claim in self.mine.values()}
         return [
             Claim(
                 source=self.manifest.source, agent_id=e.agent.id, key=e.key, hash=e.bundle_hash, rank=self.manifest.rank
             )
             for e in self.entries
-            if before.get(e.agent.id) != (e.key, e.bundle_hash)
+            if e.agent.id not in before
+            or (before[e.agent.id] != (e.key, e.bundle_hash) and self._speaks_for(e.agent.id))
         ]
 
     def _released(self) -> list[str]:
         """Agents this source claimed and lists no more. One whose record is now unreadable is not among them."""
+        if self.manifest.partial:
+            return []
         listed = {entry.agent.id for entry in self.entries} | set(self.withheld)
         unreadable = {record.key for record in self.manifest.rejected if record.key}
         return [c.agent_id for c in self.mine.values() if c.agent_id not in listed and c.key not in unreadable]

@@ -24,7 +24,7 @@ def references_only(transport: Mapping[str, object]) -> dict[str, object]:
             kept[name] = _arguments(value)
         elif name == "url" and isinstance(value, str):
             kept[name] = _address(value)
-        elif _SECRET_NAME.match(name) and isinstance(value, str):
+        elif _SECRET_NAME.match(str(name)) and isinstance(value, str):
             kept[name] = _reference(name, value)
         else:
             kept[name] = value

@@ -63,7 +63,10 @@ class AgentEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What one source says now. `rank`: a live source (1) speaks before a catalogue (0) for a shared agent."""
+    """What one source says now. `rank`: a live source (1) speaks before a catalogue (0) for a shared agent.
+
+    `partial`: some of the source could not be read, so that what it does not list is not gone for certain.
+    """
 
     source: str
     namespace: str = ""
@@ -71,6 +74,7 @@ class Manifest:
     entries: tuple[AgentEntry, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     cut: tuple[Rejected, ...] = ()
+    partial: bool = False
     operator: tuple[OperatorSettings, ...] = ()
     """What an export says that operators had set."""
 

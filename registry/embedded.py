@@ -98,7 +98,7 @@ class EmbeddedStore:
             engine.close()
 
     @contextmanager
-    def writing(self, *, timeout_s: float | None = None) -> "Iterator[GraphEngine]":
+    def writing(self, *, timeout_s: float | None = None, trust_index: bool = True) -> "Iterator[GraphEngine]":
         """The engine, alone. What was committed in the block is published at its end, whatever ended it.
 
         Raises RegistryLocked after `timeout_s` (default: settings), RegistryUnusable, StorageFailed.
@@ -114,9 +114,9 @@ class EmbeddedStore:
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
                 with suppress(RegistryError):
-                    live.publish(engine)
+                    live.publish(engine, trust_index=trust_index)
                 raise
-            live.publish(engine)
+            live.publish(engine, trust_index=trust_index)
 
     def _live_graph(self) -> "LiveGraph":
         """Made by the first write: a process that only reads needs nothing of it."""

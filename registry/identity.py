@@ -9,6 +9,7 @@ from waygraph.registry.model import Agent, JsonText, Tool
 
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 MAX_NAME_CHARS = 128
+_SHORT_HASH_CHARS = 8
 _CALL_NAME_CHARS = 64
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -17,7 +18,9 @@ _HASHED = re.compile(r"_[0-9a-f]{12}")
 
 def canonical_json(value: object) -> JsonText:
     """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Keys become text before they are sorted: YAML has numbers for keys, and 9 comes before 10 but "10" before "9".
+    plain = json.loads(json.dumps(value, allow_nan=False))
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(*parts: str) -> str:
@@ -41,10 +44,16 @@ def name_fault(name: object) -> str:
 def agent_id(key: str) -> str:
     """The source's own key if it is a legal id (`/` becomes `.`); else what is legal of it and a short hash."""
     plain = key.strip().replace("/", ".")
-    if AGENT_ID.fullmatch(plain):
+    if AGENT_ID.fullmatch(plain) and len(plain) <= MAX_NAME_CHARS:
         return plain
-    legal = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain).strip("-_. ")
-    return f"{legal or 'agent'}-{digest(key)[:8]}"
+    legal = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain).strip("-_. ")[: MAX_NAME_CHARS - _SHORT_HASH_CHARS - 1]
+    return f"{legal or 'agent'}-{digest(key)[:_SHORT_HASH_CHARS]}"
+
+
+def namespaced_id(namespace: str, wanted: str, *distinguish: str) -> str:
+    """`<namespace>.<id>`, legal; with a short hash of what distinguishes it if that is given."""
+    suffix = f"-{digest(*distinguish)[:_SHORT_HASH_CHARS]}" if distinguish else ""
+    return agent_id(f"{agent_id(namespace) if namespace else 'other'}.{wanted}{suffix}")
 
 
 def tool_id(agent: str, tool_name: str) -> str:

@@ -10,7 +10,7 @@ from waygraph.registry.errors import RegistryError, RegistryUnusable
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
-from waygraph.registry.index import generation
+from waygraph.registry.index import generation, layout
 from waygraph.registry.index.publication import publish_graph, published_schema
 
 
@@ -24,6 +24,7 @@ class LiveGraph:
     @contextmanager
     def held(self) -> Iterator[GrafeoEngine]:
         """The engine, at the present schema. Raises RegistryUnusable, RegistryLocked."""
+        self._refuse_lost()
         if self._memory is not None:
             _ready(self._memory, self._place)
             yield self._memory
@@ -39,17 +40,30 @@ class LiveGraph:
             raise
         engine.close()
 
-    def publish(self, engine: GrafeoEngine) -> None:
-        """Brings the index to the graph's revision, and takes the mark away."""
+    def publish(self, engine: GrafeoEngine, *, trust_index: bool = True) -> None:
+        """Brings the index to the graph's revision, and takes the mark away.
+
+        Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
+        """
         if read_state(engine) is not None:
             if self._path is not None:
                 engine.checkpoint()
-            publish_graph(self._folder, engine)
+            publish_graph(self._folder, engine, trust_index=trust_index)
         generation.clear_pending(self._folder)
 
     def close(self) -> None:
         if self._memory is not None:
             self._memory.close()
+
+    def _refuse_lost(self) -> None:
+        """A new graph would be published over the index of one that was moved away, and with it the last copy lost."""
+        if self._path is not None and not self._path.exists() and published_schema(self._folder) is not None:
+            copy = self._folder / generation.current_name(self._folder) / layout.GRAPH
+            raise RegistryUnusable(
+                self._place,
+                f"the graph file is gone, its index is still there. Copy {copy} to {self._path}, "
+                f"or remove {self._folder} to begin anew.",
+            )
 
     def _look_first(self) -> None:
         """Refuses a graph that may not be ours before it is opened to write: that alone would change its bytes."""

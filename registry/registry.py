@@ -182,7 +182,7 @@ class Registry:
         return self._store.exists
 
     @contextmanager
-    def writing(self, *, texts: TextForm | None = None) -> "Iterator[WriteSession]":
+    def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
         """The registry alone, for a sync; published at the end. `texts` is chosen once, by the first write.
 
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its own.
@@ -190,7 +190,7 @@ class Registry:
         from waygraph.registry.live_graph import now
         from waygraph.registry.writing import WriteSession
 
-        with self._store.writing() as engine:
+        with self._store.writing(trust_index=trust_index) as engine:
             yield WriteSession(
                 engine,
                 self._choose,
@@ -242,7 +242,7 @@ class Registry:
         """Embeds everything anew, with another embedder or text form if given."""
         state = self._index().state
         chosen = self._embedders.open(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
-        with self.writing() as session:
+        with self.writing(trust_index=False) as session:
             written = session.reindex(texts or state.texts, chosen, progress)
         self._spec = chosen.spec
         return written

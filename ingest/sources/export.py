@@ -63,4 +63,6 @@ def _with_rest(
     """Operators' words and rejected records ride on the first manifest."""
     from dataclasses import replace
 
+    if not sources and operator:
+        sources = [Manifest(source="operators")]
     return [replace(sources[0], operator=operator, rejected=tuple(rejected)), *sources[1:]] if sources else []

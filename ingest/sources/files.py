@@ -79,6 +79,7 @@ def _manifests(
     files: list[tuple[str, Content]], settings: Settings, source: str, namespace: str, kind: str
 ) -> list[Manifest]:
     merged = Intake(where=source, settings=settings)
+    partial_read = False
     for where, content in files:
         try:
             document = _parse(where, content, settings)
@@ -91,6 +92,7 @@ def _manifests(
             if len(files) == 1:
                 raise
             merged.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
+            partial_read = True
     return [
         Manifest(
             source=source,
@@ -98,6 +100,7 @@ def _manifests(
             entries=tuple(merged.entries),
             rejected=tuple(merged.rejected),
             cut=tuple(merged.cut),
+            partial=partial_read,
         )
     ]
 

@@ -42,7 +42,7 @@ def _check(text: str) -> None:
             case yaml.ScalarEvent():
                 anchor, weight = event.anchor, 1 + len(event.value)
             case yaml.AliasEvent():
-                anchor, weight = None, _aliased(event.anchor, weights)
+                anchor, weight = None, _aliased(str(event.anchor), weights)
             case _:
                 continue
         if anchor:

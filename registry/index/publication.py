@@ -40,14 +40,14 @@ class PublishingEngine(GraphEngine, Copying, Protocol):
     """An engine whose graph can be read, and copied as a file."""
 
 
-def publish_graph(folder: Path, engine: PublishingEngine) -> bool:
+def publish_graph(folder: Path, engine: PublishingEngine, *, trust_index: bool = True) -> bool:
     """Makes the graph's revision the current generation; False if it already is."""
     state = read_state(engine)
     if state is None:
         return False
     if published_revision(folder) == state.revision:
         return _publish_confirmations(folder, engine, state.revision)
-    snapshot = read_snapshot(engine, state, known_vectors(folder))
+    snapshot = read_snapshot(engine, state, known_vectors(folder) if trust_index else {})
     generation.publish(folder, state.revision, partial(_build, engine=engine, snapshot=snapshot))
     return True
 

@@ -11,16 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tantivy  # noqa: F401 - the fork server has it ready
 
 from tests.faults.fleet import manifest, number_in
 from waygraph.ingest.sync import sync
+from waygraph.registry.doctor import examine_at
 from waygraph.registry.errors import RegistryError, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_held, read_state, read_tools
 from waygraph.registry.index import generation
+from waygraph.registry.index.generation import folder_of
 from waygraph.registry.model import Route
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
@@ -186,7 +189,7 @@ def read_damaged(pipe: Connection, read: Callable[[Path], object], path: Path, f
         pipe.send(f"{file.name}: {kind} at {at}")
         _replace(file, damaged(whole, kind, at, chance))
         try:
-            pipe.send("right" if read(path) == right else "other data")
+            pipe.send("right" if read(path) == right else noticed(path))
         except WaygraphError as error:
             pipe.send(type(error).__name__)
         except BaseException as error:  # noqa: BLE001 - a panic is no Exception
@@ -202,6 +205,16 @@ def damaged(whole: bytes, kind: str, at: int, chance: random.Random) -> bytes:
             return whole[:at] + bytes(len(whole[at : at + 64])) + whole[at + 64 :]
         case _:
             return whole[:at]
+
+
+def noticed(path: Path) -> str:
+    """What the doctor says, of a copy, to data that was read and is not what it was."""
+    with TemporaryDirectory() as place:
+        copy = Path(place) / path.name
+        shutil.copy(path, copy)
+        shutil.copytree(folder_of(path), folder_of(copy))
+        findings = examine_at(copy, deep=True, environ={})
+    return "found by the doctor" if any(not finding.ok for finding in findings) else "unnoticed"
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from waygraph.ingest.transport import references_only
 
-SECRET = "ghp_4f9aSecretValue0"
+SECRET = "ghp_4f9aSecretValue0"  # noqa: S105
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,288 @@
+"""What becomes of one record: taken, cut or rejected, with the place and the reason. It costs only itself."""
+
+import json
+import time
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
+from waygraph.registry.changes import Rejected
+from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
+from waygraph.registry.identity import AGENT_ID, call_name
+from waygraph.registry.index.analyser import query_terms
+from waygraph.registry.model import Tool
+from waygraph.registry.settings import Settings
+
+WHERE = "file.json"
+
+
+@pytest.fixture
+def intake() -> Intake:
+    return Intake(where=WHERE, settings=Settings())
+
+
+def agent(key: object = "github", **fields: object) -> AgentRecord:
+    return AgentRecord(pointer="/agents/0", key=key, **fields)
+
+
+def tool(name: object = "search", number: int = 0, **fields: object) -> ToolRecord:
+    return ToolRecord(pointer=f"/agents/0/tools/{number}", name=name, **fields)  # type: ignore[arg-type]
+
+
+def tools_of(intake: Intake, *records: ToolRecord) -> tuple[Tool, ...]:
+    """What the intake makes of an agent with these tools, between two agents that are well."""
+    intake.take(agent("before"))
+    intake.take(agent(tools=records))
+    intake.take(agent("after"))
+    assert [entry.key for entry in intake.entries] == ["before", "github", "after"]
+    return intake.entries[1].tools
+
+
+# -- what is taken ---------------------------------------------------------------------------------
+
+
+def test_a_whole_record_is_taken(intake: Intake) -> None:
+    """Every field arrives, schemas as canonical JSON, tags sorted, hashes and call names made."""
+    intake.take(
+        agent(
+            "io.github/git",
+            name="Git",
+            description="Version control",
+            version="1.2",
+            transport={"command": "npx"},
+            tags=["b", "a", "b"],
+            visible_to=["team"],
+            tools=[tool(description="Searches", input_schema={"b": 1, "a": 2}, annotations={"readOnlyHint": True})],
+        )
+    )
+    [entry] = intake.entries
+    assert (entry.key, entry.agent.id, entry.agent.name) == ("io.github/git", "io.github.git", "Git")
+    assert (entry.agent.tags, entry.agent.visible_to) == (("a", "b"), ("team",))
+    assert entry.agent.transport == '{"command":"npx"}'
+    [made] = entry.tools
+    assert (made.id, made.call_name) == ("io.github.git/search", call_name("io.github.git", "search"))
+    assert made.input_schema == '{"a":2,"b":1}'
+    assert made.annotations == '{"readOnlyHint":true}'
+    assert made.content_hash
+    assert entry.agent.content_hash
+    assert not intake.rejected
+    assert not intake.cut
+
+
+@pytest.mark.parametrize("tools", [(), []])
+def test_an_agent_without_tools_is_an_agent(intake: Intake, tools: list[ToolRecord]) -> None:
+    """No tools, or an empty list of them: taken as it is."""
+    intake.take(agent(tools=tools))
+    assert intake.entries[0].tools == ()
+    assert not intake.rejected
+
+
+@pytest.mark.parametrize("description", [None, "", "  \n "])
+def test_without_a_description_the_name_speaks(intake: Intake, description: object) -> None:
+    """Agent and tool are kept; the text that is embedded falls back to the name."""
+    intake.take(agent(description=description, tools=[tool(description=description)]))
+    [entry] = intake.entries
+    assert agent_texts("plain", entry.agent, [], 4000) == ("github",)
+    assert tool_texts("plain", entry.agent, entry.tools[0], 4000) == ("search",)
+    assert tool_texts("contextual", entry.agent, entry.tools[0], 4000)[0] == "github | search"
+
+
+@pytest.mark.parametrize(
+    "text", ["查询天气预报", "ابحث عن السفن", "\u202eright to left\u202c", "🚢 ⚓ 🏴‍☠️", "e\u0301", "\u0000\u0007"]
+)
+def test_any_script_is_text(intake: Intake, text: str) -> None:
+    """Chinese, right-to-left, emoji, combining and even control characters in a description stay as they are."""
+    intake.take(agent(description=text, tools=[tool(description=text, input_schema={text: text})]))
+    [entry] = intake.entries
+    assert entry.agent.description == entry.tools[0].description == text
+    assert json.loads(entry.tools[0].input_schema) == {text: text}
+
+
+def test_half_a_character_is_replaced(intake: Intake) -> None:
+    """A lone surrogate in a description or schema, which no database takes, becomes a question mark."""
+    intake.take(agent(description="a\ud800b", tools=[tool(description="\udfffx", input_schema={"p\ud83d": "\ud83d"})]))
+    [entry] = intake.entries
+    assert entry.agent.description == "a?b"
+    assert entry.tools[0].description == "?x"
+    assert entry.tools[0].input_schema == '{"p?":"?"}'
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [("天気", "agent-"), ("a/b", "a.b"), ("a:b", "a-b-"), (" x ", "x"), ("🚢", "agent-")]
+)
+def test_any_key_becomes_a_legal_id(intake: Intake, key: str, expected: str) -> None:
+    """What an id may not hold is replaced, and told apart by a hash; the name stays the key."""
+    intake.take(agent(key))
+    [entry] = intake.entries
+    assert entry.agent.id.startswith(expected)
+    assert AGENT_ID.fullmatch(entry.agent.id)
+    assert entry.agent.name == key
+
+
+# -- what is cut -----------------------------------------------------------------------------------
+
+
+def test_a_text_of_20_mb_is_cut_and_reported(intake: Intake) -> None:
+    """The graph keeps `max_description_chars` of it, a model reads `max_embedded_chars`, and `cut` says so."""
+    intake.take(agent(description="x" * 20_000_000, tools=[tool(description="yz " * 7_000_000)]))
+    [entry] = intake.entries
+    assert len(entry.agent.description) == len(entry.tools[0].description) == Settings().max_description_chars
+    assert [note.where for note in intake.cut] == [
+        f"{WHERE}#/agents/0/description",
+        f"{WHERE}#/agents/0/tools/0/description",
+    ]
+    assert intake.cut[0].reason == "20000000 characters, kept 1000000 (WAYGRAPH_MAX_DESCRIPTION_CHARS)"
+    assert max(map(len, tool_texts("contextual", entry.agent, entry.tools[0], 4000))) == 4000
+    assert not intake.rejected
+
+
+@pytest.mark.parametrize("field", ["input_schema", "output_schema", "annotations"])
+def test_a_schema_that_is_too_long_is_left_out_and_reported(intake: Intake, field: str) -> None:
+    """The tool stays, without it; half a schema would be none."""
+    [made] = tools_of(intake, tool("search", 0, **{field: {"x": "y" * 2_000_000}}))
+    assert getattr(made, field) == ("{}" if field == "input_schema" else "")
+    assert "was left out (WAYGRAPH_MAX_SCHEMA_CHARS)" in intake.cut[0].reason
+
+
+# -- what is rejected ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"key": ""}, "agent id: a name must be a non-empty string"),
+        ({"key": None}, "agent id: a name must be a non-empty string"),
+        ({"key": 7}, "agent id: a name must be a non-empty string"),
+        ({"key": "x" * 129}, "agent id: a name has at most 128 characters, this has 129"),
+        ({"key": "a\x1bb"}, "agent id: a name must not hold control characters"),
+        ({"key": "a\ud800"}, "agent id: a name must be whole characters"),
+        ({"name": "x" * 129}, "agent name: a name has at most 128 characters"),
+        ({"name": ["a"]}, "agent name: a name must be a non-empty string"),
+        ({"description": 5}, "description: expected a string, found a number"),
+        ({"description": ["a"]}, "description: expected a string, found a list"),
+        ({"kind": "robot"}, "kind: expected one of mcp_server, a2a_agent, skill, openapi, custom, found 'robot'"),
+        ({"kind": []}, "kind: expected one of"),
+        ({"version": {}}, "version: expected a string, found an object"),
+        ({"version": "1" * 129}, "version: a name has at most 128"),
+        ({"version": "1\ud800"}, "version: a name must be whole characters"),
+        ({"tags": "sea"}, "tags: expected a list of non-empty strings, found a string"),
+        ({"tags": ["a", ""]}, "tags: expected a list of non-empty strings"),
+        ({"tags": [1]}, "tags: expected a list of non-empty strings"),
+        ({"tags": ["x" * 20_000_000]}, "tags: a name has at most 128 characters"),
+        ({"tags": ["\ud800"]}, "tags: a name must be whole characters"),
+        ({"visible_to": {"a": 1}}, "visible_to: expected a list"),
+        ({"transport": "npx"}, "transport: expected an object, found a string"),
+        ({"transport": {"url": "http://[broken"}}, "transport: Invalid IPv6 URL"),
+        ({"transport": {"x": float("nan")}}, "transport: cannot be written as JSON"),
+        ({"transport": {"x": "y" * 20_000_000}}, "WAYGRAPH_MAX_SCHEMA_CHARS"),
+    ],
+)
+def test_a_bad_agent_is_rejected_alone(intake: Intake, fields: dict[str, object], reason: str) -> None:
+    """The place, the reason, and its key if it has one; the agents before and after it are taken."""
+    intake.take(agent("before"))
+    intake.take(agent(**fields))
+    intake.take(agent("after"))
+    assert [entry.key for entry in intake.entries] == ["before", "after"]
+    [rejected] = intake.rejected
+    assert rejected.where == f"{WHERE}#/agents/0"
+    assert rejected.reason.startswith(reason) or reason in rejected.reason
+    assert len(rejected.reason) < 300
+    key = fields.get("key", "github")
+    assert rejected.key == (key if isinstance(key, str) else "")
+
+
+nested: dict[str, object] = {}
+for _ in range(100_000):
+    nested = {"x": nested}
+circular: dict[str, object] = {}
+circular["self"] = circular
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"name": None}, "tool name: a name must be a non-empty string"),
+        ({"name": "x" * 129}, "tool name: a name has at most 128 characters, this has 129"),
+        ({"name": "a\nb"}, "tool name: a name must not hold control characters"),
+        ({"description": {}}, "description: expected a string, found an object"),
+        ({"input_schema": "{}"}, "inputSchema: expected an object, found a string"),
+        ({"input_schema": []}, "inputSchema: expected an object, found a list"),
+        ({"input_schema": 3}, "inputSchema: expected an object, found a number"),
+        ({"input_schema": True}, "inputSchema: expected an object, found a boolean"),
+        ({"output_schema": ["x"]}, "outputSchema: expected an object, found a list"),
+        ({"annotations": "x"}, "annotations: expected an object, found a string"),
+        ({"input_schema": {"default": float("nan")}}, "inputSchema: cannot be written as JSON"),
+        ({"input_schema": {"default": float("inf")}}, "inputSchema: cannot be written as JSON"),
+        ({"input_schema": {"a": {1, 2}}}, "inputSchema: cannot be written as JSON"),
+        ({"input_schema": {"a": 1, 2: 3}}, "inputSchema: cannot be written as JSON"),
+        ({"input_schema": nested}, "inputSchema: cannot be written as JSON"),
+        ({"input_schema": circular}, "inputSchema: cannot be written as JSON"),
+        ({"tags": [None]}, "tags: expected a list of non-empty strings"),
+    ],
+)
+def test_a_bad_tool_is_rejected_alone(intake: Intake, fields: dict[str, object], reason: str) -> None:
+    """Its agent and the tools beside it are taken."""
+    made = tools_of(intake, tool("first"), tool(**{"number": 1, **fields}), tool("last", 2))  # type: ignore[arg-type]
+    assert [each.name for each in made] == ["first", "last"]
+    [rejected] = intake.rejected
+    assert rejected.where == f"{WHERE}#/agents/0/tools/1"
+    assert rejected.reason.startswith(reason)
+
+
+def test_a_tool_named_twice_counts_once(intake: Intake) -> None:
+    """The first of the name is kept, the second rejected."""
+    made = tools_of(intake, tool(description="first"), tool(number=1, description="second"))
+    assert [each.description for each in made] == ["first"]
+    assert intake.rejected == [
+        Rejected(
+            where=f"{WHERE}#/agents/0/tools/1", reason="agent 'github' has a tool 'search' already; the first is kept"
+        )
+    ]
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=8)
+    | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["key", "name", "description", "kind", "version", "transport", "tags"]), anything)
+)
+@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_record_is_taken_or_rejected(fields: dict[str, object]) -> None:
+    """Whatever a source writes into an agent and its tool: one of the two, never an exception."""
+    intake = Intake(where=WHERE, settings=Settings())
+    as_tool = {name: value for name, value in fields.items() if name in ("description", "tags")}
+    as_tool["input_schema"] = fields.get("transport")
+    intake.take(agent(**{"key": "good", "tools": [tool("t", 1, **as_tool)], **fields}))
+    assert len(intake.entries) + len([r for r in intake.rejected if r.where.endswith("/agents/0")]) == 1
+    for entry in intake.entries:
+        assert json.dumps([entry.agent.description, entry.agent.version, entry.agent.transport]).isascii()
+        for text in (entry.agent.name, entry.agent.description, entry.agent.transport, *entry.agent.tags):
+            text.encode()
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+
+def test_a_pasted_file_in_a_query_is_left_out() -> None:
+    """18 kB of base64 are no words: what is asked around them is what is searched, in no time."""
+    blob = "iVBORw0KGgo" * 1700
+    started = time.process_time()
+    for query in (
+        f"resize this image {blob} to 100 pixels",
+        f"resize this image data:image/png;base64,{blob}== to 100 pixels",
+    ):
+        assert query_text(query) == "resize this image to 100 pixels"
+        assert query_terms(query_text(query)) == ["resiz", "imag", "100", "pixel"]
+    assert time.process_time() - started < 1

@@ -1,0 +1,508 @@
+"""Files, folders, globs and standard input: what is read, what is refused and where, and what costs only itself."""
+
+import io
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.sources import read_path, read_stream
+from waygraph.ingest.sources.files import KINDS
+from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+S = Settings()
+GOOD = {"waygraph": 1, "agents": [{"id": "good", "tools": [{"name": "run"}]}]}
+
+
+def read(path: Path | str, **options: str) -> Manifest:
+    [manifest] = read_path(str(path), S, **options)
+    return manifest
+
+
+def written(folder: Path, content: object, name: str = "source.json") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def refused(path: Path | str, settings: Settings = S, **options: str) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        read_path(str(path), settings, **options)
+    return caught.value
+
+
+def keys(manifest: Manifest) -> list[str]:
+    return [entry.key for entry in manifest.entries]
+
+
+def reasons(manifest: Manifest) -> dict[str, str]:
+    """JSON pointer → reason of what was rejected."""
+    return {rejected.where.rpartition("#")[2]: rejected.reason for rejected in manifest.rejected}
+
+
+# -- the kinds -------------------------------------------------------------------------------------
+
+CATALOGUE: dict[str, Any] = {
+    "waygraph": 1,
+    "agents": [
+        {
+            "id": "harbour",
+            "name": "Harbour",
+            "description": "Looks after ships",
+            "tags": ["sea"],
+            "transport": {"command": "npx", "env": {"TOKEN": "abc"}},
+            "tools": [{"name": "moor", "description": "Moors", "inputSchema": {"type": "object"}}],
+        },
+        {"id": "quiet", "tools": []},
+    ],
+}
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
+def test_a_catalogue_is_read_in_json_and_yaml(tmp_path: Path, suffix: str) -> None:
+    """The same agents either way; secrets become references."""
+    text = json.dumps(CATALOGUE) if suffix == "json" else yaml.safe_dump(CATALOGUE)
+    manifest = read(written(tmp_path, text, f"fleet.{suffix}"))
+    assert keys(manifest) == ["harbour", "quiet"]
+    assert manifest.entries[0].agent.transport == '{"command":"npx","env":{"TOKEN":"${TOKEN}"}}'
+    assert manifest.entries[0].tools[0].input_schema == '{"type":"object"}'
+    assert manifest.source == str(tmp_path / f"fleet.{suffix}")
+    assert manifest.namespace == "fleet"
+    assert not manifest.rejected
+
+
+def test_a_single_agent_is_a_catalogue(tmp_path: Path) -> None:
+    """`waygraph: 1` and the agent's own fields."""
+    assert keys(read(written(tmp_path, {"waygraph": 1, "id": "one", "tools": [{"name": "t"}]}))) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"tools": [{"name": "run"}]},
+        {"server": {"name": "dump"}, "tools": [{"name": "run"}]},
+        {"jsonrpc": "2.0", "id": 1, "result": {"serverInfo": {"name": "dump"}, "tools": [{"name": "run"}]}},
+    ],
+)
+def test_a_tools_list_is_one_agent(tmp_path: Path, document: dict[str, Any]) -> None:
+    """A dump of `tools/list`, bare, with its server, or as a JSON-RPC answer; without a name it is the file's."""
+    manifest = read(written(tmp_path, document, "dump.json"))
+    assert keys(manifest) == ["dump"]
+    assert [tool.name for tool in manifest.entries[0].tools] == ["run"]
+
+
+def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
+    """LiveMCPBench's `tools.json`."""
+    document = [
+        {
+            "name": "Search",
+            "description": "Finds",
+            "category": "web",
+            "config": {"mcpServers": {"search": {"command": "npx", "args": ["search"]}}},
+            "tools": {"search": {"tools": [{"name": "find", "inputSchema": {"type": "object"}}]}, "other": 5},
+        },
+        {"tools": None},
+    ]
+    manifest = read(written(tmp_path, document))
+    assert keys(manifest) == ["search", "other"]
+    assert manifest.entries[0].agent.tags == ("web",)
+    assert reasons(manifest) == {
+        "/0/tools/other/tools": "tools: expected a list, found NoneType",
+        "/1": "expected an entry with `tools: {server key: {…}}`",
+    }
+
+
+# -- what cannot be read at all --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "is not JSON: Expecting value at line 1, column 1"),
+        ("{", "is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
+        ('{"a": 1,}', "is not JSON"),
+        ("hello", "is not JSON"),
+        ("[" * 200_000, "is nested too deeply"),
+        ("9" * 5_000, "Exceeds the limit"),
+        ('{"tools": [' + "9" * 5_000 + "]}", "Exceeds the limit"),
+    ],
+)
+def test_what_is_not_json_is_refused_with_its_place(tmp_path: Path, content: str, reason: str) -> None:
+    """File, line, column and reason."""
+    path = written(tmp_path, content)
+    error = refused(path)
+    assert error.where == str(path)
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize("document", [5, None, "text", [], [1], {}, {"a": 1}, {"tools": 5}, [{"name": "x"}]])
+def test_json_of_another_shape_names_the_known_ones(tmp_path: Path, document: object) -> None:
+    """The error names the file, a pointer, what was found and what every kind looks like."""
+    path = written(tmp_path, json.dumps(document))
+    error = refused(path)
+    assert (error.where, error.pointer) == (str(path), "/")
+    assert all(kind.name in error.reason for kind in KINDS)
+
+
+@pytest.mark.parametrize("document", [5, [], [1], {}, {"tools": 5}, {"result": 5}])
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path, document: object, kind: str) -> None:
+    """Told to read a file as a kind that it is not: an error that says what was expected."""
+    assert f"is not of the kind {kind}: expected" in refused(written(tmp_path, document), kind=kind).reason
+
+
+def test_an_unknown_kind_names_the_known_ones(tmp_path: Path) -> None:
+    """Not a traceback."""
+    assert "known: catalogue, tools-list, livemcpbench" in refused(written(tmp_path, GOOD), kind="xml").reason
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{}", b'{"a": "\xc3"}', b"\x00\xff"])
+def test_what_is_not_utf8_is_refused(tmp_path: Path, content: bytes) -> None:
+    """UTF-16 and broken bytes: the position of the first."""
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    assert "is not UTF-8 text (byte" in refused(path).reason
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+    """As some editors write it."""
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode())
+    assert keys(read(path)) == ["good"]
+
+
+@pytest.mark.parametrize("text", ["nowhere.json", "nowhere/*.json", "x" * 5000, "a\0b", "~nobody-of-that-name/x", ""])
+def test_nothing_there_is_an_error(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing file, an empty glob, a name that cannot be: SourceError."""
+    monkeypatch.chdir(tmp_path)
+    assert refused(text).reason
+
+
+def test_a_folder_without_sources_is_an_error(tmp_path: Path) -> None:
+    """An empty folder, or one that holds other things."""
+    assert "no .json, .yaml, .yml file under it" in refused(tmp_path).reason
+    written(tmp_path, "text", "readme.txt")
+    assert "no .json, .yaml, .yml file under it" in refused(tmp_path).reason
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    """Beyond `max_source_bytes`, also where no size is known beforehand."""
+    small = Settings(max_source_bytes=100)
+    path = written(tmp_path, {"waygraph": 1, "agents": [], "x": "y" * 100})
+    assert "more than the 100 bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)" in refused(path, small).reason
+    endless = tmp_path / "endless.json"
+    endless.symlink_to("/dev/zero")
+    assert "more than the 100 bytes" in refused(endless, small).reason
+    with pytest.raises(SourceError, match="more than the 100 bytes"):
+        read_stream(io.BytesIO(b"x" * 1000), small)
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    """What the system says is told; beside other files it costs only itself."""
+    path = written(tmp_path, GOOD, "b.json")
+    path.chmod(0)
+    if os.access(path, os.R_OK):  # root may read anything but this
+        path.unlink()
+        path.symlink_to("/proc/self/mem")
+    assert "cannot be read" in refused(path).reason
+    written(tmp_path, GOOD, "a.json")
+    manifest = read(tmp_path)
+    assert keys(manifest) == ["good"]
+    assert "cannot be read" in manifest.rejected[0].reason
+
+
+# -- one bad record --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "pointer", "reason"),
+    [
+        (5, "/agents/1", "expected an agent object, found int"),
+        (None, "/agents/1", "expected an agent object"),
+        ({}, "/agents/1/id", "Field required"),
+        ({"id": 5}, "/agents/1/id", "valid string, found 5"),
+        ({"id": ""}, "/agents/1", "agent id: a name must be a non-empty string"),
+        ({"id": "x" * 129}, "/agents/1", "at most 128 characters"),
+        ({"id": "b", "tags": "sea"}, "/agents/1/tags", "valid list, found 'sea'"),
+        ({"id": "b", "kind": "robot"}, "/agents/1/kind", "Input should be 'mcp_server'"),
+        ({"id": "b", "colour": "red"}, "/agents/1/colour", "Extra inputs are not permitted, found 'red'"),
+        ({"id": "b", "version": 1.2}, "/agents/1/version", "valid string, found 1.2"),
+        ({"id": "b", "description": ["x"]}, "/agents/1/description", "valid string"),
+        ({"id": "b", "transport": "npx"}, "/agents/1/transport", "valid dict"),
+        ({"id": "b", "transport": {"url": "http://[x"}}, "/agents/1", "transport: Invalid IPv6 URL"),
+    ],
+)
+def test_a_bad_agent_costs_itself(tmp_path: Path, bad: object, pointer: str, reason: str) -> None:
+    """File, JSON pointer, what was expected and what was found; the others are read."""
+    path = written(tmp_path, {"waygraph": 1, "agents": [{"id": "first"}, bad, {"id": "last"}]})
+    manifest = read(path)
+    assert keys(manifest) == ["first", "last"]
+    [rejected] = manifest.rejected
+    assert rejected.where == f"{path}#{pointer}"
+    assert reason in rejected.reason
+
+
+@pytest.mark.parametrize(
+    ("bad", "pointer", "reason"),
+    [
+        (5, "/tools/1", "expected a tool object, found int"),
+        ({}, "/tools/1", "tool name"),
+        ({"name": "b", "inputSchema": []}, "/tools/1", "inputSchema: expected an object, found a list"),
+        ({"name": "b", "inputSchema": {"x": float("nan")}}, "/tools/1", "inputSchema: cannot be written as JSON"),
+        ({"name": "a"}, "/tools/1", "has a tool 'a' already"),
+        ({"name": "b", "description": 5}, "/tools/1", "description: expected a string, found a number"),
+        ({"name": "b", "tags": {"x": 1}}, "/tools/1", "tags: expected a list"),
+    ],
+)
+def test_a_bad_tool_costs_itself(tmp_path: Path, bad: object, pointer: str, reason: str) -> None:
+    """In a dump of `tools/list`: the other tools are read."""
+    manifest = read(written(tmp_path, {"tools": [{"name": "a"}, bad, {"name": "c"}]}))
+    assert [tool.name for tool in manifest.entries[0].tools] == ["a", "c"]
+    assert reason in reasons(manifest)[pointer]
+
+
+def test_an_id_listed_twice_reaches_the_plan_once(tmp_path: Path) -> None:
+    """Two agents of one id are both read; the sync keeps the first (test_sync)."""
+    assert keys(read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a"}, {"id": "a"}]}))) == ["a", "a"]
+
+
+@pytest.mark.parametrize("version", [2, "1", None, 0])
+def test_another_format_version_is_rejected(tmp_path: Path, version: object) -> None:
+    """A catalogue of another version is told, not guessed at."""
+    manifest = read(written(tmp_path, {**GOOD, "waygraph": version}))
+    assert keys(manifest) == []
+    assert "this Waygraph reads format 1" in reasons(manifest)["/waygraph"]
+
+
+def test_tools_of_another_shape_cost_the_tools(tmp_path: Path) -> None:
+    """The agent is kept without them."""
+    manifest = read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a", "tools": {"x": 1}}]}))
+    assert keys(manifest) == ["a"]
+    assert reasons(manifest) == {"/agents/0/tools": "expected a list of tools, found dict"}
+
+
+def test_a_bad_record_that_is_huge_is_told_in_short(tmp_path: Path) -> None:
+    """The error shows the beginning of what was found, however long or deep it is."""
+    deep: object = "x"
+    for _ in range(900):
+        deep = [deep]
+    document = {
+        "waygraph": 1,
+        "agents": [{"id": ["x" * 1_000_000]}, {"id": deep}, {"id": "b", "tags": ["x"] * 5 + [deep]}],
+    }
+    manifest = read(written(tmp_path, document))
+    assert len(manifest.rejected) == 3
+    assert all(len(rejected.reason) < 400 for rejected in manifest.rejected)
+
+
+# -- folders, globs, streams -----------------------------------------------------------------------
+
+
+def test_one_bad_file_of_a_folder_costs_itself(tmp_path: Path) -> None:
+    """The folder is one source; its readable files are read, the others rejected with file and reason."""
+    written(tmp_path, {"waygraph": 1, "agents": [{"id": "a"}]}, "a.json")
+    broken = written(tmp_path, "{", "b.json")
+    written(tmp_path, {"odd": 1}, "c.json")
+    (tmp_path / "deeper").mkdir()
+    written(tmp_path / "deeper", "waygraph: 1\nid: d\n", "d.YAML".lower())
+    manifest = read(tmp_path)
+    assert keys(manifest) == ["a", "d"]
+    assert manifest.source == str(tmp_path)
+    assert len(manifest.rejected) == 2
+    assert manifest.rejected[0].where == f"{broken}#"
+    assert "is not JSON" in manifest.rejected[0].reason
+
+
+def test_a_glob_is_one_source(tmp_path: Path) -> None:
+    """Only the files that match, in order of name; the folder gives the namespace."""
+    for name in ("b.json", "a.json", "c.yaml"):
+        written(tmp_path, {"waygraph": 1, "id": name[0]}, name)
+    manifest = read(f"{tmp_path}/*.json")
+    assert keys(manifest) == ["a", "b"]
+    assert manifest.source == f"{tmp_path}/*.json"
+    assert manifest.namespace == tmp_path.name
+
+
+def test_a_source_may_be_named(tmp_path: Path) -> None:
+    """Name and namespace overrule what the path gives."""
+    manifest = read(written(tmp_path, GOOD), source="mine", namespace="ours")
+    assert (manifest.source, manifest.namespace) == ("mine", "ours")
+
+
+def test_standard_input_is_a_source() -> None:
+    """What comes in is JSON of any kind; its name is `stdin` unless told."""
+    [manifest] = read_stream(io.BytesIO(json.dumps(GOOD).encode()), S)
+    assert (manifest.source, keys(manifest)) == ("stdin", ["good"])
+    [manifest] = read_stream(io.BytesIO(json.dumps({"tools": []}).encode()), S, source="pipe")
+    assert (manifest.source, keys(manifest)) == ("pipe", ["stdin"])
+    for content in (b"", b"\xff", b"{"):
+        with pytest.raises(SourceError, match="stdin"):
+            read_stream(io.BytesIO(content), S)
+
+
+def test_an_export_among_other_files_is_rejected(tmp_path: Path) -> None:
+    """It holds sources of its own: alone it is read, in a folder it would hide the others."""
+    written(tmp_path, {"waygraph_export": 1, "agents": [], "sources": [], "operator": []}, "a.json")
+    written(tmp_path, GOOD, "b.json")
+    manifest = read(tmp_path)
+    assert keys(manifest) == ["good"]
+    assert "is an export" in manifest.rejected[0].reason
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"waygraph_export": 2},
+        {"waygraph_export": 1, "sources": [{"name": "a"}]},
+        {"waygraph_export": 1, "sources": 5},
+        {"waygraph_export": 1, "sources": [], "operator": [{"agent_id": "a"}]},
+        {"waygraph_export": 1, "sources": [5]},
+    ],
+)
+def test_a_broken_export_is_refused(tmp_path: Path, document: dict[str, Any]) -> None:
+    """Another version, missing fields, other shapes: SourceError."""
+    assert refused(written(tmp_path, document)).reason
+
+
+# -- YAML ------------------------------------------------------------------------------------------
+
+LAUGHS = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "\n".join(
+    f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 10)
+)
+MERGES = "a0: &a0 {x: 1, y: 2}\n" + "\n".join(
+    f"a{n}: &a{n}\n  <<: [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 10)
+)
+LONG_LAUGH = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1000)}]"
+
+
+@pytest.mark.parametrize("bomb", [LAUGHS, MERGES, LONG_LAUGH], ids=["lists", "merge keys", "one long text"])
+def test_a_billion_laughs_are_refused(tmp_path: Path, bomb: str) -> None:
+    """A few lines of aliases that stand for 10^9 values: refused before anything is built of them."""
+    started = time.process_time()
+    error = refused(written(tmp_path, f"waygraph: 1\n{bomb}", "bomb.yaml"))
+    assert f"aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters" in error.reason
+    assert time.process_time() - started < 2
+
+
+def test_a_few_aliases_are_fine(tmp_path: Path) -> None:
+    """Anchors and merge keys as people write them."""
+    text = """
+    waygraph: 1
+    agents:
+      - &first {id: a, tags: &tags [sea, land], tools: [{name: t, inputSchema: &schema {type: object}}]}
+      - {<<: *first, id: b}
+      - {id: c, tags: *tags, tools: [{name: t, inputSchema: *schema}]}
+    """
+    manifest = read(written(tmp_path, text, "a.yaml"))
+    assert keys(manifest) == ["a", "b", "c"]
+    assert {entry.agent.tags for entry in manifest.entries} == {("land", "sea")}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: [", "is not YAML"),
+        ("a: *nobody", "is not YAML"),
+        ("--- 1\n--- 2", "is not YAML"),
+        ("!!python/object/apply:os.system ['true']", "is not YAML"),
+        ("a: &a [*a]", "has an alias *a inside its own anchor"),
+        ("{? [a, b] : c}", "is not YAML"),
+        ("a: 2024-13-45", "cannot be read: month must be in 1..12"),
+        ("a: " + "9" * 5000, "Exceeds the limit"),
+        ("[" * 100_000, "nested deeper than 200 levels"),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested deeper than 200 levels"),
+        ("\n".join(" " * n + "a:" for n in range(500)), "nested deeper than 200 levels"),
+        ("\x00", "is not YAML"),
+        ("", "no kind of source is known by this shape (a NoneType)"),
+    ],
+)
+def test_bad_yaml_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    """Broken, hostile, endless or impossible YAML ends in a SourceError, never in a crash of the process."""
+    assert reason in refused(written(tmp_path, text, "a.yaml")).reason
+
+
+@pytest.mark.parametrize(
+    ("line", "pointer"),
+    [
+        ("id: 2024-01-01", "/agents/0/id"),
+        ("id: 7", "/agents/0/id"),
+        ("id: yes", "/agents/0/id"),
+        ("{id: a, version: 1.0}", "/agents/0/version"),
+        ("{id: a, description: 2024-01-01}", "/agents/0/description"),
+        ("{id: a, tags: [1, 2]}", "/agents/0/tags/0"),
+        ("{id: a, name: 5}", "/agents/0/name"),
+        ("{1: a, id: b}", "/agents/0/1"),
+    ],
+)
+def test_what_yaml_makes_of_a_text_is_told(tmp_path: Path, line: str, pointer: str) -> None:
+    """Dates, numbers and booleans where a text is expected: rejected with the place, so that quotes can be added."""
+    manifest = read(written(tmp_path, f"waygraph: 1\nagents:\n  - {line}\n  - {{id: good}}", "a.yaml"))
+    assert keys(manifest) == ["good"]
+    assert [where.startswith(pointer) for where in reasons(manifest)] == [True]
+
+
+def test_a_yaml_date_in_a_schema_costs_the_tool(tmp_path: Path) -> None:
+    """A schema's default that YAML reads as a date is no JSON: the tool is rejected, with the reason."""
+    text = "waygraph: 1\nid: a\ntools:\n - {name: t, inputSchema: {default: 2024-01-01}}\n - {name: u}"
+    manifest = read(written(tmp_path, text, "a.yaml"))
+    assert [tool.name for tool in manifest.entries[0].tools] == ["u"]
+    assert "inputSchema: cannot be written as JSON" in reasons(manifest)["/tools/0"]
+
+
+def test_a_benchmark_file_in_yaml_may_have_numbers_as_keys(tmp_path: Path) -> None:
+    """A server key that YAML reads as a number is rejected, not a crash."""
+    manifest = read(written(tmp_path, "- tools: {7: {tools: []}, good: {tools: []}}", "a.yaml"))
+    assert keys(manifest) == ["good"]
+    assert "agent id" in reasons(manifest)["/0/tools/7"]
+
+
+letters = st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp"))
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(letters, max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(letters, max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(plain)
+@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_plain_values_come_back_from_yaml(value: object) -> None:
+    """What a YAML writer writes, with the aliases it likes to make, is read as it was."""
+    assert parse(yaml.safe_dump([value, value], allow_unicode=True)) == [value, value]
+
+
+shaped = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just(1),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["waygraph", "agents", "id", "name", "tools", "server", "result", "inputSchema", "tags", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=15,
+)
+
+
+@given(shaped, st.sampled_from(["", *(kind.name for kind in KINDS)]))
+@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
+def test_any_json_is_read_or_refused(document: object, kind: str) -> None:
+    """Whatever the shape: a manifest, or a SourceError. Nothing else comes out."""
+    try:
+        [manifest] = read_stream(io.BytesIO(json.dumps(document).encode()), S, kind=kind)
+    except SourceError:
+        return
+    assert all(rejected.reason and rejected.where for rejected in manifest.rejected)
