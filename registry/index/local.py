@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from waygraph.registry.access import routable
-from waygraph.registry.errors import RegistryUnusable
+from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
@@ -234,8 +234,7 @@ class Readable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A panic of tantivy is no Exception, and has no importable type.
-        if isinstance(error, _UNREADABLE) or (kind is not None and kind.__name__ == "PanicException"):
+        if _is_damage(error):
             raise RegistryUnusable(
                 self._folder,
                 f"the search index cannot be read ({str(error)[:200]}). "
@@ -243,7 +242,11 @@ class Readable:
             ) from error
 
 
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+def _is_damage(error: BaseException | None) -> bool:
+    """Parsers of files raise what they like; a panic of tantivy is no Exception and has no importable type."""
+    if isinstance(error, (WaygraphError, MemoryError)):
+        return False
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 class _TextIndex:

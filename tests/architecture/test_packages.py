@@ -11,9 +11,6 @@ import pytest
 
 from tests.architecture.tree import PARTS, ROOT, code_packages, foreign_imports, modules, packages, project, syntax
 
-COME_WITH = {"httpx2": "mcp"}
-"""Imported, and declared by the named dependency, which cannot do without it."""
-
 READ_ENVIRONMENT = {
     "api/cli": "the entry point: hands the environment on",
     "registry/settings.py": "every limit and place",
@@ -65,8 +62,7 @@ def test_every_import_is_declared() -> None:
         name
         for path in modules().values()
         for name in foreign_imports(path)
-        if COME_WITH.get(name) not in declared()
-        and not distributions.get(name, {name.lower().replace("_", "-")}) & declared()
+        if not distributions.get(name, {name.lower().replace("_", "-")}) & declared()
     }
     assert undeclared == set()
 

@@ -24,12 +24,10 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_second_writer_waits_then_names_the_first(path: Path) -> None:
     """It gives up after `write_timeout_s` with an error that names the file and the holder's process."""
-    with (
-        child(programs.hold_the_write_lock, path) as holder,
-        child(programs.ingest_with_patience, path, 2, 0.5) as other,
-    ):
+    with child(programs.hold_the_write_lock, path) as holder:
         assert holder.hear() == "holding"
-        (kind, message), waited_s = other.hear()
+        with child(programs.ingest_with_patience, path, 2, 0.5) as other:
+            (kind, message), waited_s = other.hear()
         assert kind == "RegistryLocked"
         assert str(path) in message
         assert f"process {holder.pid} " in message
@@ -39,13 +37,11 @@ def test_the_second_writer_waits_then_names_the_first(path: Path) -> None:
 
 def test_a_waiting_writer_goes_on_when_the_first_is_done(path: Path) -> None:
     """Within its patience the second writer gets its turn."""
-    with (
-        child(programs.hold_the_write_lock, path) as holder,
-        child(programs.ingest_with_patience, path, 2, 30.0) as other,
-    ):
+    with child(programs.hold_the_write_lock, path) as holder:
         assert holder.hear() == "holding"
-        holder.tell("go on")
-        told, _ = other.hear()
+        with child(programs.ingest_with_patience, path, 2, 30.0) as other:
+            holder.tell("go on")
+            told, _ = other.hear()
         assert told == 2
     assert sound_revision(path) == 2
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -24,12 +25,12 @@ def intake() -> Intake:
     return Intake(where=WHERE, settings=Settings())
 
 
-def agent(key: object = "github", **fields: object) -> AgentRecord:
+def agent(key: object = "github", **fields: Any) -> AgentRecord:
     return AgentRecord(pointer="/agents/0", key=key, **fields)
 
 
-def tool(name: object = "search", number: int = 0, **fields: object) -> ToolRecord:
-    return ToolRecord(pointer=f"/agents/0/tools/{number}", name=name, **fields)  # type: ignore[arg-type]
+def tool(name: object = "search", number: int = 0, **fields: Any) -> ToolRecord:
+    return ToolRecord(pointer=f"/agents/0/tools/{number}", name=name, **fields)
 
 
 def tools_of(intake: Intake, *records: ToolRecord) -> tuple[Tool, ...]:

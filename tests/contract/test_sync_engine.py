@@ -1,0 +1,270 @@
+"""A sync through a whole registry: what readers see of it, what it embeds, what a rehearsal leaves alone."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.faults.fleet import entry
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import AgentEntry, Manifest
+from waygraph.registry.errors import EmbedderError, EmbedderMismatch, MassRemoval, UnknownName
+from waygraph.registry.index.generation import CURRENT, folder_of
+from waygraph.registry.model import Query
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "catalog"
+
+
+@pytest.fixture(params=["grafeo in memory", "grafeo file"])
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
+    place = ":memory:" if request.param.endswith("memory") else tmp_path / "r.grafeo"
+    with Registry.open(place, embedder="none", settings=Settings(), environ={}) as opened:
+        yield opened
+
+
+def manifest(*entries: AgentEntry, source: str = "test") -> Manifest:
+    return Manifest(source=source, namespace=source, entries=entries)
+
+
+def found(registry: Registry) -> set[str]:
+    """The agents that a search for what all of them do finds, and those that a list shows: the same."""
+    ids = {agent.id for agent in registry.agents()}
+    assert {tool.agent_id for tool in registry.tools()} <= ids
+    routed = {match.agent.id for match in registry.route(Query(text="moors ships", limit=100)).matches}
+    assert routed <= ids
+    return ids
+
+
+def test_what_was_written_can_be_asked_for_at_once(registry: Registry) -> None:
+    """Agents, tools, sources and revision: as soon as the sync returns, and whoever had the registry open before."""
+    for number in (1, 2, 3):
+        report = sync(registry, manifest(entry("harbour", number, number)))
+        assert report.revision == number == registry.status().state.revision
+        assert found(registry) == {"harbour"}
+        assert [tool.name for tool in registry.tools("harbour")] == [f"tool{n}" for n in range(number)]
+        [source] = registry.sources()
+        assert (source.name, source.claims) == ("test", (("harbour", "harbour"),))
+        assert registry.route("harbour").revision == number
+
+
+def test_an_unchanged_sync_keeps_revision_and_routes(registry: Registry) -> None:
+    """Nothing is written but that the source was seen again."""
+    stated = manifest(entry("harbour", 1, 3))
+    sync(registry, stated)
+    route, seen = registry.route("moors ship"), registry.sources()[0].seen_at
+    report = sync(registry, stated)
+    assert report.changes.is_empty
+    assert report.revision == 1
+    assert registry.route("moors ship") == route
+    assert registry.sources()[0].seen_at > seen
+
+
+def test_an_empty_manifest_makes_an_empty_registry(registry: Registry) -> None:
+    """A source without agents is a source: known, at revision 0, with nothing to route to."""
+    assert sync(registry, manifest()).revision == 0
+    assert registry.agents() == []
+    assert [source.name for source in registry.sources()] == ["test"]
+    assert registry.route("anything").matches == ()
+    assert registry.route("anything").reason
+
+
+def test_a_mass_removal_is_refused_unless_it_is_meant(registry: Registry) -> None:
+    """More than half of a source's agents at once: nothing changes, in a rehearsal neither; allowed, they go."""
+    sync(registry, manifest(*(entry(f"agent{n}", 1, 1) for n in range(5))))
+    for dry_run in (True, False):
+        with pytest.raises(MassRemoval):
+            sync(registry, manifest(entry("agent0", 1, 1)), dry_run=dry_run)
+    assert len(found(registry)) == 5
+    assert registry.status().state.revision == 1
+    sync(registry, manifest(entry("agent0", 1, 1)), allow_mass_removal=True)
+    assert found(registry) == {"agent0"}
+
+
+def test_an_operators_word_is_seen_at_once_and_lasts(registry: Registry) -> None:
+    """Tags, groups, pin, hiding and removal hold for readers, through syncs, disappearance and return."""
+    both = manifest(entry("a", 1, 1), entry("b", 1, 1))
+    sync(registry, both)
+    registry.set("a", tags=["mine"], visible_to=["team"], pinned=True)
+    sync(registry, manifest(entry("b", 1, 1)))
+    assert found(registry) == {"b"}
+    sync(registry, both)
+    agent = registry.agent("a")
+    assert (agent.tags, agent.visible_to, agent.pinned) == (("mine",), ("team",), True)
+    assert [match.agent.id for match in registry.route("moors ship").pinned] == ["a"]
+    registry.remove("b")
+    sync(registry, both)
+    assert found(registry) == {"a"}
+    registry.set("b", removed=False)
+    sync(registry, both)
+    assert found(registry) == {"a", "b"}
+
+
+def test_a_forgotten_source_takes_its_agents_along(registry: Registry) -> None:
+    """What only it claimed goes, what another claims stays."""
+    sync(registry, manifest(entry("a", 1, 1), entry("b", 1, 1), source="one"))
+    sync(registry, manifest(entry("b", 1, 1), source="two"))
+    assert registry.forget("one").revision == 3
+    assert found(registry) == {"b"}
+    assert [source.name for source in registry.sources()] == ["two"]
+    with pytest.raises(UnknownName):
+        registry.forget("one")
+
+
+def test_hostile_texts_go_in_and_come_out(registry: Registry, tmp_path: Path) -> None:
+    """Cypher, scripts, nulls, right-to-left, emoji, a text of a megabyte: data, all the way and back."""
+    texts = [
+        "'}) DETACH DELETE n //",
+        "$id; MATCH (n) DELETE n",
+        "<script>alert(1)</script>",
+        "\x00\x1b[2J",
+        "\u202eabc\u202c",
+        "🚢" * 1000,
+        "查询天气",
+        "x" * 1_000_000,
+    ]
+    tools = [
+        {"name": f"t{n}", "description": text, "inputSchema": {text[:50]: text[:50]}} for n, text in enumerate(texts)
+    ]
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps({"server": {"name": "h", "description": texts[0]}, "tools": tools}))
+    [stated] = read_path(str(path), Settings())
+    sync(registry, stated)
+    assert [tool.description for tool in registry.tools("h")] == texts
+    assert [json.loads(tool.input_schema) for tool in registry.tools("h")] == [{t[:50]: t[:50]} for t in texts]
+    assert sync(registry, stated).changes.is_empty
+
+
+# -- a rehearsal -----------------------------------------------------------------------------------
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Every file below and its hash."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_a_rehearsal_changes_not_one_byte(tmp_path: Path) -> None:
+    """`dry_run` tells what would happen; graph, index and lock file stay as they are."""
+    with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+        sync(registry, manifest(entry("a", 1, 2), entry("b", 1, 2), entry("c", 1, 2)))
+        before = fingerprint(tmp_path)
+        report = sync(registry, manifest(entry("a", 2, 2), entry("b", 1, 2), entry("d", 1, 2)), dry_run=True)
+        assert (report.dry_run, report.revision, report.texts_embedded) == (True, 1, 0)
+        assert report.changes.created_agents == ("d",)
+        assert report.changes.removed_agents == ("c",)
+        assert [update.id for update in report.changes.updated_agents] == ["a"]
+        assert fingerprint(tmp_path) == before
+        assert found(registry) == {"a", "b", "c"}
+
+
+def test_a_rehearsal_makes_no_registry(tmp_path: Path) -> None:
+    """Where there is none, there is none afterwards."""
+    with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+        report = sync(registry, manifest(entry("a", 1, 2)), dry_run=True)
+        assert report.changes.created_agents == ("a",)
+        assert report.revision == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rehearsal_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    """It reads what is published, whoever holds the registry."""
+    settings = Settings(write_timeout_s=0.1)
+    with Registry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
+        sync(registry, manifest(entry("a", 1, 2)))
+        with registry.writing():
+            assert sync(registry, manifest(entry("a", 1, 2)), dry_run=True).changes.is_empty
+
+
+# -- embedding -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endpoint() -> Iterator[FakeOpenAI]:
+    with fake_openai() as fake:
+        yield fake
+
+
+def embedding_registry(endpoint: FakeOpenAI, tmp_path: Path, name: str = "r.grafeo") -> Registry:
+    environ = {"OPENAI_BASE_URL": endpoint.url, "OPENAI_API_KEY": KEY}
+    cache = Settings(cache_dir=str(tmp_path / "cache"))
+    return Registry.open(tmp_path / name, embedder="openai:any-model", settings=cache, environ=environ)
+
+
+def asked(endpoint: FakeOpenAI) -> list[str]:
+    """The texts sent to the endpoint since the last call, the dimension probe apart."""
+    texts = [text for batch in endpoint.batches for text in batch]
+    endpoint.requests.clear()
+    return texts
+
+
+def test_only_new_texts_reach_the_endpoint(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """Created and changed texts, each once, ever: not again when a tool returns, nor for another registry."""
+    with embedding_registry(endpoint, tmp_path) as registry:
+        one, two = entry("a", 1, 2), entry("a", 2, 2)
+        first = sync(registry, manifest(one))
+        assert first.texts_embedded == 5
+        asked(endpoint)
+        assert sync(registry, manifest(one)).texts_embedded == 0
+        assert asked(endpoint) == []
+        assert sync(registry, manifest(one, entry("b", 1, 0))).texts_embedded == 1
+        assert asked(endpoint) == ["b: Looks after harbours, revision1"]
+        assert sync(registry, manifest(two, entry("b", 1, 0))).texts_embedded == 5
+        assert len(asked(endpoint)) == 5
+        assert sync(registry, manifest(one, entry("b", 1, 0))).texts_embedded == 0
+        assert asked(endpoint) == []
+    with embedding_registry(endpoint, tmp_path, "other.grafeo") as registry:
+        assert sync(registry, manifest(one)).texts_embedded == 0
+
+
+def test_vectors_survive_publications(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """Each revision's index holds the same vector for the same text, whether it was embedded now or before."""
+    with embedding_registry(endpoint, tmp_path) as registry:
+        sync(registry, manifest(entry("a", 1, 3)))
+        before = registry.route("moors ship", recipe="tools").matches[0].votes[0].score
+        sync(registry, manifest(entry("a", 1, 3), entry("b", 1, 1)))
+        after = registry.route("moors ship", recipe="tools").matches
+        assert [vote.score for match in after for vote in match.votes if match.agent.id == "a"] == [before]
+
+
+def test_another_embedder_is_refused_before_anything_is_written(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """The registry keeps its vectors, and the error names the way."""
+    with embedding_registry(endpoint, tmp_path) as registry:
+        sync(registry, manifest(entry("a", 1, 1)))
+    before = fingerprint(folder_of(tmp_path / "r.grafeo"))
+    with pytest.raises(EmbedderMismatch, match="reindex"):
+        Registry.open(tmp_path / "r.grafeo", embedder=DEFAULT_EMBEDDER, environ={})
+    assert fingerprint(folder_of(tmp_path / "r.grafeo")) == before
+
+
+def test_an_endpoint_that_fails_leaves_the_registry_as_it_was(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """An ingest whose texts cannot be embedded changes nothing; the next one succeeds."""
+    with embedding_registry(endpoint, tmp_path) as registry:
+        sync(registry, manifest(entry("a", 1, 1)))
+        current = (folder_of(tmp_path / "r.grafeo") / CURRENT).read_text()
+        endpoint.overloads, endpoint.overload_status = 100, 400
+        with pytest.raises(EmbedderError, match="400"):
+            sync(registry, manifest(entry("a", 2, 1)))
+        assert (folder_of(tmp_path / "r.grafeo") / CURRENT).read_text() == current
+        assert registry.status().state.revision == 1
+        endpoint.overloads = 0
+        assert sync(registry, manifest(entry("a", 2, 1))).revision == 2
+
+
+def test_the_example_catalogue_goes_in_with_the_real_model(tmp_path: Path) -> None:
+    """Every example is taken whole, a second time unchanged, and a request finds its agent."""
+    with Registry.open(tmp_path / "r.grafeo", embedder=DEFAULT_EMBEDDER, environ={}) as registry:
+        [stated] = read_path(str(EXAMPLES), Settings())
+        assert not stated.rejected
+        assert not stated.cut
+        report = sync(registry, stated)
+        assert len(report.changes.created_agents) == len(stated.entries)
+        assert sync(registry, stated).changes.is_empty
+        assert registry.status().state.dimension == 384
+        best = registry.route("book a table for four").matches[0].agent.id
+        assert best == "trencher-tables"
