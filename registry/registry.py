@@ -319,9 +319,13 @@ def checked(query: str | Query, settings: Settings) -> Query:
         raise InvalidQuery(f"a query has at most {settings.max_query_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
     if not isinstance(asked.limit, int) or isinstance(asked.limit, bool) or asked.limit < 1:
         raise InvalidQuery(f"limit must be a whole number from 1 up, not {asked.limit!r}")
-    return replace(asked, steps=tuple(asked.steps), filters=_listed(asked.filters))
+    steps, filters = tuple(asked.steps), _listed(asked.filters)
+    same = steps is asked.steps and filters is asked.filters
+    return asked if same else replace(asked, steps=steps, filters=filters)
 
 
 def _listed(filters: Filters) -> Filters:
     """The filters with each field a tuple, as they are compared and cached."""
+    if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
+        return filters
     return Filters(tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))

@@ -41,6 +41,7 @@ class LocalIndex:
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
         self.path = lease.path
+        self._folder = lease.path.parent
         self.state = IndexState(**_read_json(self.path / layout.STATE))
         if self.state.schema_version > SCHEMA_VERSION:
             raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
@@ -55,6 +56,7 @@ class LocalIndex:
         self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
         self._vectors = np.load(self.path / layout.VECTORS, mmap_mode="r") if self.state.dimension else None
         self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
+        self._text_indexes: dict[Leg, _TextIndex] = {}
         self._lock = threading.Lock()
         self._cache: dict[str, Tool] = {}
 
@@ -73,17 +75,19 @@ class LocalIndex:
     # -- search ------------------------------------------------------------------------------------
 
     def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
-        wanted = frozenset(legs)
         mask = self._mask(scope)
         found: dict[Leg, LegHits] = {}
-        similarity = self._vector_legs(found, wanted & VECTOR_LEGS, vector, depth, mask)
-        coverage = self._text_legs(found, wanted & TEXT_LEGS, text, depth, mask)
-        if "name" in wanted:
-            found["name"] = self._named(text, mask)
-        return Hits(found, similarity, coverage)
+        # In the order asked: what is built from the hits must not depend on the order of a set.
+        wanted = tuple(legs)
+        with Readable(self._folder):
+            similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
+            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
+            if "name" in wanted:
+                found["name"] = self._named(text, mask)
+        return Hits({leg: found[leg] for leg in wanted if leg in found}, similarity, coverage)
 
     def _vector_legs(
-        self, found: dict[Leg, LegHits], legs: frozenset[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
+        self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
     ) -> float:
         """Fills the vector legs; returns the highest cosine."""
         if vector is None or self._vectors is None or not legs or not len(self._ids):
@@ -93,52 +97,44 @@ class LocalIndex:
         if mask is not None:
             scores[~mask] = -np.inf
         for leg in legs:
-            first, last = self._span(leg)
+            first, last = self._spans[leg]
             rows = _top(scores[first:last], depth) + first
             found[leg] = self._hits(rows, scores[rows])
-        return max((hits.scores[0] for leg, hits in found.items() if hits.scores), default=0.0)
-
-    def _span(self, leg: Leg) -> tuple[int, int]:
-        """The rows of a vector leg: agents with tools, agents without, tools lie in this order."""
-        agents, rows = len(self._agents), len(self._ids)
-        return {"agent_vector": (0, agents), "tool_vector": (agents, rows)}.get(leg, (self._first_toolless, rows))
+        return max((hits.scores[0] for hits in found.values() if hits.scores), default=0.0)
 
     @cached_property
-    def _first_toolless(self) -> int:
-        return len(set(self._owners[len(self._agents) :].tolist()))
+    def _spans(self) -> dict[Leg, tuple[int, int]]:
+        """The rows of each vector leg: agents with tools, agents without, tools lie in this order."""
+        agents, rows = len(self._agents), len(self._ids)
+        with_tools = len(set(self._owners[agents:].tolist()))
+        return {"agent_vector": (0, agents), "tool_vector": (agents, rows), "capability_vector": (with_tools, rows)}
 
     def _text_legs(
-        self, found: dict[Leg, LegHits], legs: frozenset[Leg], text: str, depth: int, mask: "Mask | None"
+        self, found: dict[Leg, LegHits], legs: Sequence[Leg], text: str, depth: int, mask: "Mask | None"
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
-        if not legs:
-            return 0.0
-        words = query_terms(text)
+        words = query_terms(text) if legs else []
         coverage = 0.0
         for leg in legs:
-            index = self._capability_text if leg == "capability_text" else self._agent_text
-            with Readable(self.path.parent):
-                rows, scores = index.search(words, depth, mask)
-                found[leg] = self._hits(rows, scores)
-            best = index.best_possible(words)
-            coverage = max(coverage, float(scores[0]) / best if len(scores) and best else 0.0)
+            index = self._text_index(leg)
+            rows, scores = index.search(words, depth, mask)
+            found[leg] = self._hits(rows, scores)
+            if len(scores):
+                coverage = max(coverage, float(scores[0]) / index.best_possible(words))
         return coverage
 
-    @cached_property
-    def _capability_text(self) -> "_TextIndex":
-        with Readable(self.path.parent):
-            return _TextIndex(self.path / layout.CAPABILITY_TEXT)
-
-    @cached_property
-    def _agent_text(self) -> "_TextIndex":
-        with Readable(self.path.parent):
-            return _TextIndex(self.path / layout.AGENT_TEXT)
+    def _text_index(self, leg: Leg) -> "_TextIndex":
+        """Opened when it is first asked: not every recipe needs both."""
+        index = self._text_indexes.get(leg)
+        if index is None:
+            folder = layout.AGENT_TEXT if leg == "agent_text" else layout.CAPABILITY_TEXT
+            index = self._text_indexes[leg] = _TextIndex(self.path / folder)
+        return index
 
     def _named(self, text: str, mask: "Mask | None") -> LegHits:
-        with Readable(self.path.parent):
-            rows = [row for name in named_in(text) for row in self._names.get(name, ())]
-            allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
-            return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
+        rows = [row for name in named_in(text) for row in self._names.get(name, ())]
+        allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
+        return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
 
     @cached_property
     def _names(self) -> dict[str, list[int]]:
@@ -187,7 +183,7 @@ class LocalIndex:
         return self._tools_by_agent.get(agent_id, ())
 
     def sources(self) -> "Sequence[SourceSummary]":
-        with Readable(self.path.parent):
+        with Readable(self._folder):
             return layout.read_sources(self.path)
 
     @cached_property
@@ -210,7 +206,7 @@ class LocalIndex:
 
     def _read_tool(self, tool_id: str) -> Tool:
         position = self._positions[tool_id]
-        with Readable(self.path.parent):
+        with Readable(self._folder):
             record = json.loads(self._records(position).decode("utf-8", "surrogatepass"))
             tool = Tool(**{**record, "tags": tuple(record["tags"])})
             if tool.id != tool_id:

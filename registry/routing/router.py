@@ -61,8 +61,7 @@ class Router:
         """The top agents. Raises InvalidQuery, RecipeNeedsTexts."""
         started = time.perf_counter()
         ask = self._possible(ask)
-        route = self._in_steps(query, ask) if query.steps else self._single(query, ask)
-        return replace(route, elapsed_ms=(time.perf_counter() - started) * 1000)
+        return self._in_steps(query, ask, started) if query.steps else self._single(query, ask, started)
 
     def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
@@ -77,7 +76,7 @@ class Router:
             revision=self.index.state.revision,
             notice=self.notice,
             reason="" if matches else self._reason(),
-            elapsed_ms=(time.perf_counter() - started) * 1000,
+            elapsed_ms=_milliseconds_since(started),
         )
 
     def _possible(self, ask: Ask) -> Ask:
@@ -91,7 +90,7 @@ class Router:
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
         return ask
 
-    def _single(self, query: Query, ask: Ask) -> Route:
+    def _single(self, query: Query, ask: Ask, started: float) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
         matches = self._agent_matches(hits, ask, query.limit) if self._fits(hits, ask.recipe) else ()
         return Route(
@@ -102,17 +101,21 @@ class Router:
             revision=self.index.state.revision,
             notice=self.notice,
             reason="" if matches else self._reason(),
+            elapsed_ms=_milliseconds_since(started),
         )
 
-    def _in_steps(self, query: Query, ask: Ask) -> Route:
+    def _in_steps(self, query: Query, ask: Ask, started: float) -> Route:
         """A route a step, and the union of their agents in order of need."""
-        steps = tuple(self._single(replace(query, text=text, steps=()), ask) for text in query.steps)
+        steps = tuple(
+            self._single(replace(query, text=text, steps=()), ask, time.perf_counter()) for text in query.steps
+        )
         return replace(
             steps[0],
             query=query,
             matches=union_of_steps(steps, query.limit),
             steps=steps,
             reason="; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
+            elapsed_ms=_milliseconds_since(started),
         )
 
     def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
@@ -158,6 +161,10 @@ class Router:
             for agent in self.index.pinned()
             if routable(agent, ask.principal, query.filters)
         )
+
+
+def _milliseconds_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000
 
 
 def union_of_steps(steps: tuple[Route, ...], limit: int) -> tuple[AgentMatch, ...]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.faults.fleet import entry
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.errors import EmbedderError, EmbedderMismatch, MassRemoval, UnknownName
+from waygraph.registry.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
 from waygraph.registry.index.generation import CURRENT, folder_of
 from waygraph.registry.model import Query
 from waygraph.registry.registry import Registry
@@ -179,6 +180,22 @@ def test_a_rehearsal_does_not_wait_for_a_writer(tmp_path: Path) -> None:
         sync(registry, manifest(entry("a", 1, 2)))
         with registry.writing():
             assert sync(registry, manifest(entry("a", 1, 2)), dry_run=True).changes.is_empty
+
+
+def test_a_lost_graph_is_not_written_over(tmp_path: Path) -> None:
+    """Where the graph file is gone and its index is there, the index still answers; a sync says how to go on."""
+    path = tmp_path / "r.grafeo"
+    with Registry.open(path, embedder="none", environ={}) as registry:
+        sync(registry, manifest(entry("a", 1, 2)))
+    path.unlink()
+    with Registry.open(path, embedder="none", environ={}) as registry:
+        assert found(registry) == {"a"}
+        with pytest.raises(RegistryUnusable, match="the graph file is gone") as caught:
+            sync(registry, manifest(entry("a", 2, 2)))
+    source, _, target = str(caught.value).partition("Copy ")[2].partition(", or")[0].partition(" to ")
+    shutil.copy(source, target)
+    with Registry.open(path, embedder="none", environ={}) as registry:
+        assert sync(registry, manifest(entry("a", 2, 2))).revision == 2
 
 
 # -- embedding -------------------------------------------------------------------------------------

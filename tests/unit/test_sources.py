@@ -321,6 +321,10 @@ def test_one_bad_file_of_a_folder_costs_itself(tmp_path: Path) -> None:
     assert len(manifest.rejected) == 2
     assert manifest.rejected[0].where == f"{broken}#"
     assert "is not JSON" in manifest.rejected[0].reason
+    assert manifest.partial
+    broken.unlink()
+    (tmp_path / "c.json").unlink()
+    assert not read(tmp_path).partial
 
 
 def test_a_glob_is_one_source(tmp_path: Path) -> None:

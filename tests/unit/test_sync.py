@@ -191,6 +191,17 @@ def test_an_unreadable_record_keeps_what_was_held(graph: Graph) -> None:
     assert set(graph.agents()) == {"x", "y"}
 
 
+def test_a_source_read_in_part_loses_nothing(graph: Graph) -> None:
+    """Where a file could not be read nobody knows what it listed: what is missing stays, what is new is taken."""
+    graph.sync(manifest("a", entry("x"), entry("y"), entry("z")))
+    changes, _ = graph.sync(replace(manifest("a", entry("x", "new"), entry("v")), partial=True))
+    assert changes.released == ()
+    assert set(graph.agents()) == {"x", "y", "z", "v"}
+    assert graph.agents()["x"].description == "new"
+    changes, _ = graph.sync(manifest("a", entry("x", "new"), entry("v"), entry("z")))
+    assert changes.removed_agents == ("y",)
+
+
 def test_a_key_listed_twice_counts_once(graph: Graph) -> None:
     """The first record of a key is taken, the second rejected with the reason."""
     changes, _ = graph.sync(manifest("a", entry("x", "first"), entry("x", "second"), entry("y")))
