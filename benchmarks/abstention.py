@@ -16,8 +16,8 @@ from benchmarks.livemcpbench import DEPTH, Need
 from benchmarks.metrics import auroc, gold_items, recall, share_below, threshold_losing
 from benchmarks.record import Measure, Result
 from benchmarks.world import World
-from waygraph.registry.embedding.cache import QueryCache
 from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.embedding.query_cache import QueryCache
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.index.local import LocalIndex

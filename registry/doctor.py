@@ -11,7 +11,7 @@ from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryNotFound, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_state
-from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.publication import published_schema

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, StorageFailed
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.lock import write_lock
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -106,6 +105,8 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
+        from waygraph.registry.lock import write_lock
+
         live = self._live_graph()
         with write_lock(self._home, wait_s), live.held() as engine:
             generation.mark_pending(self.folder)

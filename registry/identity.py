@@ -18,9 +18,7 @@ _HASHED = re.compile(r"_[0-9a-f]{12}")
 
 def canonical_json(value: object) -> JsonText:
     """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
-    # Keys become text before they are sorted: YAML has numbers for keys, and 9 comes before 10 but "10" before "9".
-    plain = json.loads(json.dumps(value, allow_nan=False))
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest(*parts: str) -> str:

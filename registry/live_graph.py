@@ -9,7 +9,8 @@ from waygraph.cypher import load
 from waygraph.registry.errors import RegistryError, RegistryUnusable
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_state
-from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.graph.schema import migrate, seen_migrations
+from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import generation, layout
 from waygraph.registry.index.publication import publish_graph, published_schema
 

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -57,7 +56,7 @@ def _acquire(descriptor: int, registry: Path, timeout_s: float) -> None:
 def _self() -> dict[str, object]:
     return {
         "pid": os.getpid(),
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "program": Path(sys.argv[0]).name if sys.argv else "",
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -241,7 +241,7 @@ class Registry:
     ) -> "Written":
         """Embeds everything anew, with another embedder or text form if given."""
         state = self._index().state
-        chosen = self._embedders.open(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
+        chosen = self._embedders.open_for_documents(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
         with self.writing(trust_index=False) as session:
             written = session.reindex(texts or state.texts, chosen, progress)
         self._spec = chosen.spec
@@ -296,7 +296,7 @@ class Registry:
         """
         wanted = self._spec or spec or DEFAULT_EMBEDDER
         try:
-            return self._embedders.open(wanted)
+            return self._embedders.open_for_documents(wanted)
         except ModelNotFound:
             if spec or self._spec:
                 raise

@@ -20,7 +20,7 @@ from waygraph.registry.graph.reading import (
     read_state,
     read_tools,
 )
-from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.graph.writing import (
     NewVectors,
     advance,

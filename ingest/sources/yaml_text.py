@@ -1,5 +1,6 @@
 """YAML to plain values, with a bound on what a few lines can unfold to."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,18 @@ class Unbounded(ValueError):
 def parse(text: str) -> object:
     """Raises yaml.YAMLError, Unbounded, ValueError for a date or number that cannot be."""
     _check(text)
-    return yaml.load(text, Loader=LOADER)  # noqa: S506 - the safe loader, in C
+    return _with_text_keys(yaml.load(text, Loader=LOADER))  # noqa: S506 - the safe loader, in C
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Keys as JSON would have them: as numbers they would sort otherwise than as the text they become."""
+    if isinstance(value, dict):
+        return {_text_key(key): _with_text_keys(item) for key, item in value.items()}
+    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def _text_key(key: Any) -> str:
+    return key if isinstance(key, str) else json.dumps(key, default=str)
 
 
 def _check(text: str) -> None:

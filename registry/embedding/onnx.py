@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import batched
 from pathlib import Path
@@ -91,6 +90,8 @@ def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
     if threads <= 1:
         yield map
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(threads, thread_name_prefix="embed") as pool:
         yield pool.map
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from waygraph.registry.embedding.cache import QueryCache
+    from waygraph.registry.embedding.query_cache import QueryCache
 
     Vector = NDArray[np.float32]
 
@@ -31,11 +31,12 @@ class ChosenEmbedder:
 
 
 class OpenedEmbedders:
-    """Opens specs. Documents are cached on disk, queries in memory. Threads may share it."""
+    """Opens specs, each once. Documents are cached on disk, queries in memory. Threads may share it."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
         self._opened: dict[str, Embedder | None] = {}
+        self._documents: dict[str, Embedder] = {}
         self._queries: dict[str, QueryCache] = {}
         self._lock = threading.RLock()
 
@@ -43,13 +44,20 @@ class OpenedEmbedders:
         """Raises EmbedderRefused, ModelNotFound."""
         with self._lock:
             if spec not in self._opened:
-                opened = open_embedder(spec, self._settings, self._environ)
-                self._opened[spec] = self._cached(opened) if opened else None
+                self._opened[spec] = open_embedder(spec, self._settings, self._environ)
             return ChosenEmbedder(embedder=self._opened[spec], spec=spec)
+
+    def open_for_documents(self, spec: str) -> ChosenEmbedder:
+        """The same, with the vectors of documents kept on disk. Raises EmbedderRefused, ModelNotFound."""
+        with self._lock:
+            embedder = self.open(spec).embedder
+            if embedder is not None and spec not in self._documents:
+                self._documents[spec] = self._cached(embedder)
+            return ChosenEmbedder(embedder=self._documents.get(spec), spec=spec)
 
     def query_vector(self, embedder: Embedder) -> "Callable[[str], Vector]":
         """Text → vector of shape (dimension,), read-only, remembered across generations of the index."""
-        from waygraph.registry.embedding.cache import QueryCache
+        from waygraph.registry.embedding.query_cache import QueryCache
 
         with self._lock:
             queries = self._queries.get(embedder.fingerprint)

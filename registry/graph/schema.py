@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from waygraph.cypher import load
 from waygraph.registry.errors import RegistryUnusable
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
+from waygraph.registry.graph.version import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,6 @@ class Migration:
 
 LABELS = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
 MIGRATIONS = (Migration(1, "ids are unique", tuple(f"schema/unique_{label.lower()}" for label in LABELS)),)
-SCHEMA_VERSION = MIGRATIONS[-1].number
 
 
 def migrate(engine: GraphEngine, place: str, now: str) -> None:

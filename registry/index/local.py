@@ -15,7 +15,7 @@ import numpy as np
 
 from waygraph.registry.access import routable
 from waygraph.registry.errors import RegistryUnusable, WaygraphError
-from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.generation import Lease, lease_current

@@ -6,6 +6,7 @@ name, and votes are made only for the candidates that are shown.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from operator import itemgetter
 
 from waygraph.registry.index.search_index import Leg, LegHits
@@ -86,10 +87,8 @@ def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[Vote, ...]]) -> list[Candidate]:
     """The best of many; only those that may come within the limit are looked at closely."""
-    ordered = sorted(scores.items(), key=itemgetter(1), reverse=True)
-    least = ordered[:limit][-1][1] if ordered else 0.0
-    contenders = (Candidate(name, score, votes(name)) for name, score in ordered if score >= least)
-    return rank(contenders)[:limit]
+    least = min(nlargest(limit, scores.values()), default=0.0)
+    return rank(Candidate(name, score, votes(name)) for name, score in scores.items() if score >= least)[:limit]
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:

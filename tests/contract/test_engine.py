@@ -22,7 +22,8 @@ from waygraph.registry.errors import (
 )
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.grafeo import WRITE_ATTEMPTS, GrafeoEngine
-from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, migrate
+from waygraph.registry.graph.schema import MIGRATIONS, migrate
+from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.settings import Settings
 
 
@@ -401,3 +402,8 @@ def test_what_is_not_ours_is_refused_and_left_as_it_is(
     store.close()
     assert before == {file: file.read_bytes() for file in [path, *path.rglob("*")] if file.is_file()}
     assert not (tmp_path / "tools.grafeo.wal").exists()
+
+
+def test_the_schema_version_is_that_of_the_last_migration() -> None:
+    """What readers compare with is the number of the newest migration."""
+    assert MIGRATIONS[-1].number == SCHEMA_VERSION

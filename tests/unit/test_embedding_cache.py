@@ -12,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.fake_openai import vector_of
-from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder, QueryCache
+from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder
 from waygraph.registry.embedding.protocol import Progress, Role
+from waygraph.registry.embedding.query_cache import QueryCache
 from waygraph.registry.embedding.vector_file import vector_file_path
 from waygraph.registry.settings import Settings
 

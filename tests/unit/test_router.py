@@ -418,9 +418,11 @@ def test_reindex_changes_texts_and_embedder(tmp_path: Path) -> None:
 
 def test_texts_are_chosen_once(tmp_path: Path) -> None:
     """Asking an existing registry for other texts than its own is an error that names the command that helps."""
-    with filled(tmp_path / "tools.grafeo", embedder="none") as registry:
-        with pytest.raises(InvalidSetting, match="waygraph reindex --texts plain"):
-            sync(registry, walled([set()]), texts="plain")
+    with (
+        filled(tmp_path / "tools.grafeo", embedder="none") as registry,
+        pytest.raises(InvalidSetting, match="waygraph reindex --texts plain"),
+    ):
+        sync(registry, walled([set()]), texts="plain")
 
 
 def test_elapsed_time_is_told_in_milliseconds(registry: Registry) -> None:
