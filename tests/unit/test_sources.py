@@ -464,10 +464,20 @@ def test_a_yaml_date_in_a_schema_costs_the_tool(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_file_in_yaml_may_have_numbers_as_keys(tmp_path: Path) -> None:
-    """A server key that YAML reads as a number is rejected, not a crash."""
+    """A server key that YAML reads as a number is the text it was written as, not a crash."""
     manifest = read(written(tmp_path, "- tools: {7: {tools: []}, good: {tools: []}}", "a.yaml"))
-    assert keys(manifest) == ["good"]
-    assert "agent id" in reasons(manifest)["/0/tools/7"]
+    assert keys(manifest) == ["7", "good"]
+
+
+def test_numbers_as_keys_sort_as_the_text_they_are(tmp_path: Path) -> None:
+    """A schema whose YAML keys are numbers is the same text as the same schema in JSON."""
+    agent = {"name": "t", "inputSchema": {"properties": {"a": {}, "10": {}, "9": {}}}}
+    text = "waygraph: 1\nid: x\ntools:\n  - name: t\n    inputSchema: {properties: {a: {}, 10: {}, 9: {}}}\n"
+    as_json = json.dumps({"waygraph": 1, "id": "x", "tools": [agent]})
+    [in_yaml] = read(written(tmp_path, text, "a.yaml")).entries
+    [in_json] = read(written(tmp_path, as_json, "a.json")).entries
+    assert in_yaml.tools[0].input_schema == in_json.tools[0].input_schema
+    assert in_yaml.tools[0].content_hash == in_json.tools[0].content_hash
 
 
 letters = st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp"))
