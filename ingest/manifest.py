@@ -57,13 +57,22 @@ class Intake:
     settings: Settings
     entries: list[AgentEntry] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    partial: bool = False
+    """A part that may hold agents could not be read: what is not listed is not gone for certain."""
     cut: list[Rejected] = field(default_factory=list)
 
     def take(self, record: AgentRecord) -> None:
         try:
             self.entries.append(self._entry(record))
         except Refusal as refusal:
-            self.reject(record.pointer, str(refusal), key=record.key if isinstance(record.key, str) else "")
+            key = record.key if isinstance(record.key, str) else ""
+            self.partial = self.partial or not key
+            self.reject(record.pointer, str(refusal), key=key)
+
+    def reject_part(self, pointer: str, reason: str) -> None:
+        """Rejects what may hold agents that cannot be named."""
+        self.partial = True
+        self.reject(pointer, reason)
 
     def reject(self, pointer: str, reason: str, *, key: str = "") -> None:
         self.rejected.append(Rejected(where=f"{self.where}#{pointer}", reason=reason, key=key))

@@ -4,6 +4,7 @@ Made safe for many sources: a source changes and removes only what it claims, an
 goes, and different agents of one id are kept apart by the later source's namespace.
 """
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +24,7 @@ from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, RegistryNotFound
 from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
-from waygraph.registry.model import Agent, TextForm, Tool
+from waygraph.registry.model import Agent, JsonText, TextForm, Tool
 from waygraph.registry.registry import Registry
 
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
@@ -160,7 +161,9 @@ class _Plan:
         shared = Counter(entry.agent.transport for entry in entries)
         for entry in entries:
             alone = shared[entry.agent.transport] == 1
-            agent_id = mine.get(entry.key) or self._same_launch(entry, alone, taken) or self._free_id(entry, taken)
+            agent_id = mine.get(entry.key) or self._free_id(entry, taken)
+            if entry.key not in mine and not self._removed_by_operator(agent_id):
+                agent_id = self._same_launch(entry, alone, taken) or agent_id
             taken.add(agent_id)
             if agent_id != entry.agent.id:
                 self.renamed.append((entry.key, agent_id))
@@ -183,14 +186,16 @@ class _Plan:
 
     def _same_launch(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
         """The one agent that is launched like this entry, if the entry is also the only one of its source."""
-        ids = self.launched.get(entry.agent.transport, []) if entry.agent.transport else []
+        ids = self.launched.get(entry.agent.transport, []) if tells_apart(entry.agent.transport) else []
         return ids[0] if alone and len(ids) == 1 and ids[0] not in taken else ""
 
     def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""
         wanted = entry.agent.id
         namespaced = namespaced_id(self.manifest.namespace, wanted)
-        for candidate in (wanted, namespaced):
+        # What an operator said of the namespaced id holds on, also when the plain one has become free.
+        known = namespaced in self.settings and wanted not in self.settings
+        for candidate in (namespaced, wanted) if known else (wanted, namespaced):
             stored = self.held.agents.get(candidate)
             if candidate not in taken and (stored is None or same_agent(stored, entry)):
                 return candidate
@@ -244,7 +249,7 @@ class _Plan:
     # -- claims ------------------------------------------------------------------------------------
 
     def _claims(self) -> list[Claim]:
-        """Claims that are new, or state something else than before for an agent that this source speaks for."""
+        """Claims that are new, under another key, or state something else of an agent that this source speaks for."""
         before = {claim.agent_id: (claim.key, claim.hash) for claim in self.mine.values()}
         return [
             Claim(
@@ -252,7 +257,8 @@ class _Plan:
             )
             for e in self.entries
             if e.agent.id not in before
-            or (before[e.agent.id] != (e.key, e.bundle_hash) and self._speaks_for(e.agent.id))
+            or before[e.agent.id][0] != e.key
+            or (before[e.agent.id][1] != e.bundle_hash and self._speaks_for(e.agent.id))
         ]
 
     def _released(self) -> list[str]:
@@ -269,6 +275,12 @@ def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
     if stored.agent.transport and entry.agent.transport:
         return stored.agent.transport == entry.agent.transport
     return stored.bundle_hash == entry.bundle_hash
+
+
+def tells_apart(transport: JsonText) -> bool:
+    """Whether a transport by itself names one agent: it says where, and no reference in it stands for what differs."""
+    said = json.loads(transport) if transport else {}
+    return bool(said.get("url") or said.get("command")) and "${" not in transport
 
 
 def counts(changes: ChangeSet) -> Counter[str]:

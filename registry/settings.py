@@ -30,7 +30,7 @@ class Settings:
     write_timeout_s: float = 30.0
     query_cache_entries: int = 1024
     progress_after_s: float = 1.0
-    max_query_chars: int = 100_000
+    max_query_chars: int = 32_000
     max_embedded_chars: int = 4_000
     max_description_chars: int = 1_000_000
     max_schema_chars: int = 1_000_000

@@ -1,6 +1,7 @@
 """What `waygraph export --format json` wrote: every source's manifest again, and what operators had set."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from waygraph.ingest.manifest import Intake
@@ -9,15 +10,18 @@ from waygraph.registry.changes import AgentEntry, Manifest, OperatorSettings, Re
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
-MARK, VERSION = "waygraph_export", 1
+MARK, VERSION, KIND = "waygraph_export", 1, "export"
 
 
 def fits(document: Any) -> bool:
     return isinstance(document, Mapping) and MARK in document
 
 
-def read(document: Mapping[str, Any], where: str, settings: Settings) -> list[Manifest]:
-    """A manifest for each source of the export. Raises SourceError."""
+def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore: bool = False) -> list[Manifest]:
+    """A manifest for each source of the export. What operators had set comes back only if `restore` asks for it:
+
+    any file may call itself an export, and must not show what an operator hid. Raises SourceError.
+    """
     if document[MARK] != VERSION:
         raise SourceError(
             where, f"this Waygraph reads exports of format {VERSION}, found {document[MARK]!r}", pointer=f"/{MARK}"
@@ -27,8 +31,10 @@ def read(document: Mapping[str, Any], where: str, settings: Settings) -> list[Ma
         intake.take(record)
     entries = {entry.key: entry for entry in intake.entries}
     try:
-        operator = tuple(_setting(row) for row in document.get("operator", ()))
-        sources = [_manifest(row, entries) for row in document.get("sources", ())]
+        operator = tuple(_setting(row) for row in document.get("operator", ())) if restore else ()
+        sources = [
+            replace(_manifest(row, entries), partial=bool(intake.rejected)) for row in document.get("sources", ())
+        ]
     except (KeyError, TypeError, AttributeError) as exc:
         raise SourceError(where, f"is not a whole export: {exc!r}") from exc
     return _with_rest(sources, operator, intake.rejected)
@@ -61,8 +67,6 @@ def _with_rest(
     sources: list[Manifest], operator: tuple[OperatorSettings, ...], rejected: list[Rejected]
 ) -> list[Manifest]:
     """Operators' words and rejected records ride on the first manifest."""
-    from dataclasses import replace
-
     if not sources and operator:
         sources = [Manifest(source="operators")]
     return [replace(sources[0], operator=operator, rejected=tuple(rejected)), *sources[1:]] if sources else []

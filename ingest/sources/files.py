@@ -79,12 +79,11 @@ def _manifests(
     files: list[tuple[str, Content]], settings: Settings, source: str, namespace: str, kind: str
 ) -> list[Manifest]:
     merged = Intake(where=source, settings=settings)
-    partial_read = False
     for where, content in files:
         try:
             document = _parse(where, content, settings)
             if export.fits(document) and len(files) == 1:
-                return export.read(document, where, settings)
+                return export.read(document, where, settings, restore=kind == export.KIND)
             if export.fits(document):
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
             _read_document(document, where, merged, kind)
@@ -92,7 +91,8 @@ def _manifests(
             if len(files) == 1:
                 raise
             merged.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
-            partial_read = True
+            # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
+            merged.partial = merged.partial or not isinstance(error, UnknownShape)
     return [
         Manifest(
             source=source,
@@ -100,7 +100,7 @@ def _manifests(
             entries=tuple(merged.entries),
             rejected=tuple(merged.rejected),
             cut=tuple(merged.cut),
-            partial=partial_read,
+            partial=merged.partial,
         )
     ]
 
@@ -114,6 +114,7 @@ def _read_document(document: object, where: str, merged: Intake, kind: str) -> N
         )
     for record in chosen.read(document, where, intake):
         intake.take(record)
+    merged.partial = merged.partial or intake.partial
     merged.entries += intake.entries
     merged.rejected += intake.rejected
     merged.cut += intake.cut
@@ -122,7 +123,7 @@ def _read_document(document: object, where: str, merged: Intake, kind: str) -> N
 def _files(text: str) -> list[Path]:
     path = Path(text).expanduser()
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and _meant(p, path))
     elif path.exists():
         found = [path]
     else:
@@ -130,6 +131,11 @@ def _files(text: str) -> list[Path]:
     if not found:
         raise SourceError(text, f"there is no such file, and no {', '.join(SUFFIXES)} file under it")
     return found
+
+
+def _meant(file: Path, folder: Path) -> bool:
+    """Whether a file under a folder is one of a person's: not in a dot folder, not of a registry's index."""
+    return not any(part.startswith(".") or part.endswith(".index") for part in file.relative_to(folder).parts[:-1])
 
 
 def _parse(where: str, content: Content, settings: Settings) -> Any:
@@ -146,7 +152,8 @@ def _parse(where: str, content: Content, settings: Settings) -> Any:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise SourceError(where, f"is not UTF-8 text (byte {exc.start})") from exc
-    return _parse_yaml(where, text) if where.endswith((".yaml", ".yml")) else _parse_json(where, text)
+    in_yaml = where.endswith((".yaml", ".yml")) or (where == "stdin" and text.lstrip()[:1] not in "{[")
+    return _parse_yaml(where, text) if in_yaml else _parse_json(where, text)
 
 
 def _parse_json(where: str, text: str) -> object:
@@ -175,12 +182,20 @@ def _parse_yaml(where: str, text: str) -> object:
         raise SourceError(where, f"cannot be read: {exc}") from exc
 
 
+class UnknownShape(SourceError):
+    """Content that was read, and is of no kind known."""
+
+
 def _kind_of(document: object, where: str) -> FileKind:
     for kind in KINDS:
         if kind.fits(document):
             return kind
+    if document is None:
+        raise UnknownShape(where, "is empty")
+    if isinstance(document, Mapping) and "agents" in document:
+        raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     known = "; ".join(f"{kind.name}: {kind.shape}" for kind in KINDS)
-    raise SourceError(
+    raise UnknownShape(
         where, f"no kind of source is known by this shape ({_top(document)}). Known: {known}", pointer="/"
     )
 

@@ -23,10 +23,14 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         pointer = f"/{number}"
         servers = entry.get("tools") if isinstance(entry, Mapping) else None
         if not isinstance(servers, Mapping):
-            intake.reject(pointer, "expected an entry with `tools: {server key: {…}}`")
+            intake.reject_part(pointer, "expected an entry with `tools: {server key: {…}}`")
             continue
         for key, server in servers.items():
-            yield _record(entry, key, server, f"{pointer}/tools/{_escaped(key)}", intake)
+            place = f"{pointer}/tools/{_escaped(key)}"
+            if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):
+                intake.reject(f"{place}/tools", "expected a list of tools", key=str(key))
+                continue
+            yield _record(entry, key, server, place, intake)
 
 
 def _record(entry: Mapping[str, Any], key: str, server: Any, pointer: str, intake: Intake) -> AgentRecord:

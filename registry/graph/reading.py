@@ -19,6 +19,8 @@ class RegistryState:
     embedder_spec: str
     texts: TextForm
     schema_version: int
+    commit: str
+    """Of the last change, and no other's: two files of one revision may hold different graphs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

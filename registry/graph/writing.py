@@ -1,5 +1,6 @@
 """A ChangeSet to statements: nodes, OWNS edges, vectors, claims and revision in one transaction."""
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ def write_changes(session: GraphSession, changes: ChangeSet, vectors: NewVectors
 
 
 def advance(session: GraphSession, revision: int) -> int:
-    rows = session.run(load("state/advance"), expected=revision)
+    rows = session.run(load("state/advance"), expected=revision, commit=secrets.token_hex(8))
     if not rows:
         raise WriteConflict(f"the registry is no longer at revision {revision}: another writer was first")
     return int(rows[0]["revision"])

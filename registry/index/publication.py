@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from waygraph.cypher import load
+from waygraph.registry.changes import SourceSummary
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.reading import (
@@ -45,7 +46,9 @@ def publish_graph(folder: Path, engine: PublishingEngine, *, trust_index: bool =
     state = read_state(engine)
     if state is None:
         return False
-    if published_revision(folder) == state.revision:
+    shown = published_state(folder)
+    # The commit too: a graph file that was restored from a copy may have come to the same revision another way.
+    if shown and (shown.revision, shown.commit) == (state.revision, state.commit) and _sources_of(folder) is not None:
         return _publish_confirmations(folder, engine, state.revision)
     snapshot = read_snapshot(engine, state, known_vectors(folder) if trust_index else {})
     generation.publish(folder, state.revision, partial(_build, engine=engine, snapshot=snapshot))
@@ -61,7 +64,7 @@ def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int
     """The same revision, with sources as they were last seen; all other files are shared by hard links."""
     current = folder / generation.current_name(folder)
     sources = read_sources(engine, read_claims(engine))
-    if sources == layout.read_sources(current):
+    if sources == _sources_of(folder):
         return False
 
     def link(new: Path) -> None:
@@ -74,21 +77,31 @@ def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int
     return True
 
 
+def _sources_of(folder: Path) -> list[SourceSummary] | None:
+    """None if they cannot be read: the generation is then built anew."""
+    with suppress(RegistryError, OSError, ValueError, TypeError, KeyError):
+        return layout.read_sources(folder / generation.current_name(folder))
+    return None
+
+
+def published_state(folder: Path) -> IndexState | None:
+    """What the current generation says of itself; None if there is none that can be read."""
+    with suppress(RegistryError, OSError, ValueError, TypeError):
+        path = folder / generation.current_name(folder) / layout.STATE
+        return IndexState(**json.loads(path.read_text(encoding="utf-8")))
+    return None
+
+
 def published_revision(folder: Path) -> int | None:
-    """The revision that the current generation shows; None if there is none that can be read."""
-    return _published(folder, "revision")
+    """The revision that the current generation shows; None as above."""
+    state = published_state(folder)
+    return state.revision if state else None
 
 
 def published_schema(folder: Path) -> int | None:
     """The schema version of the graph that the current generation was built from; None as above."""
-    return _published(folder, "schema_version")
-
-
-def _published(folder: Path, field: str) -> int | None:
-    with suppress(RegistryError, OSError, ValueError, KeyError, TypeError):
-        path = folder / generation.current_name(folder) / layout.STATE
-        return int(json.loads(path.read_text(encoding="utf-8"))[field])
-    return None
+    state = published_state(folder)
+    return state.schema_version if state else None
 
 
 def known_vectors(folder: Path) -> "Rows":
@@ -130,6 +143,7 @@ def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) 
         agents=agents,
         tools=tools,
         schema_version=state.schema_version,
+        commit=state.commit,
     )
 
 

@@ -64,6 +64,7 @@ class IndexState:
     agents: int
     tools: int
     schema_version: int
+    commit: str = ""
 
 
 class SearchIndex(Protocol):

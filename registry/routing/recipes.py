@@ -43,6 +43,10 @@ class Recipe:
     def needs_vectors(self) -> bool:
         return any(use.leg in VECTOR_LEGS for use in self.legs)
 
+    @property
+    def ranks_tools(self) -> bool:
+        return any(use.kind == "tool" and use.leg != "name" for use in self.legs)
+
     def fit(self, similarity: float, coverage: float) -> float:
         """How near the nearest is: cosine and half the share of the query's words found, or that share alone."""
         return similarity + _COVERAGE_SHARE * coverage if self.needs_vectors else coverage

@@ -10,7 +10,7 @@ from waygraph.registry.access import routable
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.index.search_index import Hits, Scope, SearchIndex
-from waygraph.registry.model import AgentMatch, EntityKind, Principal, Query, Route, ToolMatch, ToolRoute
+from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.fusion import fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
+NOTHING_ALLOWED = "no agent passes the filters"
 NOTHING_KNOWN = "this registry holds no agent yet"
 
 
@@ -44,7 +45,7 @@ class Ask:
             "tool": recipe.tool_weight if tool_weight is None else tool_weight,
         }
         for kind, weight in weights.items():
-            if not 0 <= weight < float("inf"):
+            if not isinstance(weight, (int, float)) or not 0 <= weight < float("inf"):
                 raise InvalidQuery(f"{kind}_weight must be a number from 0 up, not {weight}")
         return cls(recipe=recipe, weights=weights, principal=principal)
 
@@ -67,6 +68,8 @@ class Router:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
         started = time.perf_counter()
         ask = self._possible(ask)
+        if not ask.recipe.ranks_tools:
+            raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
         matches = self._tool_matches(hits, ask, query.limit) if self._fits(hits, ask.recipe) else ()
         return ToolRoute(
@@ -75,7 +78,7 @@ class Router:
             recipe=ask.recipe.name,
             revision=self.index.state.revision,
             notice=self.notice,
-            reason="" if matches else self._reason(),
+            reason="" if matches else self._reason(query, ask),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -100,7 +103,7 @@ class Router:
             recipe=ask.recipe.name,
             revision=self.index.state.revision,
             notice=self.notice,
-            reason="" if matches else self._reason(),
+            reason="" if matches else self._reason(query, ask),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -130,8 +133,14 @@ class Router:
             return True
         return recipe.least_fit is None or recipe.fit(hits.similarity, hits.coverage) >= recipe.least_fit
 
-    def _reason(self) -> str:
-        return NOTHING_FITS if self.index.agents() else NOTHING_KNOWN
+    def _reason(self, query: Query, ask: Ask) -> str:
+        """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
+        agents = [agent for agent in self.index.agents().values() if routable(agent, ask.principal, Filters())]
+        if not agents:
+            return NOTHING_KNOWN
+        if not any(routable(agent, ask.principal, query.filters) for agent in agents):
+            return NOTHING_ALLOWED
+        return NOTHING_FITS
 
     def _agent_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[AgentMatch, ...]:
         best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit)
