@@ -148,13 +148,15 @@ class Intake:
             return ""
         if not isinstance(value, Mapping):
             raise Refusal(f"transport: expected an object, found {_shape(value)}")
+        # Measured before it is searched for secrets, which takes its time on texts without end.
+        if (length := len(_canonical(value, "transport"))) > self.settings.max_schema_chars:
+            raise Refusal(f"transport: {length} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
         try:
-            told = _canonical(references_only(value), "transport")
-        except ValueError as exc:
-            raise Refusal(f"transport: {exc}") from exc
-        if len(told) > self.settings.max_schema_chars:
-            raise Refusal(f"transport: {len(told)} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
-        return told
+            return _canonical(references_only(value), "transport")
+        except ValueError:
+            raise Refusal("transport: its url cannot be read") from None  # the error's text holds the URL's login
+        except RecursionError:
+            raise Refusal("transport: nested too deeply") from None
 
     def _note_cut(self, pointer: str, what: str) -> None:
         self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))

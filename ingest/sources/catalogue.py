@@ -6,11 +6,12 @@ against them before it is taken.
 
 import reprlib
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, _shape
 from waygraph.registry.model import AgentKind
 
 SHAPE = '{"waygraph": 1, "agents": [{"id": …, "name": …, "tools": […]}]}, or one such agent with "waygraph": 1'
@@ -130,4 +131,18 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
     """JSON pointer and reason of the first thing wrong."""
     fault = exc.errors(include_url=False)[0]
     place = "".join(f"/{part}" for part in fault["loc"])
-    return f"{pointer}{place}", f"{fault['msg']}, found {reprlib.repr(fault['input'])}"
+    field = str(fault["loc"][-1]) if fault["loc"] else ""
+    if fault["type"] == "extra_forbidden":
+        return f"{pointer}{place}", _unknown_field(field, exc.title)
+    found = reprlib.repr(fault["input"]) if field in _SHOWN else _shape(fault["input"])
+    return f"{pointer}{place}", f"{fault['msg']}, found {found}"
+
+
+_SHOWN = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field
+
+
+def _unknown_field(field: str, model: str) -> str:
+    """What an unknown field may have been meant as; its value may be a secret, and is not shown."""
+    fields = (CatalogueTool if model == CatalogueTool.__name__ else CatalogueAgent).model_fields
+    meant = get_close_matches(field, [told.alias or name for name, told in fields.items()], n=1)
+    return f"unknown field {reprlib.repr(field)}" + (f"; did you mean {meant[0]!r}?" if meant else "")

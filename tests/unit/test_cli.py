@@ -226,12 +226,12 @@ def test_ingest_reports_every_change(run: Run, tmp_path: Path) -> None:
     assert run("ingest", catalogue(file, agent("one", "read"), agent("two", "x"), agent("three")), on=on).status == 0
     changed = agent("one", "read", "write")
     changed["tools"][0]["description"] = "deletes everything"  # type: ignore[index]
-    answer = run("ingest", catalogue(file, changed, agent("three"), {"id": 7}), on=on)
+    answer = run("ingest", catalogue(file, changed, agent("three"), {"id": "four", "tags": 7}), on=on)
     assert answer.status == 0
     assert "updated\tone/read\tdescription" in answer.out
     assert "removed\ttwo\t" in answer.out
     assert "removed\ttwo/x\t" in answer.out
-    assert re.search(rf"rejected\t{file}#/agents/2/id\t\S+", answer.out)
+    assert re.search(rf"rejected\t{file}#/agents/2/tags\t\S+", answer.out)
     assert "changed behaviour\ntool\tfields\none/read\tdescription" in answer.out
     assert f"note: 1 record was rejected in {file}" in answer.err
 

@@ -59,7 +59,7 @@ def take_document(registry: Registry, path: Path, document: object, name: str = 
 
 def take_export(registry: Registry, path: Path, text: str) -> list[ChangeSet]:
     path.write_text(text, encoding="utf-8")
-    return take(registry, read_path(str(path), SETTINGS))
+    return take(registry, read_path(str(path), SETTINGS, kind="export"))
 
 
 def catalogue(*agents: dict[str, object]) -> dict[str, object]:
@@ -97,7 +97,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         for source in request.param:
             take(registry, read_path(str(source), SETTINGS))
         registry.set("quarry-sql", tags=["trusted"], visible_to=["analysts"], pinned=True)
-        registry.set("harbor-git", visible_to=[], hidden=True)
+        registry.set("harbor-git", visible_to=["ops"], hidden=True)
         registry.remove("pigeon-mail")
         yield registry
 
@@ -128,7 +128,7 @@ def test_an_export_holds_what_sources_say(filled: Registry) -> None:
     assert "pigeon-mail" not in stated
     said = {row["agent_id"]: row for row in document["operator"]}
     assert said["quarry-sql"]["visible_to"] == ["analysts"]
-    assert said["harbor-git"]["visible_to"] == []
+    assert said["harbor-git"]["visible_to"] == ["ops"]
     assert said["pigeon-mail"]["visible_to"] is None
     assert said["pigeon-mail"]["removed"] is True
 

@@ -1,5 +1,8 @@
 """How an agent is reached: references stay, literals that may be secrets do not."""
 
+import json
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +22,7 @@ SECRET = "ghp_4f9aSecretValue0"  # noqa: S105
         ({"headers": {"Authorization": "Bearer ${KEY}"}}, {"headers": {"Authorization": "Bearer ${KEY}"}}),
         ({"headers": {"X": "${A}" + SECRET}}, {"headers": {"X": "${X}"}}),
         ({"args": ["--token", SECRET]}, {"args": ["--token", "${token}"]}),
-        ({"args": [f"--api-key={SECRET}"]}, {"args": ["--api-key=${api-key}"]}),
+        ({"args": [f"--api-key={SECRET}"]}, {"args": ["--api-key=${api_key}"]}),
         ({"args": ["--api-key=${KEY}"]}, {"args": ["--api-key=${KEY}"]}),
         ({"args": ["-e", f"GITHUB_TOKEN={SECRET}"]}, {"args": ["-e", "GITHUB_TOKEN=${GITHUB_TOKEN}"]}),
         ({"args": ["-e", "GITHUB_TOKEN"]}, {"args": ["-e", "GITHUB_TOKEN"]}),
@@ -28,10 +31,13 @@ SECRET = "ghp_4f9aSecretValue0"  # noqa: S105
             {"args": ["--header", "Authorization: ${Authorization}"]},
         ),
         ({"args": ["--header", "Authorization:${AUTH}"]}, {"args": ["--header", "Authorization:${AUTH}"]}),
-        ({"url": f"https://me:{SECRET}@host/mcp"}, {"url": "https://host/mcp"}),
+        ({"url": f"https://me:{SECRET}@host/mcp"}, {"url": "https://${USER}:${PASSWORD}@host/mcp"}),
         ({"url": f"https://host/mcp?key={SECRET}"}, {"url": "https://host/mcp?key=${key}"}),
         ({"url": "https://host/mcp?key=${KEY}"}, {"url": "https://host/mcp?key=${KEY}"}),
         ({"url": f"https://host/mcp#{SECRET}"}, {"url": "https://host/mcp"}),
+        ({"url": f"https://host/mcp?{SECRET}"}, {"url": "https://host/mcp?${query}"}),
+        ({"env": {"TOKEN": f"${{TOKEN:-{SECRET}}}"}}, {"env": {"TOKEN": "${TOKEN}"}}),
+        ({"command": f"npx  x --token '{SECRET}' -y"}, {"command": "npx  x --token '${token}' -y"}),
         ({"url": "https://h", "api_key": SECRET}, {"url": "https://h", "api_key": "${api_key}"}),
     ],
 )
@@ -47,6 +53,11 @@ def test_a_secret_becomes_a_reference(transport: dict[str, object], kept: dict[s
         {"type": "http", "url": "https://host:8080/mcp"},
         {"command": "uvx", "args": ["server", "--port", "80", "--verbose"], "cwd": "/srv"},
         {"args": ["--token", "--verbose"]},
+        {"args": ["--author", "ann", "--tokenizer", "bpe", "--max-tokens", "12", "--max-tokens=12"]},
+        {"args": ["mcp/auth:latest", "auth.example.com:8080", "https://auth:80/x", "https://h/@scope/x"]},
+        {"args": ["https://${HOST}:${PORT}/x?key=${KEY}", "Bearer ${X}", "${input:api-key}"]},
+        {"env": {"A": "${env:NAME}", "B": "${input:an-id}"}, "headers": {"Authorization": "Bearer ${X}"}},
+        {"command": "npx -y it's 'a b' \"c d\"", "envFile": ".env", "auth": None, "session": False},
         {"args": [1, 2.5, True]},
         {},
     ],
@@ -56,17 +67,87 @@ def test_what_is_no_secret_stays(transport: dict[str, object]) -> None:
     assert references_only(transport) == transport
 
 
-words = st.text("abcABC/:@?&=${}- ", max_size=12)
+FORMS: tuple[Callable[[str], dict[str, object]], ...] = (
+    *(
+        lambda s, name=name: {name: {"TOKEN": s}}
+        for name in ("ENV", "Env", "environment", "env_vars", "Headers", "http_headers", "cookies", "stdioEnv")
+    ),
+    *(
+        lambda s, name=name: {"x": [{name: s}]}
+        for name in "password bearer cookie private_key privateKey session pwd passphrase connection_string dsn pat "
+        "x-key apiKey access_token GITHUB_PAT".split()
+    ),
+    *(lambda s, name=name: {name: f"https://u:{s}@h/x?a={s}&{s}#{s}"} for name in ("URL", "serverUrl", "x")),
+    *(
+        lambda s, flag=flag: {"args": [flag, s]}
+        for flag in ("--token", "--key", "--pat", "-password", "--connection-string", "--db.password")
+    ),
+    *(
+        lambda s, start=start: {"args": [start + s]}
+        for start in (
+            *("--pat=", "--token=", "--header=Authorization: ", "-HAuthorization: Bearer ", "Authorization: "),
+            *("-eTOKEN=", "--env=lower=", "OTHER=", "--user=me:", "https://h/?", "Server=h;Password=", "Bearer "),
+        )
+    ),
+    lambda s: {"args": ["--token", "-" + s]},
+    lambda s: {"args": ["-e", "lower=" + s, "--env", f"URL=postgres://u:{s}@h", "-H", "X: " + s, "-u", "me:" + s]},
+    lambda s: {"args": [f"postgres://u:{s}@h/db", f"postgres://u:a/{s}@h/db", f"https://{s}@h"]},
+    lambda s: {"args": [f"sh -c 'X --token {s}'", f"it's --token {s}", f'--config={{"key": "{s}"}}']},
+    lambda s: {"args": ["--config", json.dumps({"apiKey": s}), "--headers", json.dumps({"X": s})]},
+    lambda s: {"args": f'--token {s} --x "{{\\"key\\": \\"{s}\\"}}"'},
+    lambda s: {"command": f"TOKEN={s} x --token {s} \\\n --key \\\n '{s} {s}' --pat \"{s}"},
+    lambda s: {"env": ["TOKEN=" + s, {"name": "A", "value": s}, ["B", s]], "headers": [{"Name": "A", "Value": s}, s]},
+    lambda s: {"arguments": [{"name": "-e", "value": "a=" + s}, {"name": "--token", "value": s}]},
+    lambda s: {"stdio": {"env": {"A": s}}, "requestInit": {"headers": {"A": [s]}}, "auth": {"token": s, "x": [s]}},
+    lambda s: {"env": {"A": f"${{A:-{s}}}"}, "args": [f"${{A:-{s}}}", f"a${{B:-${{C-{s}}}}}", f"${{A:-{{{s}"]},
+    lambda s: {f"https://u:{s}@h": 1},
+)
+secrets = st.text("abcXYZ0123456789-_.!+", min_size=8, max_size=24).map(lambda text: f"Q7{text}Z")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(secret=secrets)
+def test_no_secret_passes(form: Callable[[str], dict[str, object]], secret: str) -> None:
+    """Whatever the secret is, and in whichever of the forms that sources use."""
+    kept = references_only(form(secret))
+    assert secret not in json.dumps(kept)
+    assert references_only(kept) == kept
+
+
+words = st.text("abcABC/:@?&=${}-;'\"\\[ ", max_size=16).filter(lambda text: "[" not in text) | st.sampled_from(
+    [
+        "-e",
+        "-H",
+        "--token",
+        "--key=",
+        "${A:-b}",
+        "Bearer ",
+        "TOKEN=a",
+        "https://u:p@h?a#b",
+        '{"key": "a"}',
+        "name",
+        "value",
+    ]
+)
+values = st.recursive(
+    words | st.integers() | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(words | st.sampled_from(["env", "headers", "auth"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
 
 
 @given(
     st.fixed_dictionaries(
         {},
         optional={
-            "env": st.dictionaries(words, words, max_size=3),
-            "headers": st.dictionaries(words, words, max_size=3),
-            "args": st.lists(words, max_size=4),
+            "env": values,
+            "headers": values,
+            "args": st.lists(values, max_size=4),
             "command": words,
+            "x": values,
         },
     )
 )

@@ -1,0 +1,240 @@
+"""The registry as an object: places, restored and lost files, settings, what it says when nothing comes."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from waygraph.ingest.sources.files import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Filters, Principal, Query, Registry
+from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryUnusable, UnknownName
+from waygraph.registry.index.generation import folder_of
+from waygraph.registry.lock import write_lock
+from waygraph.registry.settings import Settings
+
+
+def ingest(registry: Registry, file: Path, *agents: dict[str, object], source: str = "") -> list[str]:
+    """Writes a catalogue and takes it in; the ids it created."""
+    file.write_text(json.dumps({"waygraph": 1, "agents": list(agents)}), encoding="utf-8")
+    [manifest] = read_path(str(file), Settings(), source=source)
+    return list(sync(registry, manifest, allow_mass_removal=True).changes.created_agents)
+
+
+def agent(key: str, **fields: object) -> dict[str, object]:
+    tools = [{"name": "send", "description": f"sends a parcel for {key}"}]
+    return {"id": key, "description": f"delivers parcels of {key}", "tools": tools, **fields}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tools.grafeo"
+
+
+@pytest.fixture
+def registry(path: Path) -> Iterator[Registry]:
+    with Registry.open(path, embedder="none") as opened:
+        yield opened
+
+
+def held(path: Path) -> list[str]:
+    with Registry.open(path, embedder="none") as opened:
+        return [found.id for found in opened.agents()]
+
+
+def test_a_write_after_an_older_file_was_restored_is_published(path: Path, tmp_path: Path) -> None:
+    """The graph counts, not the number of its revision: another way to the same number is another graph."""
+    with Registry.open(path, embedder="none") as opened:
+        ingest(opened, tmp_path / "a.json", agent("alpha"))
+    shutil.copy(path, tmp_path / "backup")
+    with Registry.open(path, embedder="none") as opened:
+        ingest(opened, tmp_path / "b.json", agent("lost"))
+    shutil.copy(tmp_path / "backup", path)
+    with Registry.open(path, embedder="none") as opened:
+        ingest(opened, tmp_path / "c.json", agent("gamma"))
+        assert [found.id for found in opened.agents()] == ["alpha", "gamma"]
+    assert held(path) == ["alpha", "gamma"]
+
+
+def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: Registry, tmp_path: Path) -> None:
+    """Where the index is left but no graph, reading goes on, and a write is refused with where the copy is."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    path.unlink()
+    shutil.rmtree(f"{path}.wal", ignore_errors=True)
+    with pytest.raises(RegistryUnusable, match=r"the graph file is gone.*graph\.grafeo"):
+        ingest(registry, tmp_path / "b.json", agent("beta"))
+    assert not path.exists()
+    assert held(path) == ["alpha"]
+
+
+def test_a_process_that_runs_follows_the_repair_of_the_index(path: Path, registry: Registry, tmp_path: Path) -> None:
+    """With the folder of generations removed, the next answer comes from an index built anew."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    assert registry.route("parcels of alpha").matches
+    shutil.rmtree(folder_of(path))
+    assert registry.route("parcels of alpha").matches
+
+
+def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: Registry, tmp_path: Path) -> None:
+    """The generation is built anew instead."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    folder = folder_of(path)
+    damaged = folder / (folder / "current").read_text() / "sources.json"
+    damaged.write_text("{")
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    assert [source.agent_ids for source in registry.sources()] == [("alpha",)]
+
+
+def test_a_registry_is_where_its_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path means the folder in which it was opened, and a symbolic link the file that it leads to."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Registry.open("tools.grafeo", embedder="none") as opened:
+        ingest(opened, tmp_path / "a.json", agent("alpha"))
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        ingest(opened, tmp_path / "b.json", agent("beta"))
+    link = tmp_path / "elsewhere" / "link.grafeo"
+    link.symlink_to(tmp_path / "tools.grafeo")
+    assert held(link) == held(tmp_path / "tools.grafeo") == ["alpha", "beta"]
+
+
+def test_cypher_runs_beside_a_writer(registry: Registry, tmp_path: Path) -> None:
+    """The copy that a statement reads stays until it has been read, whatever is published meanwhile."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    failed: list[Exception] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            try:
+                registry.cypher("MATCH (a:Agent) RETURN a.id")
+            except Exception as error:  # noqa: BLE001 - told below
+                failed.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(12):
+        registry.set("alpha", tags=[f"t{number}"])
+        registry.status()
+    done.set()
+    asking.join()
+    assert failed == []
+
+
+def _wait(hold: "multiprocessing.synchronize.Event") -> None:
+    hold.wait(30)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_keeps_no_lock(path: Path) -> None:
+    """A process forked while the lock was held does not hold it when its parent has let go."""
+    context = multiprocessing.get_context("fork")
+    hold = context.Event()
+    with write_lock(path, 1):
+        child = context.Process(target=_wait, args=(hold,))
+        child.start()
+    with write_lock(path, 0.5):
+        assert child.is_alive()
+    hold.set()
+    child.join()
+
+
+@pytest.mark.parametrize("groups", [[], "ops", [""], ["ops", " "]])
+def test_no_group_is_not_everyone(registry: Registry, tmp_path: Path, groups: list[str]) -> None:
+    """An empty list of groups, or an empty name in it, is refused: it must not open an agent to all."""
+    ingest(registry, tmp_path / "a.json", agent("alpha", visible_to=["ops"]))
+    with pytest.raises(InvalidSetting, match="visible_to"):
+        registry.set("alpha", visible_to=groups)
+    assert registry.agents(principal=Principal()) == []
+    registry.set("alpha", visible_to=["dev"])
+    registry.set("alpha", everyone=True)
+    assert registry.agents()[0].visible_to == ("ops",)
+
+
+def test_setting_what_is_set_changes_nothing(registry: Registry, tmp_path: Path) -> None:
+    """The same word again is no new revision."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    registry.set("alpha", pinned=True)
+    before = registry.status().state.revision
+    registry.set("alpha", pinned=True)
+    assert registry.status().state.revision == before
+
+
+def test_an_empty_answer_hints_at_nothing_hidden(registry: Registry, tmp_path: Path) -> None:
+    """Whoever may see no agent is told that there is none; a filter that none passes is named as the cause."""
+    ingest(registry, tmp_path / "a.json", agent("alpha", visible_to=["ops"]))
+    assert "holds no agent" in registry.route("parcels", principal=Principal()).reason
+    asked = Query(text="parcels", filters=Filters(tags=("none-such",)))
+    assert registry.route(asked).reason == "no agent passes the filters"
+    with pytest.raises(UnknownName) as caught:
+        registry.tool("alpha/send", principal=Principal())
+    assert caught.value.nearest == ()
+
+
+def test_a_recipe_that_ranks_no_tools_finds_none(registry: Registry, tmp_path: Path) -> None:
+    """Asked to find tools, it is refused by name."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    with pytest.raises(InvalidQuery, match="steps take several"):
+        registry.route(Query(steps="abc"))  # type: ignore[arg-type]
+    with Registry.open(":memory:") as other:
+        ingest(other, tmp_path / "a.json", agent("alpha"))
+        with pytest.raises(InvalidQuery, match="recipe 'agents' ranks no tools"):
+            other.find_tools("parcels", recipe="agents")
+
+
+# -- who is who ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {}),
+        ({"type": "stdio"}, {"type": "stdio"}),
+        ({"url": "https://h.example/?app=slack"}, {"url": "https://h.example/?app=github"}),
+        ({"command": "run", "env": {"APP": "slack"}}, {"command": "run", "env": {"APP": "github"}}),
+    ],
+)
+def test_equal_references_do_not_make_two_agents_one(
+    registry: Registry, tmp_path: Path, first: dict[str, object], second: dict[str, object]
+) -> None:
+    """A transport proves identity only if it says where, and nothing in it was replaced that may differ."""
+    ingest(registry, tmp_path / "a.json", agent("alpha", transport=first))
+    ingest(registry, tmp_path / "b.json", agent("beta", transport=second))
+    assert [found.id for found in registry.agents()] == ["alpha", "beta"]
+
+
+def test_an_operators_word_holds_when_the_plain_id_becomes_free(registry: Registry, tmp_path: Path) -> None:
+    """An agent removed under its namespaced id does not come back under its plain one."""
+    ingest(registry, tmp_path / "a.json", agent("x", description="mail"))
+    ingest(registry, tmp_path / "b.json", agent("x", description="maps"))
+    assert [found.id for found in registry.agents()] == ["b.x", "x"]
+    registry.remove("b.x")
+    registry.forget(str(tmp_path / "a.json"))
+    ingest(registry, tmp_path / "b.json", agent("x", description="maps"))
+    assert registry.agents() == []
+
+
+def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: Registry, tmp_path: Path) -> None:
+    """What an unreadable file held stays; a file that holds no agents at all stops no removal."""
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    for key in ("a", "b", "c"):
+        (folder / f"{key}.json").write_text(json.dumps({"waygraph": 1, **agent(key)}))
+    (folder / "package.json").write_text('{"private": true}')
+
+    def again() -> list[str]:
+        [manifest] = read_path(str(folder), Settings())
+        sync(registry, manifest)
+        return [found.id for found in registry.agents()]
+
+    assert again() == ["a", "b", "c"]
+    (folder / "b.json").write_text("{")
+    os.remove(folder / "c.json")
+    assert again() == ["a", "b", "c"]
+    (folder / "b.json").write_text(json.dumps({"waygraph": 1, **agent("b")}))
+    assert again() == ["a", "b"]
