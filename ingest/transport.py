@@ -7,7 +7,7 @@ again costs less than a secret that is stored.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 _NAME = r"(?>env:\w+|input:[\w.-]+|[\w.]+)"
@@ -36,10 +36,12 @@ _JOINED_LOGIN = re.compile(r"(?s)(--(?:proxy-)?user=)(.*:.*)")
 _VARIABLE_FLAG = re.compile(r"-e|--env|--environment|--build-arg|--set-env-vars")
 _JOINED_HEADER = re.compile(r"(?s)(-H(?=[^=]*:)|--(?:[\w-]+-)?headers?=)(.+)")
 _JOINED_VARIABLE = re.compile(r"(?s)(-e(?=[A-Z_]\w*=)|--(?:env|environment|build-arg|set-env-vars)=)(.+)")
+# A secret may start with a dash; only what is plainly the next flag is none.
 _LONG_FLAG = re.compile(r"--[a-z]+(?:-[a-z]+)*(?:=.*)?")
 _ASSIGNED = re.compile(r"(?s)(-{0,2}[A-Za-z_][\w.-]*)(=)(.*)")
 _HEADER = re.compile(r"""(?s)(\s*["'{]*[\w-]+["']?)(\s*[:=]\s*)(.*)""")
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_NAME_ALONE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
 _LABEL = re.compile(r"[\w.-]+")
 
 # A password may hold `/`, `?` and `#` unescaped: then what follows the colon is no port.
@@ -71,7 +73,13 @@ def references_only(transport: Mapping[str, object]) -> dict[str, object]:
 
 def _object(fields: Mapping[str, object]) -> dict[str, object]:
     label = _label(fields)
-    return {_text(n) if isinstance(n, str) else n: _field(str(n), value, label) for n, value in fields.items()}
+    return {name: _field(str(name), value, label) for name, value in _told_names(fields)}
+
+
+def _told_names(fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """A field's name may itself be a URL with a login."""
+    for name, value in fields.items():
+        yield _text(name) if isinstance(name, str) else name, value
 
 
 def _field(name: str, value: object, label: str) -> object:
@@ -108,19 +116,19 @@ def _label(fields: Mapping[str, object]) -> str:
 def _hidden(name: str, value: object) -> object:
     """Variables, headers or credentials: the names stay, every value becomes a reference."""
     if isinstance(value, Mapping):
-        return {_text(key) if isinstance(key, str) else key: _hidden(str(key), item) for key, item in value.items()}
+        return {key: _hidden(str(key), item) for key, item in _told_names(value)}
     if isinstance(value, (list, tuple)):
         return [_hidden_item(name, item) for item in value]
     return _reference(name, value)
 
 
 def _hidden_item(name: str, item: object) -> object:
-    """`TOKEN=abc`, `Authorization: abc`, `{"name": "TOKEN", "value": "abc"}`, or a name alone (docker's pass-through)."""
+    """`TOKEN=abc`, `Authorization: abc`, `{"name": "TOKEN", "value": "abc"}`, or a name alone, as docker passes it."""
     if isinstance(item, Mapping) and (label := _label(item)):
         return {key: told if told == label else _hidden(label, told) for key, told in item.items()}
     if isinstance(item, str) and (pair := _HEADER.fullmatch(item)):
         return _with_reference(pair)
-    if isinstance(item, str) and _VARIABLE_NAME.fullmatch(item):
+    if isinstance(item, str) and _NAME_ALONE.fullmatch(item) and not _is_secret(name):
         return item
     return _hidden(name, item)
 
@@ -171,19 +179,15 @@ def _arguments(arguments: Iterable[object]) -> list[object]:
 
 def _argument(before: str, argument: object) -> object:
     """One argument; the flag before it says what it is."""
-    if _takes_a_secret(before) and not isinstance(argument, (Mapping, list, tuple)):
-        # A secret may start with a dash; only what is plainly the next flag is none.
-        if not (isinstance(argument, str) and _LONG_FLAG.fullmatch(argument)):
-            return _reference(before, argument)
+    if _takes_a_secret(before) and not _LONG_FLAG.fullmatch(str(argument)):
+        return _hidden(before, argument)
     if not isinstance(argument, str):
         return _cleaned(argument)
     if _HEADER_FLAG.fullmatch(before):
         return _header(argument)
     if _LOGIN_FLAG.fullmatch(before) and ":" in argument:
         return _login(argument)
-    if _VARIABLE_FLAG.fullmatch(before) and (pair := _ASSIGNED.fullmatch(argument)):
-        return _with_reference(pair)
-    return _word(argument)
+    return _variable(argument) if _VARIABLE_FLAG.fullmatch(before) else _word(argument)
 
 
 def _takes_a_secret(flag: str) -> bool:
@@ -201,20 +205,25 @@ def _word(word: str) -> str:
     """An argument that holds its own name: `--token=abc`, `TOKEN=abc`, `-HAuthorization: abc`; else any text."""
     if _is_json(word):
         return _text(word)
-    if joined := _JOINED_HEADER.fullmatch(word):
-        return joined[1] + _header(joined[2])
-    if joined := _JOINED_LOGIN.fullmatch(word):
-        return joined[1] + _login(joined[2])
-    if (joined := _JOINED_VARIABLE.fullmatch(word)) and (pair := _ASSIGNED.fullmatch(joined[2])):
-        return joined[1] + _with_reference(pair)
+    for form, told in ((_JOINED_HEADER, _header), (_JOINED_LOGIN, _login), (_JOINED_VARIABLE, _variable)):
+        if joined := form.fullmatch(word):
+            return joined[1] + told(joined[2])
     if pair := _ASSIGNED.fullmatch(word):
-        name, _, value = pair.groups()
-        if _is_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name):
-            return _with_reference(pair)
-        return f"{name}={_text(value)}"
-    if (pair := _HEADER.fullmatch(word)) and _is_secret(pair[1]):
+        return _assigned(pair)
+    pair = _HEADER.fullmatch(word)
+    return _with_reference(pair) if pair and _is_secret(pair[1]) else _text(word)
+
+
+def _variable(text: str) -> str:
+    pair = _ASSIGNED.fullmatch(text)
+    return _with_reference(pair) if pair else _word(text)
+
+
+def _assigned(pair: re.Match[str]) -> str:
+    name, _, value = pair.groups()
+    if _is_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name):
         return _with_reference(pair)
-    return _text(word)
+    return f"{name}={_text(value)}"
 
 
 def _line(text: str) -> str:
@@ -262,7 +271,7 @@ def _text(text: str) -> str:
 def _parsed(text: str) -> object:
     """The JSON in a text; None if it is none."""
     try:
-        return json.loads(text)  # type: ignore[no-any-return]
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 

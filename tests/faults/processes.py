@@ -1,8 +1,6 @@
 """Child processes that start at once (forked from a server that has everything imported) and can be killed."""
 
 import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -47,7 +45,8 @@ class Child:
         self._ours.send(word)
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        """With SIGKILL, if it has not ended by itself."""
+        self._process.kill()
 
     def end(self) -> int:
         """Its exit status, once it ended; minus the signal if one ended it."""

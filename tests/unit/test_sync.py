@@ -584,7 +584,7 @@ def test_any_sequence_of_syncs_fits_the_model(sequence: list[Step]) -> None:
 
 @pytest.mark.slow
 @given(steps)
-@settings(max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_very_many_sequences_of_syncs_fit_the_model(sequence: list[Step]) -> None:
     """The same, for longer."""
     assert_any_sequence_fits(sequence)

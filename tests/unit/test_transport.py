@@ -1,7 +1,7 @@
 """How an agent is reached: references stay, literals that may be secrets do not."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -67,49 +67,44 @@ def test_what_is_no_secret_stays(transport: dict[str, object]) -> None:
     assert references_only(transport) == transport
 
 
-FORMS: tuple[Callable[[str], dict[str, object]], ...] = (
-    *(
-        lambda s, name=name: {name: {"TOKEN": s}}
-        for name in ("ENV", "Env", "environment", "env_vars", "Headers", "http_headers", "cookies", "stdioEnv")
-    ),
-    *(
-        lambda s, name=name: {"x": [{name: s}]}
-        for name in "password bearer cookie private_key privateKey session pwd passphrase connection_string dsn pat "
-        "x-key apiKey access_token GITHUB_PAT".split()
-    ),
-    *(lambda s, name=name: {name: f"https://u:{s}@h/x?a={s}&{s}#{s}"} for name in ("URL", "serverUrl", "x")),
-    *(
-        lambda s, flag=flag: {"args": [flag, s]}
-        for flag in ("--token", "--key", "--pat", "-password", "--connection-string", "--db.password")
-    ),
-    *(
-        lambda s, start=start: {"args": [start + s]}
-        for start in (
-            *("--pat=", "--token=", "--header=Authorization: ", "-HAuthorization: Bearer ", "Authorization: "),
-            *("-eTOKEN=", "--env=lower=", "OTHER=", "--user=me:", "https://h/?", "Server=h;Password=", "Bearer "),
-        )
-    ),
-    lambda s: {"args": ["--token", "-" + s]},
-    lambda s: {"args": ["-e", "lower=" + s, "--env", f"URL=postgres://u:{s}@h", "-H", "X: " + s, "-u", "me:" + s]},
-    lambda s: {"args": [f"postgres://u:{s}@h/db", f"postgres://u:a/{s}@h/db", f"https://{s}@h"]},
-    lambda s: {"args": [f"sh -c 'X --token {s}'", f"it's --token {s}", f'--config={{"key": "{s}"}}']},
-    lambda s: {"args": ["--config", json.dumps({"apiKey": s}), "--headers", json.dumps({"X": s})]},
-    lambda s: {"args": f'--token {s} --x "{{\\"key\\": \\"{s}\\"}}"'},
-    lambda s: {"command": f"TOKEN={s} x --token {s} \\\n --key \\\n '{s} {s}' --pat \"{s}"},
-    lambda s: {"env": ["TOKEN=" + s, {"name": "A", "value": s}, ["B", s]], "headers": [{"Name": "A", "Value": s}, s]},
-    lambda s: {"arguments": [{"name": "-e", "value": "a=" + s}, {"name": "--token", "value": s}]},
-    lambda s: {"stdio": {"env": {"A": s}}, "requestInit": {"headers": {"A": [s]}}, "auth": {"token": s, "x": [s]}},
-    lambda s: {"env": {"A": f"${{A:-{s}}}"}, "args": [f"${{A:-{s}}}", f"a${{B:-${{C-{s}}}}}", f"${{A:-{{{s}"]},
-    lambda s: {f"https://u:{s}@h": 1},
+MAPS = "env ENV Env environment env_vars environmentVariables Headers http_headers cookies stdioEnv".split()
+FIELDS = (
+    "password bearer cookie private_key privateKey session pwd passphrase connection_string dsn pat x-key apiKey "
+    "access_token GITHUB_PAT authorization client_secret"
+).split()
+FLAGS = "--token --key --pat -password --connection-string --db.password --api-key".split()
+STARTS = (
+    *("--pat=", "--token=", "--token=-", "--header=Authorization: ", "-HAuthorization: Bearer ", "Authorization: "),
+    *("-eTOKEN=", "--env=lower=", "OTHER=", "--user=me:", "https://h/?", "Server=h;Password=", "Bearer "),
 )
+# Each with ¤ where the secret is.
+FORMS: Sequence[Mapping[str, object]] = [
+    *({name: {"TOKEN": "¤"}} for name in MAPS),
+    *({"x": [{name: "¤"}]} for name in FIELDS),
+    *({name: "https://u:¤@h/x?a=¤&¤#¤"} for name in ("URL", "serverUrl", "x")),
+    *({"args": [flag, "¤"]} for flag in FLAGS),
+    *({"args": [start + "¤"]} for start in STARTS),
+    {"args": ["--token", "-¤"]},
+    {"args": ["-e", "lower=¤", "--env", "URL=postgres://u:¤@h", "-H", "X: ¤", "-u", "me:¤"]},
+    {"args": ["postgres://u:¤@h/db", "postgres://u:a/¤@h/db", "https://¤@h"]},
+    {"args": ["sh -c 'X --token ¤'", "it's --token ¤", '--config={"key": "¤"}']},
+    {"args": ["--config", '{"apiKey": "¤"}', "--headers", '{"X": "¤"}']},
+    {"args": '--token ¤ --x "{\\"key\\": \\"¤\\"}"'},
+    {"command": "TOKEN=¤ x --token ¤ \\\n --key \\\n '¤ ¤' --pat \"¤"},
+    {"env": ["TOKEN=¤", {"name": "A", "value": "¤"}, ["B", "¤"]], "headers": [{"Name": "A", "Value": "¤"}, "¤"]},
+    {"arguments": [{"name": "-e", "value": "a=¤"}, {"name": "--token", "value": "¤"}]},
+    {"stdio": {"env": {"A": "¤"}}, "requestInit": {"headers": {"A": ["¤"]}}, "auth": {"token": "¤", "x": ["¤"]}},
+    {"env": {"A": "${A:-¤}"}, "args": ["${A:-¤}", "a${B:-${C-¤}}", "${A:-{¤"]},
+    {"https://u:¤@h": 1},
+]
 secrets = st.text("abcXYZ0123456789-_.!+", min_size=8, max_size=24).map(lambda text: f"Q7{text}Z")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @given(secret=secrets)
-def test_no_secret_passes(form: Callable[[str], dict[str, object]], secret: str) -> None:
+def test_no_secret_passes(form: Mapping[str, object], secret: str) -> None:
     """Whatever the secret is, and in whichever of the forms that sources use."""
-    kept = references_only(form(secret))
+    kept = references_only(json.loads(json.dumps(form, ensure_ascii=False).replace("¤", secret)))
     assert secret not in json.dumps(kept)
     assert references_only(kept) == kept
 
