@@ -6,7 +6,7 @@ import mmap
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _MASKS_KEPT = 64
+_RARITIES_KEPT = 16_384
 _BM25_SATURATION = 2.2
 """k1 + 1 with tantivy's k1 = 1.2: the most one term adds, times its idf."""
 
@@ -254,6 +255,7 @@ class _TextIndex:
         self._tantivy = tantivy
         self._schema = layout.text_schema()
         self._searcher = tantivy.Index(self._schema, path=str(folder), reuse=True).searcher()
+        self._rarity = lru_cache(maxsize=_RARITIES_KEPT)(self._new_rarity)
 
     def search(
         self, words: Sequence[str], depth: int, mask: "Mask | None"
@@ -283,9 +285,12 @@ class _TextIndex:
 
     def best_possible(self, words: Sequence[str]) -> float:
         """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
-        total = self._searcher.num_docs
-        known = (self._searcher.doc_freq(layout.TEXT_FIELD, word) for word in words)
-        return _BM25_SATURATION * sum(math.log(1 + (total - n + 0.5) / (n + 0.5)) for n in known)
+        return _BM25_SATURATION * sum(map(self._rarity, words))
+
+    def _new_rarity(self, word: str) -> float:
+        """BM25's idf."""
+        having, total = self._searcher.doc_freq(layout.TEXT_FIELD, word), self._searcher.num_docs
+        return math.log(1 + (total - having + 0.5) / (having + 0.5))
 
 
 def _top(scores: "NDArray[np.float32]", depth: int) -> "NDArray[np.int64]":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from waygraph.registry.model import Agent, Filters, Principal, TextForm, Tool
 
@@ -21,8 +21,7 @@ VECTOR_LEGS: frozenset[Leg] = frozenset({"agent_vector", "tool_vector", "capabil
 TEXT_LEGS: frozenset[Leg] = frozenset({"agent_text", "capability_text"})
 
 
-@dataclass(frozen=True, slots=True)
-class LegHits:
+class LegHits(NamedTuple):
     """Three lists of one length, best first: entity, its owner (an agent owns itself), score (cosine or BM25)."""
 
     entity_ids: Sequence[str]
@@ -30,8 +29,7 @@ class LegHits:
     scores: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
+class Hits(NamedTuple):
     """What a search found.
 
     `similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by their

@@ -5,9 +5,9 @@ name, and votes are made only for the candidates that are shown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from operator import itemgetter
+from typing import NamedTuple
 
 from waygraph.registry.index.search_index import Leg, LegHits
 from waygraph.registry.model import EntityKind, Vote
@@ -17,8 +17,7 @@ Weights = Mapping[EntityKind, float]
 """α of Equation 3 per entity kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An agent or a tool, and the votes that speak for it; `score` is the sum of their contributions."""
 
     id: str
@@ -26,8 +25,7 @@ class Candidate:
     votes: tuple[Vote, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """How a leg ranks its targets: `ranks` by name, 1 = best, the first appearance of each counts."""
 
     use: RecipeLeg
