@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ def test_cypher_runs_beside_a_writer(registry: Registry, tmp_path: Path) -> None
     assert failed == []
 
 
-def _wait(hold: "multiprocessing.synchronize.Event") -> None:
+def _wait(hold: Event) -> None:
     hold.wait(30)
 
 
