@@ -129,7 +129,7 @@ class Intake:
         """A text as it is, cut at the limit of the settings; null is an empty one."""
         text = "" if value is None else value
         if not isinstance(text, str):
-            raise Refusal(f"description: expected a string, found {_shape(value)}")
+            raise Refusal(f"description: expected a string, found {shape_of(value)}")
         limit = self.settings.max_description_chars
         if len(text) > limit:
             self._note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
@@ -147,7 +147,7 @@ class Intake:
         if value is None:
             return ""
         if not isinstance(value, Mapping):
-            raise Refusal(f"transport: expected an object, found {_shape(value)}")
+            raise Refusal(f"transport: expected an object, found {shape_of(value)}")
         # Measured before it is searched for secrets, which takes its time on texts without end.
         if (length := len(_canonical(value, "transport"))) > self.settings.max_schema_chars:
             raise Refusal(f"transport: {length} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
@@ -173,7 +173,7 @@ def _object(value: object, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, Mapping):
-        raise Refusal(f"{name}: expected an object, found {_shape(value)}")
+        raise Refusal(f"{name}: expected an object, found {shape_of(value)}")
     return _canonical(value, name)
 
 
@@ -188,7 +188,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item for item in value):
-        raise Refusal(f"{name}: expected a list of non-empty strings, found {_shape(value)}")
+        raise Refusal(f"{name}: expected a list of non-empty strings, found {shape_of(value)}")
     for item in value:
         if fault := name_fault(item):
             raise Refusal(f"{name}: {fault}")
@@ -199,7 +199,7 @@ def _version(value: object) -> str:
     if value is None or value == "":
         return ""
     if not isinstance(value, (str, int, float)):
-        raise Refusal(f"version: expected a string, found {_shape(value)}")
+        raise Refusal(f"version: expected a string, found {shape_of(value)}")
     if fault := name_fault(str(value)):
         raise Refusal(f"version: {fault}")
     return str(value)
@@ -210,6 +210,7 @@ def _without_lone_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
-def _shape(value: object) -> str:
+def shape_of(value: object) -> str:
+    """What a value is, in JSON's words; never the value itself, which may hold a secret."""
     names: dict[type, Any] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number"}
     return str(names.get(type(value), "null" if value is None else type(value).__name__))

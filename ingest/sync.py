@@ -30,6 +30,7 @@ from waygraph.registry.registry import Registry
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags")
 MASS_REMOVAL_SHARE = 0.5
+HELD_BACK = "some of the source could not be read, so no agent of it was removed"
 
 
 def sync(
@@ -56,6 +57,7 @@ def sync(
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
+        notice=HELD_BACK if manifest.partial else "",
     )
 
 
@@ -69,8 +71,10 @@ def _rehearsed(registry: Registry, manifest: Manifest, *, allow_mass_removal: bo
     except RegistryNotFound:
         state, changes = None, plan(Held(), manifest)
     revision = state.revision if state else 0
-    seconds = time.perf_counter() - started
-    return SyncReport(changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True)
+    seconds, notice = time.perf_counter() - started, HELD_BACK if manifest.partial else ""
+    return SyncReport(
+        changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True, notice=notice
+    )
 
 
 def _allowed(held: Held, manifest: Manifest, *, allow_mass_removal: bool) -> ChangeSet:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, _shape
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.registry.model import AgentKind
 
 SHAPE = '{"waygraph": 1, "agents": [{"id": …, "name": …, "tools": […]}]}, or one such agent with "waygraph": 1'
@@ -134,7 +134,7 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
     field = str(fault["loc"][-1]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden":
         return f"{pointer}{place}", _unknown_field(field, exc.title)
-    found = reprlib.repr(fault["input"]) if field in _SHOWN else _shape(fault["input"])
+    found = reprlib.repr(fault["input"]) if field in _SHOWN else shape_of(fault["input"])
     return f"{pointer}{place}", f"{fault['msg']}, found {found}"
 
 
