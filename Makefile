@@ -19,7 +19,7 @@ demo: $(READY) ## ingest the example catalogue into a fresh registry and route s
 	@$(BIN)/python scripts/demo.py
 
 test: $(READY) $(MODEL) ## every test but the trials of minutes
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 check: lint types test ## all that CI runs: lint, types, test
 
@@ -34,7 +34,7 @@ types: $(READY) ## mypy --strict and pyright, tests included
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, large registries
-	@$(BIN)/pytest -m slow --timeout 1800
+	@$(BIN)/python -m pytest -m slow --timeout 1800
 
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks
