@@ -47,7 +47,7 @@ wheel: $(READY) ## build the wheel into dist/
 
 test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/torch/.torch
-	@.venv/torch/bin/pytest tests/live/test_sentence_transformers.py
+	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py
 
 clean: ## remove what is made here, the virtual environment included
 	rm -rf $(VENV) .typing .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
