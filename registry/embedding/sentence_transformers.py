@@ -26,7 +26,7 @@ class SentenceTransformersEmbedder:
     def __init__(self, model: str) -> None:
         self._model = _load(model)
         self._lock = Lock()  # its tokenizer refuses two threads at once
-        self.dimension = int(self._model.get_sentence_embedding_dimension())
+        self.dimension = int(self._model.get_embedding_dimension())
         self.fingerprint = f"sentence-transformers:{model}{_revision(self._model)}"
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
