@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _MASKS_KEPT = 64
-_RARITIES_KEPT = 16_384
+_WORDS_KEPT = 16_384
 _BM25_SATURATION = 2.2
 """k1 + 1 with tantivy's k1 = 1.2: the most one term adds, times its idf."""
 
@@ -255,7 +255,9 @@ class _TextIndex:
         self._tantivy = tantivy
         self._schema = layout.text_schema()
         self._searcher = tantivy.Index(self._schema, path=str(folder), reuse=True).searcher()
-        self._rarity = lru_cache(maxsize=_RARITIES_KEPT)(self._new_rarity)
+        # Words come again and again: what is made of one is kept.
+        self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
+        self._clause = lru_cache(maxsize=_WORDS_KEPT)(self._new_clause)
 
     def search(
         self, words: Sequence[str], depth: int, mask: "Mask | None"
@@ -278,10 +280,11 @@ class _TextIndex:
         return np.asarray(rows, dtype=np.int64), np.asarray([score for score, _ in hits], dtype=np.float32)
 
     def _query(self, words: Sequence[str]) -> Any:
-        query, should = self._tantivy.Query, self._tantivy.Occur.Should
-        return query.boolean_query(
-            [(should, query.term_query(self._schema, layout.TEXT_FIELD, word)) for word in words]
-        )
+        return self._tantivy.Query.boolean_query([self._clause(word) for word in words])
+
+    def _new_clause(self, word: str) -> tuple[Any, Any]:
+        term = self._tantivy.Query.term_query(self._schema, layout.TEXT_FIELD, word)
+        return self._tantivy.Occur.Should, term
 
     def best_possible(self, words: Sequence[str]) -> float:
         """The BM25 score of a text that holds every word often; unknown words count as the rarest."""

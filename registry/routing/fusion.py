@@ -5,7 +5,9 @@ name, and votes are made only for the candidates that are shown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from heapq import nlargest
+from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -38,7 +40,7 @@ class Standing(NamedTuple):
     def of(cls, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights) -> "Standing":
         distinct = dict.fromkeys(targets)
         # Whoever is named outright is named as much as the next: no rank among them.
-        places = dict.fromkeys(distinct, 1) if use.leg == "name" else _numbered(distinct)
+        places = dict.fromkeys(distinct, 1) if use.leg == "name" else dict(zip(distinct, count(1), strict=False))
         return cls(use, hits, targets, use.share * weights[use.kind], places)
 
     def vote(self, target: str) -> Vote:
@@ -89,14 +91,19 @@ def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[
     return rank(Candidate(name, score, votes(name)) for name, score in scores.items() if score >= least)[:limit]
 
 
-def _numbered(names: Iterable[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(names, start=1)}
-
-
 def _add(scores: dict[str, float], standing: Standing) -> None:
-    weight, k = standing.weight, standing.use.k
+    parts = _parts(standing.weight, standing.use.k, max(standing.ranks.values(), default=0))
+    if not scores and len(parts) == len(standing.ranks):
+        scores.update(zip(standing.ranks, parts, strict=True))
+        return
     for target, place in standing.ranks.items():
-        scores[target] = scores.get(target, 0.0) + weight / (k + place)
+        scores[target] = scores.get(target, 0.0) + parts[place - 1]
+
+
+@lru_cache(maxsize=256)
+def _parts(weight: float, k: float, last: int) -> tuple[float, ...]:
+    """weight / (k + rank) for the ranks 1 to `last`."""
+    return tuple(weight / (k + place) for place in range(1, last + 1))
 
 
 def _votes(standings: Iterable[Standing], target: str) -> tuple[Vote, ...]:
