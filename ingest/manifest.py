@@ -66,13 +66,12 @@ class Intake:
             self.entries.append(self._entry(record))
         except Refusal as refusal:
             key = record.key if isinstance(record.key, str) else ""
-            self.partial = self.partial or not key
-            self.reject(record.pointer, str(refusal), key=key)
+            self.reject_agent(record.pointer, str(refusal), key=key)
 
-    def reject_part(self, pointer: str, reason: str) -> None:
-        """Rejects what may hold agents that cannot be named."""
-        self.partial = True
-        self.reject(pointer, reason)
+    def reject_agent(self, pointer: str, reason: str, *, key: str = "") -> None:
+        """Rejects an agent, or what may hold agents; without a key nobody can say which, and the source is partial."""
+        self.partial = self.partial or not key
+        self.reject(pointer, reason, key=key)
 
     def reject(self, pointer: str, reason: str, *, key: str = "") -> None:
         self.rejected.append(Rejected(where=f"{self.where}#{pointer}", reason=reason, key=key))

@@ -72,13 +72,13 @@ def fits(document: Any) -> bool:
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
     if document["waygraph"] != VERSION:
-        intake.reject_part("/waygraph", f"this Waygraph reads format {VERSION}, found {document['waygraph']!r}")
+        intake.reject_agent("/waygraph", f"this Waygraph reads format {VERSION}, found {document['waygraph']!r}")
         return
     if "agents" not in document:
         yield from _checked({k: v for k, v in document.items() if k != "waygraph"}, "", intake)
         return
     if not isinstance(document["agents"], list):
-        intake.reject_part("/agents", f"expected a list, found {type(document['agents']).__name__}")
+        intake.reject_agent("/agents", f"expected a list, found {type(document['agents']).__name__}")
         return
     for number, agent in enumerate(document["agents"]):
         yield from _checked(agent, f"/agents/{number}", intake)
@@ -95,20 +95,20 @@ def json_schema() -> dict[str, Any]:
 def _checked(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's record. A tool that does not fit costs that tool, an agent that does not fit the agent."""
     if not isinstance(agent, Mapping):
-        intake.reject_part(pointer, f"expected an agent object, found {type(agent).__name__}")
+        intake.reject_agent(pointer, f"expected an agent object, found {type(agent).__name__}")
         return
     key = agent.get("id") if isinstance(agent.get("id"), str) else ""
     listed = agent.get("tools") or []
     if not isinstance(listed, list):
-        intake.partial = intake.partial or not key
-        intake.reject(f"{pointer}/tools", f"expected a list of tools, found {type(listed).__name__}", key=str(key))
+        intake.reject_agent(
+            f"{pointer}/tools", f"expected a list of tools, found {type(listed).__name__}", key=str(key)
+        )
         return
     try:
         parsed = CatalogueAgent.model_validate({**agent, "tools": []})
         tools = list(_tools(listed, f"{pointer}/tools", intake))
     except ValidationError as exc:
-        intake.partial = intake.partial or not key
-        intake.reject(*_first_fault(exc, pointer), key=str(key))
+        intake.reject_agent(*_first_fault(exc, pointer), key=str(key))
         return
     yield AgentRecord(pointer=pointer, key=parsed.id, **{n: getattr(parsed, n) for n in _AGENT_FIELDS}, tools=tools)
 

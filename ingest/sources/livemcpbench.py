@@ -23,7 +23,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         pointer = f"/{number}"
         servers = entry.get("tools") if isinstance(entry, Mapping) else None
         if not isinstance(servers, Mapping):
-            intake.reject_part(pointer, "expected an entry with `tools: {server key: {…}}`")
+            intake.reject_agent(pointer, "expected an entry with `tools: {server key: {…}}`")
             continue
         for key, server in servers.items():
             place = f"{pointer}/tools/{_escaped(key)}"
