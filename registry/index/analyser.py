@@ -19,6 +19,7 @@ _IDENTIFIER = re.compile(r"[^\s\"'`,;!?()\[\]{}“”‘’«»]+")
 _LOOKS_CODED = re.compile(r"\w[_\-/]\w|[a-z0-9][A-Z]")
 _MAX_TERM_CHARS = 64
 _MAX_NAME_CHARS = 300
+_QUERIES_KEPT = 1_024
 
 STOP_WORDS = frozenset(
     """a about all also am an and any are as at be been but by can could did do does for from had has have he her
@@ -37,11 +38,12 @@ def terms(text: str) -> list[str]:
     return words
 
 
-def query_terms(text: str) -> list[str]:
+@lru_cache(maxsize=_QUERIES_KEPT)
+def query_terms(text: str) -> tuple[str, ...]:
     """The distinct telling terms of a query, in order; none if it holds only stop words."""
     pieces = _PIECE.findall(unicodedata.normalize("NFKC", text))
     told = [piece for piece in pieces if piece.casefold() not in STOP_WORDS]
-    return list(dict.fromkeys(terms(" ".join(told))))
+    return tuple(dict.fromkeys(terms(" ".join(told))))
 
 
 def fold(name: str) -> str:
@@ -54,7 +56,8 @@ def fold_path(agent: str, tool: str) -> str:
     return f"{fold(agent)}/{fold(tool)}"
 
 
-def named_in(text: str) -> list[str]:
+@lru_cache(maxsize=_QUERIES_KEPT)
+def named_in(text: str) -> tuple[str, ...]:
     """The folded names that a query may mean: itself, and what it holds in quotes or written like an identifier.
 
     A plain word inside a sentence is not among them, so that a tool called `search` is not meant by every search.
@@ -64,7 +67,7 @@ def named_in(text: str) -> list[str]:
     candidates += _QUOTED.findall(text)
     candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
     folded = [form for name in candidates if len(name) <= _MAX_NAME_CHARS for form in _forms(name)]
-    return list(dict.fromkeys(form for form in folded if form))
+    return tuple(dict.fromkeys(form for form in folded if form))
 
 
 def _forms(name: str) -> list[str]:

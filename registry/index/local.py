@@ -114,7 +114,7 @@ class LocalIndex:
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], text: str, depth: int, mask: "Mask | None"
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
-        words = query_terms(text) if legs else []
+        words = query_terms(text) if legs else ()
         coverage = 0.0
         for leg in legs:
             index = self._text_index(leg)
@@ -303,9 +303,10 @@ def _top(scores: "NDArray[np.float32]", depth: int) -> "NDArray[np.int64]":
         positions = np.flatnonzero(scores >= least)
     else:
         positions = np.arange(len(scores))
-    positions = positions[np.isfinite(scores[positions])]
-    order = np.lexsort((positions, -scores[positions]))
-    return positions[order[:depth]]
+    found = scores[positions]
+    # Positions ascend, and a stable sort keeps them so among equal scores. What a mask left out is -inf, and last.
+    order = np.argsort(-found, kind="stable")[: min(depth, np.count_nonzero(found > -np.inf))]
+    return positions[order]
 
 
 def _agent(row: Mapping[str, Any]) -> Agent:

@@ -284,5 +284,5 @@ def test_a_pasted_file_in_a_query_is_left_out() -> None:
         f"resize this image data:image/png;base64,{blob}== to 100 pixels",
     ):
         assert query_text(query) == "resize this image to 100 pixels"
-        assert query_terms(query_text(query)) == ["resiz", "imag", "100", "pixel"]
+        assert query_terms(query_text(query)) == ("resiz", "imag", "100", "pixel")
     assert time.process_time() - started < 1
