@@ -19,16 +19,18 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
     "list<string>": list,
     "list<float>": list,
     "list<map>": list,
+    "list": list,
 }
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*")
+_WRITES = re.compile(r"\b(CREATE|MERGE|SET|DELETE|REMOVE|DROP)\b")
 
 
 class BadStatement(Exception):
     """A statement file, or the parameters given to it, do not fit its header: a fault of the program."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """`params` and `returns` map a name to its declared type, in the file's order."""
 
@@ -37,6 +39,8 @@ class Statement:
     text: str
     params: Mapping[str, str]
     returns: Mapping[str, str]
+    writes: bool
+    """Whether it changes the graph: in a cluster it must then go to the leader."""
 
     def check(self, given: Mapping[str, object]) -> None:
         """Raises BadStatement unless the given parameters are the declared ones, each of its type."""
@@ -59,6 +63,13 @@ def load(name: str) -> Statement:
 
 
 @cache
+def load_for(dialect: str, statement: Statement) -> Statement:
+    """What this engine runs for a statement: the file of the same name under the dialect's folder, if there is one."""
+    special = f"{dialect}/{statement.name}"
+    return load(special) if special in names() else statement
+
+
+@cache
 def names() -> tuple[str, ...]:
     """All statements, sorted."""
     return tuple(sorted(_walk(files("waygraph.cypher"), "")))
@@ -72,7 +83,8 @@ def parse(name: str, source: str) -> Statement:
     fields = {part.partition(":")[0]: part.partition(":")[2] for part in header[1:]}
     if not header or fields.keys() != {"params", "returns"}:
         raise BadStatement(f"{name}: the header is a purpose, then params: and returns:")
-    statement = Statement(name, header[0], text, _pairs(name, fields["params"]), _pairs(name, fields["returns"]))
+    params, returns = _pairs(name, fields["params"]), _pairs(name, fields["returns"])
+    statement = Statement(name, header[0], text, params, returns, bool(_WRITES.search(_QUOTED.sub("", text))))
     _check_text(statement)
     return statement
 

@@ -22,10 +22,12 @@ from waygraph.registry.changes import (
 )
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, RegistryNotFound
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
 from waygraph.registry.model import Agent, JsonText, TextForm, Tool
 from waygraph.registry.registry import Registry
+from waygraph.registry.writing import WriteSession, Written
 
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags")
@@ -49,9 +51,12 @@ def sync(
     started = time.perf_counter()
     if dry_run:
         return _rehearsed(registry, manifest, allow_mass_removal=allow_mass_removal)
-    with registry.writing(texts=texts) as session:
+
+    def work(session: WriteSession) -> tuple[ChangeSet, Written]:
         changes = _allowed(session.held(), manifest, allow_mass_removal=allow_mass_removal)
-        written = session.commit(changes, progress)
+        return changes, session.commit(changes, progress)
+
+    changes, written = registry.change(work, texts=texts)
     return SyncReport(
         changes=changes,
         revision=written.revision,
@@ -62,15 +67,18 @@ def sync(
 
 
 def _rehearsed(registry: Registry, manifest: Manifest, *, allow_mass_removal: bool) -> SyncReport:
-    """What a sync would do, planned over the published copy: it needs no lock and touches no file."""
+    """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
+
+    def work(session: GraphSession) -> tuple[int, ChangeSet]:
+        state = read_state(session)
+        changes = _allowed(read_held(session), manifest, allow_mass_removal=allow_mass_removal)
+        return state.revision if state else 0, changes
+
     try:
-        with registry.reading() as session:
-            state = read_state(session)
-            changes = _allowed(read_held(session), manifest, allow_mass_removal=allow_mass_removal)
+        revision, changes = registry.read(work)
     except RegistryNotFound:
-        state, changes = None, plan(Held(), manifest)
-    revision = state.revision if state else 0
+        revision, changes = 0, plan(Held(), manifest)
     seconds, notice = time.perf_counter() - started, HELD_BACK if manifest.partial else ""
     return SyncReport(
         changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True, notice=notice

@@ -18,8 +18,9 @@ from waygraph.registry.index.publication import published_schema
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.lock import lock_of, write_lock
 from waygraph.registry.model import TextForm
-from waygraph.registry.registry import MEMORY, Registry
+from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
+from waygraph.registry.store import open_store
 
 LIBRARIES = ("grafeo", "tantivy", "numpy", "onnxruntime")
 
@@ -41,10 +42,16 @@ def examine(registry: Registry, *, deep: bool = False) -> list[Finding]:
     live graph and compares the published index with one built anew; what a killed writer left is published.
     """
     store = registry.store
+    if not isinstance(store, EmbeddedStore):
+        from waygraph.registry.server import ServerStore
+        from waygraph.registry.server_doctor import examine_server
+
+        assert isinstance(store, ServerStore)  # noqa: S101 - there are two kinds of stores
+        return examine_server(registry, store)
     if not store.exists:
         return [_absent(store), versions()]
     findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _generation, _graph_copy)]
-    findings += [_embedder(registry), versions()]
+    findings += [embedder_finding(registry), versions()]
     if deep:
         from waygraph.registry.soundness import examine_deep
 
@@ -57,8 +64,7 @@ def examine_at(
 ) -> list[Finding]:
     """The same for a registry that may be too damaged for `Registry.open`."""
     settings = load_settings(environ) if settings is None else settings
-    path = None if str(location) == MEMORY else Path(location).expanduser()
-    with Registry(EmbeddedStore(path, settings), settings, environ, settings.embedder) as registry:
+    with Registry(open_store(location, settings), settings, environ, settings.embedder) as registry:
         return examine(registry, deep=deep)
 
 
@@ -197,7 +203,7 @@ def _graph_copy(store: EmbeddedStore) -> Finding:
     return attempt("graph copy", look, rebuild_advice(store))
 
 
-def _embedder(registry: Registry) -> Finding:
+def embedder_finding(registry: Registry) -> Finding:
     """Whether queries become vectors as the registry's texts did."""
     try:
         notice = registry.notice

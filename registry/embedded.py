@@ -7,8 +7,8 @@ publication the folder is marked `pending`; whoever finds that mark and no write
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,11 @@ from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLock
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.settings import Settings
+from waygraph.registry.store import Writing, keep_nothing, prepare_nothing
 
 if TYPE_CHECKING:
-    from waygraph.registry.graph.engine import GraphEngine, GraphSession
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.live_graph import LiveGraph
 
 
@@ -55,7 +57,7 @@ class EmbeddedStore:
             self._recover()
         return generation.stamp(self._pointer) is not None
 
-    def index(self) -> LocalIndex:
+    def index(self, *, fresh: bool = False) -> LocalIndex:  # noqa: ARG002 - it is always fresh
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
         seen = generation.stamp(self._pointer)
         index = self._index
@@ -85,21 +87,30 @@ class EmbeddedStore:
         with suppress(*bearable), self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
             pass
 
-    @contextmanager
-    def reading(self) -> "Iterator[GraphSession]":
-        """The published copy of the graph, whoever holds the live file. Raises RegistryNotFound, RegistryUnusable."""
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        """Over the published copy of the graph, whoever holds the live file.
+
+        Raises RegistryNotFound, RegistryUnusable.
+        """
         from waygraph.registry.graph.grafeo import GrafeoEngine
 
         index = self.index()  # held: with its lease the copy stays
-        engine = GrafeoEngine.open_copy(index.graph_copy)
-        try:
-            yield engine
-        finally:
-            engine.close()
-            del index
+        with closing(GrafeoEngine.open_copy(index.graph_copy)) as engine:
+            found = work(engine)
+        del index
+        return found
+
+    def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
+        """Over the published copy, in a process of its own with limits. Raises CypherRefused and its kin."""
+        from waygraph.registry.graph.sandbox import run_read_only
+
+        index = self.index()
+        result = run_read_only(index.graph_copy, statement, params, self._settings)
+        del index  # held until now, whatever is published meanwhile
+        return result
 
     @contextmanager
-    def writing(self, *, timeout_s: float | None = None, trust_index: bool = True) -> "Iterator[GraphEngine]":
+    def writing(self, *, timeout_s: float | None = None, trust_index: bool = True) -> "Iterator[Writing]":
         """The engine, alone. What was committed in the block is published at its end, whatever ended it.
 
         Raises RegistryLocked after `timeout_s` (default: settings), RegistryUnusable, StorageFailed.
@@ -113,7 +124,7 @@ class EmbeddedStore:
         with write_lock(self._home, wait_s), live.held() as engine:
             generation.mark_pending(self.folder)
             try:
-                yield engine
+                yield Writing(engine, keep_nothing, prepare_nothing)
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
                 with suppress(RegistryError):

@@ -12,7 +12,10 @@
     │   ├── RegistryLocked      another process writes (retryable)
     │   ├── RegistryClosed
     │   ├── WriteConflict       two transactions met (retryable)
+    │   ├── IndexOutdated       its vectors were just made anew by another embedder (retryable)
     │   ├── StorageFailed       the disk is full or refuses writes
+    │   ├── ServerUnavailable   the graph server does not answer (retryable)
+    │   ├── ServerRefused       wrong password, database, version, or a right is missing
     │   └── EngineError         anything else the engine said
     ├── EmbedderError
     │   ├── EmbedderMismatch    the registry's vectors are another model's
@@ -111,8 +114,29 @@ class WriteConflict(RegistryError):
     retryable = True
 
 
+class IndexOutdated(RegistryError):
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("the registry was just embedded anew; ask again")
+
+
 class StorageFailed(RegistryError):
     pass
+
+
+class ServerUnavailable(RegistryError):
+    retryable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"{place} does not answer: {reason}")
+
+
+class ServerRefused(RegistryError):
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"{place}: {reason}")
 
 
 class EngineError(RegistryError):

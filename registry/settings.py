@@ -6,7 +6,7 @@ values; it is imported only if such a variable is present, since its import cost
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,22 @@ class Settings:
     cypher_memory_mib: int = 1024
     cypher_max_rows: int = 1_000
     cypher_max_chars: int = 20_000
+    neo4j_user: str = "neo4j"
+    neo4j_password: str = field(default="", repr=False)
+    """Empty: the server asks for none."""
+    neo4j_token: str = field(default="", repr=False)
+    """A bearer token, in place of user and password."""
+    neo4j_database: str = "neo4j"
+    neo4j_ca_file: str = ""
+    """Certificates to trust, PEM; empty: the system's. For `+s` addresses."""
+    neo4j_connect_timeout_s: float = 5.0
+    neo4j_retry_s: float = 15.0
+    """How long a transaction is tried again after an error that may pass."""
+    neo4j_read_timeout_s: float = 30.0
+    """For one search or read, also while a writer commits."""
+    neo4j_write_timeout_s: float = 600.0
+    """For one transaction that writes."""
+    neo4j_pool_size: int = 32
 
     @cached_property
     def cache_path(self) -> Path:

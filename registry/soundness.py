@@ -57,7 +57,7 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     findings: list[Finding] = []
     try:
         if store.path is None or store.path.exists():
-            with store.writing() as engine:
+            with store.writing() as (engine, *_):
                 findings = [Finding(check="live graph", ok=True, detail="held alone while it was examined")]
                 findings += _examined(engine, store, settings)
                 return findings  # the publication at the end of the block may still raise

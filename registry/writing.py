@@ -1,16 +1,15 @@
-"""A write session: what a sync or an operator may do while it holds the registry alone."""
+"""A write session: what a sync or an operator may do from one revision to the next."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from waygraph.cypher import load
 from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
-from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, UnknownName
-from waygraph.registry.graph.engine import GraphEngine, GraphSession
+from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, UnknownName, WriteConflict
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     Held,
     RegistryState,
@@ -24,12 +23,16 @@ from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.graph.writing import (
     NewVectors,
     advance,
+    confirm_source,
+    hold,
     put_setting,
     remove_agents,
+    touched_agents,
     write_changes,
     write_vectors,
 )
 from waygraph.registry.model import TextForm, Tool
+from waygraph.registry.store import Writing
 
 DEFAULT_TEXTS: TextForm = "contextual"
 
@@ -43,42 +46,45 @@ class Written:
 
 
 class WriteSession:
-    """Holds the registry's write lock through its engine. `choose` gives the embedder for a spec ('' = default)."""
+    """What is written holds against the revision found at its start. `choose` gives the embedder for a spec."""
 
     def __init__(
         self,
-        engine: GraphEngine,
+        writing: Writing,
         choose: Callable[[str], ChosenEmbedder],
         *,
         texts: TextForm | None,
         max_embedded_chars: int,
         clock: Callable[[], str],
     ) -> None:
-        self._engine, self._choose, self._clock = engine, choose, clock
+        self._engine, self._keep, self._prepare = writing
+        self._choose, self._clock = choose, clock
         self._texts, self._max_chars = texts, max_embedded_chars
+        # Read before anything else: if it still holds at the commit, so does all that was read in between.
+        self._state = read_state(self._engine)
 
     def held(self) -> Held:
         return read_held(self._engine)
 
     def state(self) -> RegistryState | None:
-        return read_state(self._engine)
+        return self._state
 
     def commit(self, changes: ChangeSet, progress: Progress | None = None) -> Written:
         """Embeds what is new and writes everything in one transaction.
 
         A change set that changes nothing only confirms the source's claims and keeps the revision.
-        Raises EmbedderMismatch, ModelNotFound, StorageFailed.
+        Raises EmbedderMismatch, ModelNotFound, StorageFailed, WriteConflict.
         """
         state = self._begin()
         if changes.is_empty:
-            self._confirm(changes)
+            self._confirm(changes, state.revision)
             return Written(revision=state.revision)
         chosen = self._chosen(state) if changes.written else None
         embedder = chosen.embedder if chosen else None
         before = texts_embedded(embedder)
         vectors = self._vectors(changes.written, state.texts, embedder, progress)
-        work = partial(write_changes, changes=changes, vectors=vectors, revision=state.revision, now=self._clock())
-        revision = self._engine.write(work)
+        now, touched = self._clock(), touched_agents(changes)
+        revision = self._write(state.revision, touched, lambda session: write_changes(session, changes, vectors, now))
         return Written(revision=revision, texts_embedded=texts_embedded(embedder) - before)
 
     def put_setting(self, said: OperatorSettings) -> Written:
@@ -88,12 +94,11 @@ class WriteSession:
         gone = [said.agent_id] if said.removed and said.agent_id in held.agents else []
         tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
 
-        def work(session: GraphSession) -> int:
+        def work(session: GraphSession) -> None:
             remove_agents(session, gone, tools)
             put_setting(session, said)
-            return advance(session, state.revision)
 
-        return Written(revision=self._engine.write(work))
+        return Written(revision=self._write(state.revision, [said.agent_id], work))
 
     def forget_source(self, name: str) -> Written:
         """Removes a source, its claims, and the agents that only it claimed. Raises UnknownName."""
@@ -106,12 +111,11 @@ class WriteSession:
         gone = [claim.agent_id for claim in claims if claim.source == name and claim.agent_id not in shared]
         tools = [item.tool.id for items in self.held().tools_of(gone).values() for item in items]
 
-        def work(session: GraphSession) -> int:
+        def work(session: GraphSession) -> None:
             remove_agents(session, gone, tools)
             session.run(load("sync/remove_source"), source=name)
-            return advance(session, state.revision)
 
-        return Written(revision=self._engine.write(work))
+        return Written(revision=self._write(state.revision, gone, work))
 
     def reindex(self, texts: TextForm, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
         """Embeds every text anew (cached ones apart) and records embedder and text form."""
@@ -121,20 +125,36 @@ class WriteSession:
         forms = TextForms(form=texts, max_chars=self._max_chars).of_entries(entries)
         vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
         props = {"texts": texts, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
+        if chosen.embedder:
+            self._prepare(chosen.embedder.dimension)
 
-        def work(session: GraphSession) -> int:
+        def work(session: GraphSession) -> None:
             agents = [entry.agent.id for entry in entries]
             tools = [tool.id for entry in entries for tool in entry.tools]
             write_vectors(session, agents, tools, vectors)
             session.run(load("state/update"), props=props)
-            return advance(session, state.revision)
 
-        revision = self._engine.write(work)
+        revision = self._write(state.revision, (), work)
         return Written(revision=revision, texts_embedded=texts_embedded(chosen.embedder) - before)
+
+    def _write(self, revision: int, touched: Collection[str], work: Callable[[GraphSession], None]) -> int:
+        """All of `work` as the next revision, in one transaction. Raises WriteConflict if another was first."""
+
+        def advancing(session: GraphSession) -> int:
+            # First: it holds the Registry node, so that of two writers the second waits, and then sees that it is.
+            following = advance(session, revision)
+            with self._keep(session, touched):
+                work(session)
+            return following
+
+        following = self._engine.write(advancing)
+        assert self._state is not None  # noqa: S101 - it had this revision
+        self._state = replace(self._state, revision=following)
+        return following
 
     def _begin(self) -> RegistryState:
         """The registry's state; a new graph becomes a registry, with the embedder that there is."""
-        state = self.state()
+        state = self._state
         if state is not None:
             self._refuse_other_texts(state)
             return state
@@ -146,9 +166,13 @@ class WriteSession:
             "texts": self._texts or DEFAULT_TEXTS,
             "schema_version": SCHEMA_VERSION,
         }
+        if chosen.embedder:
+            self._prepare(chosen.embedder.dimension)
         self._engine.run(load("state/create"), props=props)
-        created = self.state()
-        assert created is not None  # noqa: S101 - just written
+        created = self._state = read_state(self._engine)
+        if created is None or created.revision:
+            raise WriteConflict("another writer made this registry first")
+        self._refuse_other_texts(created)
         return created
 
     def _refuse_other_texts(self, state: RegistryState) -> None:
@@ -177,12 +201,14 @@ class WriteSession:
         texts = TextForms(form=form, max_chars=self._max_chars).of_entries(written)
         return new_vectors(texts, keys, embedder, progress)
 
-    def _confirm(self, changes: ChangeSet) -> None:
+    def _confirm(self, changes: ChangeSet, revision: int) -> None:
         now = self._clock()
-        self._engine.run(
-            load("sync/put_source"), name=changes.source, namespace=changes.namespace, rank=changes.rank, seen_at=now
-        )
-        self._engine.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+
+        def work(session: GraphSession) -> None:
+            hold(session, revision)
+            confirm_source(session, changes, now)
+
+        self._engine.write(work)
 
     def _all_entries(self) -> list[AgentEntry]:
         owned: dict[str, list[Tool]] = {}

@@ -73,8 +73,7 @@ def _page(registry: "Registry", agent_id: str) -> "AgentPage":
     from waygraph.registry.graph.reading import read_settings
 
     agent = registry.agent(agent_id)
-    with registry.reading() as session:
-        settings = read_settings(session).get(agent_id)
+    settings = registry.read(read_settings).get(agent_id)
     return AgentPage(
         agent=agent,
         tools=tuple(registry.tools(agent_id)),

@@ -60,6 +60,12 @@ def read_contents(session: GraphSession) -> Contents:
     )
 
 
+def read_contents_and_vectors(session: GraphSession) -> "tuple[Contents, dict[str, NDArray[np.float32]]]":
+    """The contents, and the vectors of its agents as `read_agent_vectors` says."""
+    contents = read_contents(session)
+    return contents, read_agent_vectors(session, contents)
+
+
 def read_agent_vectors(session: GraphSession, contents: Contents) -> "dict[str, NDArray[np.float32]]":
     """Agent id → vector of shape (dimension,); agents without one are left out."""
     import numpy as np

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 from waygraph.registry.errors import UnknownName
-from waygraph.registry.export.contents import read_agent_vectors, read_contents
+from waygraph.registry.export.contents import read_contents, read_contents_and_vectors
 from waygraph.registry.registry import Registry
 
 ExportFormat = Literal["json", "graphml", "html"]
@@ -21,18 +21,14 @@ def export(registry: Registry, format: ExportFormat) -> str:  # noqa: A002 - wha
         case "json":
             from waygraph.registry.export.as_json import as_json
 
-            with registry.reading() as session:
-                return as_json(read_contents(session))
+            return as_json(registry.read(read_contents))
         case "graphml":
             from waygraph.registry.export.as_graphml import as_graphml
 
-            with registry.reading() as session:
-                return as_graphml(read_contents(session))
+            return as_graphml(registry.read(read_contents))
         case "html":
             from waygraph.registry.export.as_page import as_page
 
-            with registry.reading() as session:
-                contents = read_contents(session)
-                return as_page(contents, read_agent_vectors(session, contents))
+            return as_page(*registry.read(read_contents_and_vectors))
         case _:
             raise UnknownName("export format", format, FORMATS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from waygraph.cypher import load
 from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.errors import WriteConflict
-from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
@@ -40,21 +40,40 @@ class NewVectors:
         }
 
 
-def write_changes(session: GraphSession, changes: ChangeSet, vectors: NewVectors, revision: int, now: str) -> int:
-    """Writes all of it; returns the new revision. Raises WriteConflict if `revision` is no longer the graph's."""
+def write_changes(session: GraphSession, changes: ChangeSet, vectors: NewVectors, now: str) -> None:
+    """Writes all of it."""
     _remove(session, changes)
     _write_entries(session, changes, vectors)
-    session.run(
-        load("sync/put_source"), name=changes.source, namespace=changes.namespace, rank=changes.rank, seen_at=now
-    )
+    _put_source(session, changes, now)
     _write_claims(session, changes, now)
     for said in changes.operator:
         put_setting(session, said)
-    return advance(session, revision)
+
+
+def touched_agents(changes: ChangeSet) -> set[str]:
+    """Ids of the agents that a change set writes, removes or says something of."""
+    written = {entry.agent.id for entry in changes.written}
+    return written | set(changes.removed_agents) | {said.agent_id for said in changes.operator}
+
+
+def confirm_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    """Marks a source and its claims as seen."""
+    _put_source(session, changes, now)
+    session.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
 
 
 def advance(session: GraphSession, revision: int) -> int:
+    """The next revision, which the transaction makes. Raises WriteConflict if `revision` is no longer the graph's."""
     rows = session.run(load("state/advance"), expected=revision, commit=secrets.token_hex(8))
+    return _still(rows, revision)
+
+
+def hold(session: GraphSession, revision: int) -> None:
+    """Keeps other writers out till the transaction ends. Raises WriteConflict as above."""
+    _still(session.run(load("state/hold"), expected=revision), revision)
+
+
+def _still(rows: Rows, revision: int) -> int:
     if not rows:
         raise WriteConflict(f"the registry is no longer at revision {revision}: another writer was first")
     return int(rows[0]["revision"])
@@ -112,6 +131,12 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
     for batch in batches([tool for tool in tools if tool.id in changed and tool.id not in created]):
         rows = [{"id": tool.id, "props": _tool_props(tool, vectors)} for tool in batch]
         session.run(load("sync/update_tools"), rows=rows)
+
+
+def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    session.run(
+        load("sync/put_source"), name=changes.source, namespace=changes.namespace, rank=changes.rank, seen_at=now
+    )
 
 
 def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:

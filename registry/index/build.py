@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from waygraph.registry.changes import SourceSummary
-from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.index import layout
-from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names
 from waygraph.registry.index.snapshot import Snapshot
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model import Tool
 
 _WRITER_HEAP_BYTES = 64 * 1024 * 1024
 
@@ -35,16 +34,6 @@ def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
     _write_json(folder / layout.SOURCES, [asdict(source) for source in sources])
 
 
-def tool_document(agent: Agent, tool: Tool) -> list[str]:
-    """Terms of a tool for BM25: its agent's name, its own twice, description, parameters."""
-    return terms(f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}")
-
-
-def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
-    """Terms of an agent for BM25: its name twice, description, tags, the names of its tools."""
-    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *(tool.name for tool in tools)]))
-
-
 def _tables(snapshot: Snapshot) -> dict[str, Any]:
     position = {agent.id: row for row, agent in enumerate(snapshot.agents)}
     return {
@@ -59,17 +48,10 @@ def _names(snapshot: Snapshot) -> dict[str, list[int]]:
     names: dict[str, list[int]] = {}
     agents = {agent.id: agent for agent in snapshot.agents}
     for row, agent in enumerate(snapshot.agents):
-        for form in {fold(agent.id), fold(agent.name)} - {""}:
+        for form in agent_names(agent):
             names.setdefault(form, []).append(row)
     for row, tool in enumerate(snapshot.tools, start=len(snapshot.agents)):
-        owner = agents[tool.agent_id]
-        forms = {
-            fold(tool.name),
-            fold(tool.call_name),
-            fold_path(owner.id, tool.name),
-            fold_path(owner.name, tool.name),
-        }
-        for form in forms - {""}:
+        for form in tool_names(agents[tool.agent_id], tool):
             names.setdefault(form, []).append(row)
     return names
 

@@ -85,7 +85,7 @@ class LocalIndex:
             coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
             if "name" in wanted:
                 found["name"] = self._named(text, mask)
-        return Hits({leg: found[leg] for leg in wanted if leg in found}, similarity, coverage)
+        return Hits({leg: found[leg] for leg in wanted if leg in found}, similarity, coverage, self)
 
     def _vector_legs(
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"

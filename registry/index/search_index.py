@@ -29,18 +29,6 @@ class LegHits(NamedTuple):
     scores: Sequence[float]
 
 
-class Hits(NamedTuple):
-    """What a search found.
-
-    `similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by their
-    rarity, the best text holds, about 0 to 1.
-    """
-
-    legs: Mapping[Leg, LegHits]
-    similarity: float = 0.0
-    coverage: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What may be found. Pinned agents stand apart from a route but not from a search for tools."""
@@ -65,18 +53,14 @@ class IndexState:
     commit: str = ""
 
 
-class SearchIndex(Protocol):
-    """A search over one revision of the registry. Threads may share it."""
+class Records(Protocol):
+    """The entities of one revision, to the last word: all of them, or at least those of the hits."""
 
     @property
     def state(self) -> IndexState: ...
 
-    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
-        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`."""
-        ...
-
     def agents(self) -> Mapping[str, Agent]:
-        """All agents by id, in order of id."""
+        """By id, in order of id."""
         ...
 
     def pinned(self) -> Sequence[Agent]:
@@ -85,6 +69,27 @@ class SearchIndex(Protocol):
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
         """The tools of these ids, in that order. Raises KeyError."""
+        ...
+
+
+class Hits(NamedTuple):
+    """What a search found, and the records of it.
+
+    `similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by their
+    rarity, the best text holds, about 0 to 1.
+    """
+
+    legs: Mapping[Leg, LegHits]
+    similarity: float
+    coverage: float
+    records: Records
+
+
+class SearchIndex(Records, Protocol):
+    """A search over the registry as it is now, and all its records. Threads may share it."""
+
+    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
+        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`."""
         ...
 
     def tool_ids(self, agent_id: str) -> Sequence[str]: ...

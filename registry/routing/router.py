@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.access import routable
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
-from waygraph.registry.index.search_index import Hits, Scope, SearchIndex
+from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.fusion import fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe
@@ -76,7 +76,7 @@ class Router:
             query=query,
             matches=matches,
             recipe=ask.recipe.name,
-            revision=self.index.state.revision,
+            revision=hits.records.state.revision,
             notice=self.notice,
             reason="" if matches else self._reason(query, ask),
             elapsed_ms=_milliseconds_since(started),
@@ -99,9 +99,9 @@ class Router:
         return Route(
             query=query,
             matches=matches,
-            pinned=self._pinned(query, ask),
+            pinned=_pinned(hits.records, query, ask),
             recipe=ask.recipe.name,
-            revision=self.index.state.revision,
+            revision=hits.records.state.revision,
             notice=self.notice,
             reason="" if matches else self._reason(query, ask),
             elapsed_ms=_milliseconds_since(started),
@@ -145,31 +145,32 @@ class Router:
     def _agent_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[AgentMatch, ...]:
         best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit)
         tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
-        agents = self.index.agents()
+        agents = hits.records.agents()
         return tuple(
             AgentMatch(
                 agent=agents[candidate.id],
                 score=candidate.score,
                 votes=candidate.votes,
-                tools=tuple(self.index.tools(tools[candidate.id])),
+                tools=tuple(hits.records.tools(tools[candidate.id])),
             )
             for candidate in best
         )
 
     def _tool_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
         best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit)
-        agents = self.index.agents()
+        agents = hits.records.agents()
         return tuple(
             ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=candidate.votes)
-            for tool, candidate in zip(self.index.tools([c.id for c in best]), best, strict=True)
+            for tool, candidate in zip(hits.records.tools([c.id for c in best]), best, strict=True)
         )
 
-    def _pinned(self, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:
-        return tuple(
-            AgentMatch(agent=agent, score=0.0)
-            for agent in self.index.pinned()
-            if routable(agent, ask.principal, query.filters)
-        )
+
+def _pinned(records: Records, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:
+    return tuple(
+        AgentMatch(agent=agent, score=0.0)
+        for agent in records.pinned()
+        if routable(agent, ask.principal, query.filters)
+    )
 
 
 def _milliseconds_since(started: float) -> float:

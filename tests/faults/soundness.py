@@ -12,10 +12,10 @@ def sound_revision(path: Path) -> int:
     """Opens the registry as any reader does, checks that graph and index show one whole manifest, and says which."""
     with opened(path) as registry:
         state = registry.status().state
-        with registry.reading() as session:
-            [counts] = session.run(load("check/counts"))
-            assert session.run(load("check/orphans")) == []
-            [stored] = session.run(load("state/read"))
+        [counts], orphans, [stored] = registry.read(
+            lambda session: [session.run(load(name)) for name in ("check/counts", "check/orphans", "state/read")]
+        )
+        assert orphans == []
         agents, tools = registry.agents(), registry.tools()
     number = state.revision
     assert stored["revision"] == number

@@ -24,6 +24,7 @@ from waygraph.registry.export.as_graphml import node, xml_text
 from waygraph.registry.export.as_page import json_in_html
 from waygraph.registry.export.features import hashed_words
 from waygraph.registry.export.layout import AGENT_RADIUS, Circle, agent_radius, lay_out, tool_places
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import read_agents, read_claims, read_settings, read_tools
 from waygraph.registry.settings import Settings
 
@@ -68,9 +69,12 @@ def catalogue(*agents: dict[str, object]) -> dict[str, object]:
 
 def graph_of(registry: Registry) -> tuple[object, ...]:
     """All that a graph holds, times apart."""
-    with registry.reading() as session:
+
+    def work(session: GraphSession) -> tuple[object, ...]:
         claims = [(c.source, c.key, c.agent_id, c.hash, c.rank) for c in read_claims(session)]
         return read_agents(session), read_tools(session), claims, read_settings(session)
+
+    return registry.read(work)
 
 
 def without_revision(text: str) -> str:

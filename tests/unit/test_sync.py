@@ -22,6 +22,7 @@ from waygraph.registry.graph.reading import Held, overlaid
 from waygraph.registry.graph.schema import migrate
 from waygraph.registry.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import Agent, Tool
+from waygraph.registry.store import Writing, keep_nothing, prepare_nothing
 from waygraph.registry.writing import WriteSession, Written, changed_setting
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def new_graph() -> Graph:
     migrate(engine, "here", "2026-01-01")
     embedder, ticks = CountingEmbedder(), itertools.count()
     session = WriteSession(
-        engine,
+        Writing(engine, keep_nothing, prepare_nothing),
         lambda _: ChosenEmbedder(embedder=embedder, spec="counting"),
         texts="contextual",
         max_embedded_chars=4000,

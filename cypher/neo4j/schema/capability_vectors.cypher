@@ -1,0 +1,4 @@
+// The vectors of capabilities, exact or not as the options say.
+// params: name string, options map
+// returns: none
+CREATE VECTOR INDEX $name IF NOT EXISTS FOR (node:Capability) ON node.embedding OPTIONS $options

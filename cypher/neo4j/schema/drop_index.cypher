@@ -1,0 +1,4 @@
+// Takes an index away.
+// params: name string
+// returns: none
+DROP INDEX $name IF EXISTS

@@ -1,0 +1,52 @@
+// Exact vector legs over the allowed entities alone, for a scope that leaves too few in the index's own answer.
+// params: legs list<string>, vector list<float>, depth integer, everyone boolean, groups list<string>, tags list<string>, kinds list<string>, agent_ids list<string>, with_pinned boolean
+// returns: state list, agents list, tools list, legs list, after list
+MATCH (registry:Registry {id: 'registry'})
+OPTIONAL MATCH (mark:Commit {id: 'commit'})
+WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
+      coalesce(timestamp() - mark.since, -1)] AS state
+CALL () {
+  MATCH (owner:Agent)
+  WHERE NOT owner.index_hidden
+    AND ($with_pinned OR NOT owner.index_pinned)
+    AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
+    AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
+    AND ($kinds = [] OR owner.kind IN $kinds)
+    AND ($agent_ids = [] OR owner.id IN $agent_ids)
+  WITH collect(owner) AS owners
+  CALL (owners) {
+    WITH owners, 'agent_vector' AS leg WHERE leg IN $legs
+    UNWIND owners AS owner
+    RETURN leg, owner, owner AS node
+    UNION ALL
+    WITH owners, 'capability_vector' AS leg WHERE leg IN $legs
+    UNWIND owners AS owner
+    WITH leg, owner WHERE owner:Capability
+    RETURN leg, owner, owner AS node
+    UNION ALL
+    WITH owners WHERE any(leg IN $legs WHERE leg IN ['capability_vector', 'tool_vector'])
+    UNWIND owners AS owner
+    MATCH (owner)-[:OWNS]->(node:Tool)
+    UNWIND [leg IN $legs WHERE leg IN ['capability_vector', 'tool_vector']] AS leg
+    RETURN leg, owner, node
+  }
+  WITH leg, owner, node, vector.similarity.cosine(node.embedding, $vector) AS score
+  WHERE score IS NOT NULL
+  WITH leg, node, owner, score ORDER BY score DESC, node.id
+  WITH leg, collect([node, owner, score])[..$depth] AS kept
+  RETURN collect([leg, 0, kept]) AS found
+}
+CALL (found) {
+  UNWIND found AS leg
+  UNWIND leg[2] AS hit
+  WITH collect(DISTINCT hit[0]) AS nodes, collect(DISTINCT hit[1]) AS owners
+  RETURN [node IN nodes WHERE node:Tool | [node.id, node.index_record]] AS tools,
+         [owner IN owners | [owner.id, owner.index_record]] AS agents
+}
+MATCH (registry:Registry {id: 'registry'})
+OPTIONAL MATCH (mark:Commit {id: 'commit'})
+RETURN state, agents, tools,
+  [leg IN found | [leg[0], leg[1],
+    [hit IN leg[2] | CASE WHEN hit[0]:Tool THEN '2' WHEN hit[0]:Capability THEN '1' ELSE '0' END + hit[0].id],
+    [hit IN leg[2] | hit[1].id], [hit IN leg[2] | hit[2]], []]] AS legs,
+  [registry.revision, registry.commit, coalesce(timestamp() - mark.since, -1)] AS after

@@ -1,0 +1,10 @@
+// What the search index holds of agents and their tools, before they change.
+// params: agent_ids list<string>
+// returns: id string, capability boolean, agent boolean, terms string
+UNWIND $agent_ids AS wanted
+MATCH (agent:Agent {id: wanted})
+RETURN agent.id AS id, agent:Capability AS capability, true AS agent, agent.index_terms AS terms
+UNION ALL
+UNWIND $agent_ids AS wanted
+MATCH (:Agent {id: wanted})-[:OWNS]->(tool:Tool)
+RETURN tool.id AS id, true AS capability, false AS agent, tool.index_terms AS terms

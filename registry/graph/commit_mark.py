@@ -1,0 +1,55 @@
+"""A mark in the graph that says: a commit is going on, what is read now may be of two revisions.
+
+Neo4j applies a commit piece by piece, and readers see the pieces. The mark stands in a node of its own, which the
+committing transaction does not touch; a thread renews it, so that the mark of a writer that died is known by its age.
+"""
+
+import secrets
+import threading
+from types import TracebackType
+from typing import Self
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryError
+from waygraph.registry.graph.engine import GraphSession
+
+RENEWED_EVERY_S = 1.0
+
+
+class CommitMark:
+    """`begin` sets the mark, right before a commit; leaving the block takes it away. Nothing if it never began."""
+
+    def __init__(self, session: GraphSession) -> None:
+        self._session = session
+        self._token = secrets.token_hex(8)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def begin(self) -> None:
+        self._session.run(load("neo4j/commit/mark"), token=self._token)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="commit-mark", daemon=True)
+            self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._ended.wait(RENEWED_EVERY_S):
+            try:
+                self._session.run(load("neo4j/commit/keep_mark"), token=self._token)
+            except RegistryError:  # the commit itself will say what is wrong with the server
+                return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is None:
+            return
+        self._ended.set()
+        self._thread.join()
+        try:
+            self._session.run(load("neo4j/commit/clear_mark"), token=self._token)
+        except RegistryError:
+            if error is None:
+                raise

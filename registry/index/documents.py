@@ -1,0 +1,28 @@
+"""What is searched of an entity, whichever the engine: the words of its text, and the names that it answers to."""
+
+from collections.abc import Iterable
+
+from waygraph.registry.embedding.texts import parameter_text
+from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.model import Agent, Tool
+
+
+def tool_document(agent: Agent, tool: Tool) -> list[str]:
+    """Terms of a tool for BM25: its agent's name, its own twice, description, parameters."""
+    return terms(f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}")
+
+
+def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
+    """Terms of an agent for BM25: its name twice, description, tags, the names of its tools."""
+    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *(tool.name for tool in tools)]))
+
+
+def agent_names(agent: Agent) -> set[str]:
+    """Folded; none is empty."""
+    return {fold(agent.id), fold(agent.name)} - {""}
+
+
+def tool_names(owner: Agent, tool: Tool) -> set[str]:
+    """Folded, alone and behind the agent's id or name; none is empty."""
+    paths = {fold_path(owner.id, tool.name), fold_path(owner.name, tool.name)}
+    return ({fold(tool.name), fold(tool.call_name)} | paths) - {""}

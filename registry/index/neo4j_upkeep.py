@@ -1,0 +1,195 @@
+"""Keeps what Neo4j's own indexes search true to the graph, inside the transaction that changes it.
+
+An agent and each of its tools carry, under names that begin with `index_`, the words and names they are found by,
+their record as it is shown, and what decides who may see them: the operator's word included. `Term` nodes count in
+how many texts a word stands, for BM25 does not tell.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows
+from waygraph.registry.graph.reading import overlaid, read_agents, read_settings, read_tools_of
+from waygraph.registry.graph.writing import batches
+from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names
+from waygraph.registry.model import Agent, Tool
+
+SCHEMA = (
+    "neo4j/schema/unique_term",
+    "neo4j/schema/unique_commit",
+    "neo4j/schema/agent_text",
+    "neo4j/schema/capability_text",
+    "neo4j/schema/name",
+)
+VECTORS = {"agent": "neo4j/schema/agent_vectors", "capability": "neo4j/schema/capability_vectors"}
+VECTORS_BY_OWNER = {
+    "agent": "neo4j/schema/agent_vectors_by_owner",
+    "capability": "neo4j/schema/capability_vectors_by_owner",
+}
+LONGEST_NAME_CHARS = 200
+"""Lucene cuts a word in two after 255 characters; a longer name is found by its hash."""
+ALL_TEXTS = ""
+"""The Term that counts texts, whatever words they hold."""
+
+
+def make_text_indexes(engine: GraphEngine) -> None:
+    """Safe to repeat."""
+    for name in SCHEMA:
+        engine.define(load(name))
+
+
+def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
+    """Exact ones, not quantized. `by_owner`: the server can search within a list of owners. Safe to repeat."""
+    exact = {"vector.quantization.type": "none"} if by_owner else {"vector.quantization.enabled": False}
+    options = {
+        "indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact},
+    }
+    for label, statement in (VECTORS_BY_OWNER if by_owner else VECTORS).items():
+        engine.run(load(statement), name=vector_index(label, dimension), options=options)
+
+
+def drop_other_vector_indexes(engine: GraphEngine, dimension: int) -> None:
+    """Those of an embedder that was replaced."""
+    ours = {vector_index(label, dimension) for label in VECTORS}
+    for row in engine.run(load("neo4j/schema/vector_indexes")):
+        if row["name"] not in ours:
+            engine.run(load("neo4j/schema/drop_index"), name=row["name"])
+
+
+def vector_index(label: str, dimension: int) -> str:
+    """With the dimension: a new embedder's index is made beside the old one, which answers until the commit."""
+    return f"{label}_vector_{dimension}"
+
+
+@contextmanager
+def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[None]:
+    """Notes what is indexed of these agents and their tools, and after the block indexes what there is then."""
+    wanted = sorted(agent_ids)
+    before = _entries(session, wanted)
+    yield
+    after = _Documents.read(session, wanted)
+    for batch in batches(list(after.agent_rows())):
+        session.run(load("neo4j/upkeep/put_agents"), rows=list(batch))
+    for batch in batches(list(after.tool_rows())):
+        session.run(load("neo4j/upkeep/put_tools"), rows=list(batch))
+    for batch in batches(_differences(_counts(before), _counts(after.entries()))):
+        session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
+
+
+def index_name(form: str) -> str:
+    """A folded name as it is indexed and asked for: without white space, and not too long for Lucene."""
+    if len(form) <= LONGEST_NAME_CHARS:
+        return form
+    return "#" + hashlib.sha256(form.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is indexed of one entity: among agents, among capabilities or both, by which words."""
+
+    agent: bool
+    capability: bool
+    terms: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Documents:
+    """Agents as they hold now, and their tools."""
+
+    agents: Mapping[str, Agent]
+    tools: Mapping[str, list[Tool]]
+
+    @classmethod
+    def read(cls, session: GraphSession, agent_ids: Collection[str]) -> "_Documents":
+        settings, stored = read_settings(session), read_agents(session) if agent_ids else {}
+        agents = {i: overlaid(stored[i].agent, settings) for i in agent_ids if i in stored}
+        tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
+        for batch in batches(list(agents)):
+            for item in read_tools_of(session, batch):
+                tools[item.tool.agent_id].append(item.tool)
+        return cls(agents, tools)
+
+    def agent_rows(self) -> Iterator[dict[str, Any]]:
+        for agent in self.agents.values():
+            yield {
+                "id": agent.id,
+                "capability": not self.tools[agent.id],
+                "apart": agent.hidden or agent.pinned,
+                "props": _agent_props(agent) | self._searched(agent),
+            }
+
+    def tool_rows(self) -> Iterator[dict[str, Any]]:
+        for agent_id, tools in self.tools.items():
+            owner = self.agents[agent_id]
+            for tool in tools:
+                yield {"id": tool.id, "props": _tool_props(owner, tool)}
+
+    def entries(self) -> Iterator[_Entry]:
+        for row in self.agent_rows():
+            yield _Entry(True, row["capability"], row["props"]["index_terms"])
+        for row in self.tool_rows():
+            yield _Entry(False, True, row["props"]["index_terms"])
+
+    def _searched(self, agent: Agent) -> dict[str, object]:
+        return {
+            "index_terms": " ".join(agent_document(agent, self.tools[agent.id])),
+            "index_names": _names(agent_names(agent)),
+        }
+
+
+def _agent_props(agent: Agent) -> dict[str, object]:
+    return {
+        "index_owner": agent.id,
+        "index_record": _record(agent),
+        "index_tags": list(agent.tags),
+        "index_groups": list(agent.visible_to),
+        "index_hidden": agent.hidden,
+        "index_pinned": agent.pinned,
+    }
+
+
+def _tool_props(owner: Agent, tool: Tool) -> dict[str, object]:
+    return {
+        "index_owner": owner.id,
+        "index_record": _record(tool),
+        "index_terms": " ".join(tool_document(owner, tool)),
+        "index_names": _names(tool_names(owner, tool)),
+    }
+
+
+def _record(entity: Agent | Tool) -> str:
+    return json.dumps(asdict(entity), ensure_ascii=False, separators=(",", ":"))
+
+
+def _names(forms: Iterable[str]) -> str:
+    return " ".join(sorted(map(index_name, forms)))
+
+
+def _entries(session: GraphSession, agent_ids: Collection[str]) -> list[_Entry]:
+    rows: Rows = session.run(load("neo4j/upkeep/entries"), agent_ids=list(agent_ids)) if agent_ids else []
+    return [_Entry(row["agent"], row["capability"], row["terms"]) for row in rows if row["terms"] is not None]
+
+
+def _counts(entries: Iterable[_Entry]) -> tuple[Counter[str], Counter[str]]:
+    """Word → number of texts that hold it, of agents and of capabilities."""
+    agents: Counter[str] = Counter()
+    capabilities: Counter[str] = Counter()
+    for entry in entries:
+        words = {ALL_TEXTS, *entry.terms.split(" ")}
+        agents.update(words if entry.agent else ())
+        capabilities.update(words if entry.capability else ())
+    return agents, capabilities
+
+
+def _differences(
+    before: tuple[Counter[str], Counter[str]], after: tuple[Counter[str], Counter[str]]
+) -> list[dict[str, object]]:
+    words = sorted({*before[0], *before[1], *after[0], *after[1]})
+    rows = [{"id": w, "agents": after[0][w] - before[0][w], "capabilities": after[1][w] - before[1][w]} for w in words]
+    return [row for row in rows if row["agents"] or row["capabilities"]]

@@ -1,0 +1,142 @@
+"""The server store: a registry on Neo4j. Any number of processes read and write it; nothing of it lies here."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, ServerUnavailable
+from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
+from waygraph.registry.graph.reading import read_state
+from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
+from waygraph.registry.graph.server_location import ServerLocation
+from waygraph.registry.graph.version import SCHEMA_VERSION
+from waygraph.registry.index.neo4j import DEAD_COMMIT_MS, Neo4jIndex
+from waygraph.registry.index.neo4j_upkeep import keep_index, make_text_indexes, make_vector_indexes
+from waygraph.registry.live_graph import now
+from waygraph.registry.settings import Settings
+from waygraph.registry.store import Writing
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.graph.sandbox import CypherResult
+
+OURS = frozenset(LABELS) - {"Migration"}
+INDEXES_READY_S = 300
+_READS = 20
+
+
+class ServerStore:
+    """Implements Store over one Neo4jEngine. Threads may share it."""
+
+    def __init__(self, engine: Neo4jEngine, settings: Settings) -> None:
+        self.engine, self._settings = engine, settings
+        self._lock = threading.Lock()
+        self._index: Neo4jIndex | None = None
+        self._ready = False
+        self._closed = False
+
+    @classmethod
+    def at(cls, location: str, settings: Settings) -> "ServerStore":
+        """Nothing is asked of the server yet. Raises InvalidSetting, ServerRefused."""
+        return cls(Neo4jEngine.open(ServerLocation.parse(location, settings.neo4j_database), settings), settings)
+
+    @property
+    def place(self) -> str:
+        return self.engine.place
+
+    @property
+    def exists(self) -> bool:
+        self._check_server()
+        return read_state(self.engine) is not None
+
+    def index(self, *, fresh: bool = False) -> Neo4jIndex:
+        index = self._index
+        if index is not None and not fresh and not self._closed:
+            return index
+        with self._lock:
+            if self._closed:
+                raise RegistryClosed
+            self._index = self._refreshed(self._index)
+            return self._index
+
+    def _refreshed(self, index: Neo4jIndex | None) -> Neo4jIndex:
+        """The same index at its present revision; another one if the registry was embedded anew."""
+        if index is not None and index.refresh():
+            return index
+        self._check_server()
+        return Neo4jIndex(self.engine)
+
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        for _ in range(_READS):
+            with self.engine.reading() as session:
+                before = _mark(session, self.place)
+                found = work(session)
+                if before.whole and _mark(session, self.place) == before:
+                    return found
+        raise ServerUnavailable(self.place, "it changes faster than it can be read")
+
+    @contextmanager
+    def writing(self, *, trust_index: bool = True) -> Iterator[Writing]:  # noqa: ARG002 - nothing is published here
+        if self._closed:
+            raise RegistryClosed
+        self._make_ready()
+        yield Writing(self.engine, keep_index, self._prepare)
+
+    def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
+        raise NotImplementedError
+
+    def _check_server(self) -> None:
+        """Raises ServerRefused, ServerUnavailable; RegistryUnusable for a graph that is not ours, or a newer one."""
+        _ = self.engine.version
+        if not seen_migrations(self.engine, self.place):
+            held = self.engine.run(load("neo4j/schema/foreign_labels"), labels=sorted(OURS))
+            if held:
+                labels = ", ".join(row["label"] for row in held)
+                raise RegistryUnusable(
+                    self.place, f"the database holds {labels} of something else. Give it another one."
+                )
+
+    def _make_ready(self) -> None:
+        """The present schema and its indexes, once a process."""
+        if self._ready:
+            return
+        self._check_server()
+        migrate(self.engine, self.place, now())
+        make_text_indexes(self.engine)
+        self._await_indexes()
+        state = read_state(self.engine)
+        if state is not None and state.schema_version < SCHEMA_VERSION:
+            self.engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+        self._ready = True
+
+    def _prepare(self, dimension: int) -> None:
+        """Before vectors of another dimension come: their indexes, beside those that answer until then."""
+        make_vector_indexes(self.engine, dimension, by_owner=self.engine.version >= IN_INDEX_FILTERS)
+        self._await_indexes()
+
+    def _await_indexes(self) -> None:
+        self.engine.run(load("neo4j/schema/await_indexes"), timeout_s=INDEXES_READY_S)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._index = None
+            self.engine.close()
+
+
+class _Mark(NamedTuple):
+    """Where the registry is; `whole`: no writer is committing."""
+
+    revision: int
+    commit: str
+    whole: bool
+
+
+def _mark(session: "GraphSession", place: str) -> _Mark:
+    rows = session.run(load("neo4j/commit/read_mark"))
+    if not rows:
+        raise RegistryNotFound(place)
+    row = rows[0]
+    return _Mark(row["revision"], row["commit"], not 0 <= row["committing_ms"] < DEAD_COMMIT_MS)

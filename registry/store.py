@@ -1,0 +1,88 @@
+"""Where a registry lives, and what every such place does: a graph to write, a search index to read."""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.engine import GraphEngine, GraphSession
+    from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.index.search_index import SearchIndex
+    from waygraph.registry.settings import Settings
+
+    Keep = Callable[[GraphSession, Collection[str]], AbstractContextManager[None]]
+
+MEMORY = ":memory:"
+SERVER_SCHEMES = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
+
+
+class Writing(NamedTuple):
+    """The engine to write through, and what keeps the search index true to what is written.
+
+    `keep(session, agent_ids)` is entered inside the transaction, before these agents or their tools change;
+    `prepare(dimension)` is called before the first vectors of that many numbers are written.
+    """
+
+    engine: "GraphEngine"
+    keep: "Keep"
+    prepare: Callable[[int], None]
+
+
+class Store(Protocol):
+    """Threads may share it."""
+
+    @property
+    def place(self) -> str:
+        """For people: no secret in it."""
+        ...
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a registry to read. Raises RegistryUnusable, ServerUnavailable."""
+        ...
+
+    def index(self, *, fresh: bool = False) -> "SearchIndex":
+        """`fresh`: its `state` and lists are of now, not of when it was last asked. Raises RegistryNotFound."""
+        ...
+
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        """What `work` makes of one revision, read whole; it may run more than once. Raises RegistryNotFound."""
+        ...
+
+    def writing(self, *, trust_index: bool = True) -> AbstractContextManager[Writing]:
+        """To write; where a place has one writer at a time it is held alone. Raises RegistryLocked, StorageFailed."""
+        ...
+
+    def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
+        """A statement that a person typed. Raises CypherRefused, CypherFailed, CypherLimit."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def keep_nothing(session: "GraphSession", agent_ids: Collection[str]) -> AbstractContextManager[None]:  # noqa: ARG001
+    """For an index that is made anew when the write has ended."""
+    return nullcontext()
+
+
+def prepare_nothing(dimension: int) -> None:
+    """For an index that takes vectors of any length."""
+
+
+def is_server(location: object) -> bool:
+    """Whether a location names a graph server, not a file."""
+    scheme, colon, _ = str(location).partition("://")
+    return bool(colon) and scheme.lower() in SERVER_SCHEMES
+
+
+def open_store(location: object, settings: "Settings") -> Store:
+    """The store of a location; nothing is read or written yet. Raises InvalidSetting for a server's settings."""
+    if is_server(location):
+        from waygraph.registry.server import ServerStore
+
+        return ServerStore.at(str(location), settings)
+    from waygraph.registry.embedded import EmbeddedStore
+
+    path = None if str(location) == MEMORY else Path(str(location)).expanduser().resolve()
+    return EmbeddedStore(path, settings)
