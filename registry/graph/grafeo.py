@@ -19,6 +19,7 @@ from waygraph.registry.errors import (
     WriteConflict,
 )
 from waygraph.registry.graph.engine import GraphSession, Rows
+from waygraph.registry.graph.values import check_values
 
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 WRITE_ATTEMPTS = 8
@@ -147,26 +148,11 @@ class _Transaction:
 
 def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
     statement.check(params)
-    _check_ids(params)
+    check_values(params)
     try:
         return list(target.execute_cypher(statement.text, params))
     except (RuntimeError, ValueError, TypeError) as exc:
         raise _running_error(path, exc, statement.name) from exc
-
-
-def _check_ids(params: dict[str, object]) -> None:
-    """Ids are non-empty strings: Grafeo finds '1' for 1, and MERGE on a null id makes a node without one."""
-    for name, value in params.items():
-        rows = value if isinstance(value, list) else [{name: value}]
-        named = [row[key] for row in rows if isinstance(row, dict) for key in _IDS & row.keys()]
-        ids = rows if name in _ID_LISTS else named
-        for found in ids:
-            if not (isinstance(found, str) and found):
-                raise EngineError(f"an id must be a non-empty string, not {found!r} (in ${name})")
-
-
-_IDS = frozenset({"id", "agent_id", "source", "name"})
-_ID_LISTS = frozenset({"ids", "agent_ids"})
 
 
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")

@@ -38,6 +38,7 @@ from waygraph.registry.errors import (
 from waygraph.registry.graph.commit_mark import CommitMark
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.graph.server_location import ServerLocation
+from waygraph.registry.graph.values import check_values
 from waygraph.registry.settings import Settings
 
 DIALECT = "neo4j"
@@ -96,6 +97,7 @@ class Neo4jEngine:
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         statement.check(params)
+        check_values(params)
         work = unit_of_work(timeout=self._timeout_s(writes=statement.writes))(
             lambda transaction: _rows(transaction, load_for(DIALECT, statement).text, params)
         )
@@ -225,6 +227,7 @@ class _Transaction:
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         statement.check(params)
+        check_values(params)
         try:
             return _rows(self._transaction, load_for(DIALECT, statement).text, params)
         except (Neo4jError, DriverError, OSError, UnicodeEncodeError) as exc:

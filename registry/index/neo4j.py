@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.cypher import load
 from waygraph.registry.errors import IndexOutdated, RegistryNotFound, ServerUnavailable
+from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
 from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.analyser import named_in, query_terms
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 1_000
 """Lucene takes 1,024 clauses; of a longer query the first words count."""
+LEAST_REACH = 100
+"""An approximate index that is asked for few looks at few, and misses better ones."""
 SCOPED_REACH = 4
 """How many times the depth is read at once where a scope may leave out some."""
 DEAD_COMMIT_MS = 8_000
@@ -76,16 +79,26 @@ class Neo4jIndex:
         ask = _Ask.of(tuple(legs), vector, text, depth, scope)
         for _ in range(_ATTEMPTS):
             reach = self._reach(ask)
-            found = self._whole("neo4j/search/legs", ask.params(reach))
+            found = self._first(ask, reach)
             self._apart = found.apart
             parts = [found, *self._filling(ask, found, found.short_legs(ask.depth, reach))]
             if len({part.commit for part in parts}) == 1:
                 return _merged(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
+    def _first(self, ask: "_Ask", reach: int) -> "_Answer":
+        """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
+        if not (ask.is_scoped and ask.vector and self._engine.version >= IN_INDEX_FILTERS):
+            return self._whole("neo4j/search/legs", ask.params(reach))
+        params = ask.params(reach) | {"least": max(ask.depth, LEAST_REACH)}
+        del params["agent_index"], params["capability_index"]
+        # An index cannot be named by a parameter here.
+        return self._whole("neo4j/search/legs_within", params, {"DIMENSION": str(len(ask.vector))})
+
     def _reach(self, ask: "_Ask") -> int:
         """How many hits of an index are read at once: the depth, and so many more as may not be shown."""
-        return ask.depth * SCOPED_REACH if ask.is_scoped else ask.depth + min(self._apart, ask.depth * SCOPED_REACH)
+        depth = max(ask.depth, LEAST_REACH)
+        return depth * SCOPED_REACH if ask.is_scoped else depth + min(self._apart, depth * SCOPED_REACH)
 
     def _filling(self, ask: "_Ask", found: "_Answer", short: Sequence[Leg]) -> "Iterator[_Answer]":
         """Legs that came short, read to the end: vectors by an exact scan of what the scope allows."""
@@ -95,12 +108,15 @@ class Neo4jIndex:
             texts = max(1, *found.frequencies[0])
             yield self._whole("neo4j/search/legs", replace(ask, legs=tuple(words)).params(texts))
 
-    def _whole(self, statement: str, params: dict[str, object]) -> "_Answer":
-        """An answer of one revision; waits while a writer commits."""
+    def _whole(self, name: str, params: dict[str, object], written: Mapping[str, str] | None = None) -> "_Answer":
+        """An answer of one revision; waits while a writer commits. `written` goes into the statement's text."""
+        statement = load(name)
+        for placeholder, text in (written or {}).items():
+            statement = replace(statement, text=statement.text.replace(placeholder, text))
         give_up = time.monotonic() + self._engine.read_timeout_s
         pause_s = 0.002
         while True:
-            found = _Answer.of(self._engine.read_once(load(statement), params), self._engine.place)
+            found = _Answer.of(self._engine.read_once(statement, params), self._engine.place)
             _refuse_outdated(self.state, found.embedder, found.texts)
             if not found.torn:
                 return found

@@ -34,8 +34,8 @@ VECTORS_BY_OWNER = {
 }
 LONGEST_NAME_CHARS = 200
 """Lucene cuts a word in two after 255 characters; a longer name is found by its hash."""
-ALL_TEXTS = ""
-"""The Term that counts texts, whatever words they hold."""
+ALL_TEXTS = "*"
+"""The Term that counts texts, whatever words they hold; no word is written so."""
 
 
 def make_text_indexes(engine: GraphEngine) -> None:
@@ -74,11 +74,12 @@ def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[No
     before = _entries(session, wanted)
     yield
     after = _Documents.read(session, wanted)
-    for batch in batches(list(after.agent_rows())):
+    for batch in batches(after.agent_rows):
         session.run(load("neo4j/upkeep/put_agents"), rows=list(batch))
-    for batch in batches(list(after.tool_rows())):
+    # Of a text that is written again Lucene counts the former one too, until it merges its files.
+    for batch in batches([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)]):
         session.run(load("neo4j/upkeep/put_tools"), rows=list(batch))
-    for batch in batches(_differences(_counts(before), _counts(after.entries()))):
+    for batch in batches(_differences(_counts(before.values()), _counts(after.entries()))):
         session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
 
 
@@ -96,70 +97,65 @@ class _Entry:
     agent: bool
     capability: bool
     terms: str
+    names: str
+    record: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Documents:
-    """Agents as they hold now, and their tools."""
+    """What is to be indexed of agents as they hold now, and of their tools, as rows of the statements."""
 
-    agents: Mapping[str, Agent]
-    tools: Mapping[str, list[Tool]]
+    agent_rows: list[dict[str, Any]]
+    tool_rows: list[dict[str, Any]]
 
     @classmethod
     def read(cls, session: GraphSession, agent_ids: Collection[str]) -> "_Documents":
-        settings, stored = read_settings(session), read_agents(session) if agent_ids else {}
+        if not agent_ids:
+            return cls([], [])
+        settings, stored = read_settings(session), read_agents(session)
         agents = {i: overlaid(stored[i].agent, settings) for i in agent_ids if i in stored}
         tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
         for batch in batches(list(agents)):
             for item in read_tools_of(session, batch):
                 tools[item.tool.agent_id].append(item.tool)
-        return cls(agents, tools)
-
-    def agent_rows(self) -> Iterator[dict[str, Any]]:
-        for agent in self.agents.values():
-            yield {
-                "id": agent.id,
-                "capability": not self.tools[agent.id],
-                "apart": agent.hidden or agent.pinned,
-                "props": _agent_props(agent) | self._searched(agent),
-            }
-
-    def tool_rows(self) -> Iterator[dict[str, Any]]:
-        for agent_id, tools in self.tools.items():
-            owner = self.agents[agent_id]
-            for tool in tools:
-                yield {"id": tool.id, "props": _tool_props(owner, tool)}
+        return cls(
+            [_agent_row(agent, tools[agent.id]) for agent in agents.values()],
+            [_tool_row(agents[agent_id], tool) for agent_id, owned in tools.items() for tool in owned],
+        )
 
     def entries(self) -> Iterator[_Entry]:
-        for row in self.agent_rows():
-            yield _Entry(True, row["capability"], row["props"]["index_terms"])
-        for row in self.tool_rows():
-            yield _Entry(False, True, row["props"]["index_terms"])
-
-    def _searched(self, agent: Agent) -> dict[str, object]:
-        return {
-            "index_terms": " ".join(agent_document(agent, self.tools[agent.id])),
-            "index_names": _names(agent_names(agent)),
-        }
+        for row in self.agent_rows:
+            yield _entry(row, agent=True, capability=row["capability"])
+        yield from map(_tool_entry, self.tool_rows)
 
 
-def _agent_props(agent: Agent) -> dict[str, object]:
+def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
     return {
-        "index_owner": agent.id,
-        "index_record": _record(agent),
-        "index_tags": list(agent.tags),
-        "index_groups": list(agent.visible_to),
-        "index_hidden": agent.hidden,
-        "index_pinned": agent.pinned,
+        "id": agent.id,
+        "capability": not tools,
+        "apart": agent.hidden or agent.pinned,
+        "props": {
+            "index_owner": agent.id,
+            "index_record": _record(agent),
+            "index_terms": " ".join(agent_document(agent, tools)),
+            "index_names": _names(agent_names(agent)),
+            "index_tags": list(agent.tags),
+            "index_groups": list(agent.visible_to),
+            "index_hidden": agent.hidden,
+            "index_pinned": agent.pinned,
+        },
     }
 
 
-def _tool_props(owner: Agent, tool: Tool) -> dict[str, object]:
+def _tool_row(owner: Agent, tool: Tool) -> dict[str, Any]:
     return {
-        "index_owner": owner.id,
-        "index_record": _record(tool),
-        "index_terms": " ".join(tool_document(owner, tool)),
-        "index_names": _names(tool_names(owner, tool)),
+        "id": tool.id,
+        "props": {
+            "index_owner": owner.id,
+            "index_record": _record(tool),
+            "index_terms": " ".join(tool_document(owner, tool)),
+            "index_names": _names(tool_names(owner, tool)),
+        },
     }
 
 
@@ -171,9 +167,23 @@ def _names(forms: Iterable[str]) -> str:
     return " ".join(sorted(map(index_name, forms)))
 
 
-def _entries(session: GraphSession, agent_ids: Collection[str]) -> list[_Entry]:
+def _entry(row: Mapping[str, Any], *, agent: bool, capability: bool) -> _Entry:
+    props = row["props"]
+    return _Entry(agent, capability, props["index_terms"], props["index_names"], props["index_record"])
+
+
+def _tool_entry(row: Mapping[str, Any]) -> _Entry:
+    return _entry(row, agent=False, capability=True)
+
+
+def _entries(session: GraphSession, agent_ids: Collection[str]) -> dict[str, _Entry]:
+    """Entity id → what is indexed of it; without those that are not indexed yet."""
     rows: Rows = session.run(load("neo4j/upkeep/entries"), agent_ids=list(agent_ids)) if agent_ids else []
-    return [_Entry(row["agent"], row["capability"], row["terms"]) for row in rows if row["terms"] is not None]
+    return {
+        row["id"]: _Entry(row["agent"], row["capability"], row["terms"], row["names"], row["record"])
+        for row in rows
+        if row["terms"] is not None
+    }
 
 
 def _counts(entries: Iterable[_Entry]) -> tuple[Counter[str], Counter[str]]:
@@ -181,7 +191,7 @@ def _counts(entries: Iterable[_Entry]) -> tuple[Counter[str], Counter[str]]:
     agents: Counter[str] = Counter()
     capabilities: Counter[str] = Counter()
     for entry in entries:
-        words = {ALL_TEXTS, *entry.terms.split(" ")}
+        words = {ALL_TEXTS, *entry.terms.split()}
         agents.update(words if entry.agent else ())
         capabilities.update(words if entry.capability else ())
     return agents, capabilities

@@ -34,8 +34,7 @@ CALL () {
   OPTIONAL MATCH (parent:Agent)-[:OWNS]->(node)
   WITH leg, node, score, coalesce(parent, node) AS owner
   WITH leg, count(*) AS seen, collect(CASE
-    WHEN NOT owner.index_hidden
-      AND ($with_pinned OR NOT owner.index_pinned)
+    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
       AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
       AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
       AND ($kinds = [] OR owner.kind IN $kinds)

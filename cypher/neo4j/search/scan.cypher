@@ -7,8 +7,7 @@ WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
       coalesce(timestamp() - mark.since, -1)] AS state
 CALL () {
   MATCH (owner:Agent)
-  WHERE NOT owner.index_hidden
-    AND ($with_pinned OR NOT owner.index_pinned)
+  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
     AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
     AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
     AND ($kinds = [] OR owner.kind IN $kinds)

@@ -1,4 +1,4 @@
-// In how many texts a word stands. A row: id (the word; empty: all texts), agents, capabilities (what to add).
+// In how many texts a word stands. A row: id (the word; *: any text), agents, capabilities (what to add).
 // params: rows list<map>
 // returns: none
 UNWIND $rows AS row

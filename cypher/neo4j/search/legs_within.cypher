@@ -1,0 +1,90 @@
+// All legs of a search within a scope: the vector indexes themselves look at nobody else; from Neo4j 2026.06.
+// params: legs list<string>, vector list<float>, words string, names string, terms list<string>, depth integer, least integer, reach integer, everyone boolean, groups list<string>, tags list<string>, kinds list<string>, agent_ids list<string>, with_pinned boolean
+// returns: state list, agents list, tools list, pinned list, apart integer, frequencies list, legs list, after list
+CYPHER 25
+MATCH (registry:Registry {id: 'registry'})
+OPTIONAL MATCH (mark:Commit {id: 'commit'})
+WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
+      coalesce(timestamp() - mark.since, -1)] AS state
+CALL () {
+  MATCH (owner:Agent)
+  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
+    AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
+    AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
+    AND ($kinds = [] OR owner.kind IN $kinds)
+    AND ($agent_ids = [] OR owner.id IN $agent_ids)
+  RETURN collect(owner.id) AS allowed
+}
+CALL (allowed) {
+  CALL (allowed) {
+    WITH allowed, 'agent_vector' AS leg WHERE leg IN $legs
+    MATCH (node:Agent)
+    SEARCH node IN (
+      VECTOR INDEX agent_vector_DIMENSION FOR $vector WHERE node.index_owner IN allowed LIMIT $least
+    ) SCORE AS score
+    RETURN leg, node, score
+    UNION ALL
+    WITH allowed, 'capability_vector' AS leg WHERE leg IN $legs
+    MATCH (node:Capability)
+    SEARCH node IN (
+      VECTOR INDEX capability_vector_DIMENSION FOR $vector WHERE node.index_owner IN allowed LIMIT $least
+    ) SCORE AS score
+    RETURN leg, node, score
+    UNION ALL
+    WITH allowed, 'tool_vector' AS leg WHERE leg IN $legs
+    MATCH (node:Capability)
+    SEARCH node IN (
+      VECTOR INDEX capability_vector_DIMENSION FOR $vector WHERE node.index_owner IN allowed LIMIT $reach
+    ) SCORE AS score
+    RETURN leg, node, score
+    UNION ALL
+    WITH 'agent_text' AS leg WHERE leg IN $legs
+    CALL db.index.fulltext.queryNodes('agent_text', $words, {limit: $reach}) YIELD node, score
+    RETURN leg, node, score
+    UNION ALL
+    WITH 'capability_text' AS leg WHERE leg IN $legs
+    CALL db.index.fulltext.queryNodes('capability_text', $words, {limit: $reach}) YIELD node, score
+    RETURN leg, node, score
+    UNION ALL
+    WITH 'name' AS leg WHERE leg IN $legs
+    CALL db.index.fulltext.queryNodes('name', $names) YIELD node, score
+    RETURN leg, node, score
+  }
+  OPTIONAL MATCH (parent:Agent)-[:OWNS]->(node)
+  WITH leg, node, score, coalesce(parent, node) AS owner
+  WITH leg, count(*) AS seen, collect(CASE
+    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
+      AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
+      AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
+      AND ($kinds = [] OR owner.kind IN $kinds)
+      AND ($agent_ids = [] OR owner.id IN $agent_ids)
+      AND (leg <> 'tool_vector' OR node:Tool)
+    THEN [node, owner, score] END) AS kept
+  WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$depth] END AS kept
+  RETURN collect([leg, seen, kept]) AS found
+}
+CALL (found) {
+  UNWIND found AS leg
+  UNWIND leg[2] AS hit
+  WITH collect(DISTINCT hit[0]) AS nodes, collect(DISTINCT hit[1]) AS owners
+  RETURN [node IN nodes WHERE node:Tool | [node.id, node.index_record]] AS tools,
+         [owner IN owners | [owner.id, owner.index_record]] AS agents
+}
+CALL () {
+  MATCH (agent:Apart)
+  RETURN collect(CASE WHEN agent.index_pinned THEN [agent.id, agent.index_record] END) AS pinned,
+         sum(1 + COUNT { (agent)-[:OWNS]->(:Tool) }) AS apart
+}
+CALL () {
+  UNWIND $terms AS word
+  OPTIONAL MATCH (term:Term {id: word})
+  RETURN collect([coalesce(term.agents, 0), coalesce(term.capabilities, 0)]) AS frequencies
+}
+MATCH (registry:Registry {id: 'registry'})
+OPTIONAL MATCH (mark:Commit {id: 'commit'})
+RETURN state, agents, tools, pinned, apart, frequencies,
+  [leg IN found | [leg[0], leg[1],
+    [hit IN leg[2] | CASE WHEN hit[0]:Tool THEN '2' WHEN hit[0]:Capability THEN '1' ELSE '0' END + hit[0].id],
+    [hit IN leg[2] | hit[1].id], [hit IN leg[2] | hit[2]],
+    CASE WHEN leg[0] = 'name' THEN [hit IN leg[2] | hit[0].index_names] ELSE [] END]] AS legs,
+  [registry.revision, registry.commit, coalesce(timestamp() - mark.since, -1)] AS after
