@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.neo4j_fixtures"]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -51,7 +51,7 @@ class Neo4jIndex:
     def __init__(self, engine: "Neo4jEngine") -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._agents: tuple[str, dict[str, Agent]] = ("", {})
+        self._agents: tuple[str | None, dict[str, Agent]] = (None, {})
         self.state, self._apart = self._read_state()
 
     def refresh(self) -> bool:
@@ -76,7 +76,7 @@ class Neo4jIndex:
     # -- search ------------------------------------------------------------------------------------
 
     def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
-        ask = _Ask.of(tuple(legs), vector, text, depth, scope)
+        ask = _Ask.of(tuple(legs), vector if self.state.embedder else None, text, depth, scope)
         for _ in range(_ATTEMPTS):
             reach = self._reach(ask)
             found = self._first(ask, reach)
@@ -165,7 +165,10 @@ def _refuse_outdated(known: IndexState, embedder: str, texts: str) -> None:
 class _Ask:
     """A search, as the statement takes it."""
 
+    wanted: tuple[Leg, ...]
+    """All that was asked for; without a vector no vector leg."""
     legs: tuple[Leg, ...]
+    """Those of them that can hold anything."""
     vector: list[float]
     words: tuple[str, ...]
     names: tuple[str, ...]
@@ -174,6 +177,7 @@ class _Ask:
 
     @classmethod
     def of(cls, legs: tuple[Leg, ...], vector: "Vector | None", text: str, depth: int, scope: Scope) -> "_Ask":
+        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent, nor be stored
         words, names = query_terms(text)[:MOST_WORDS], named_in(text)
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
@@ -181,6 +185,7 @@ class _Ask:
             *(("name",) if names else ()),
         }
         return cls(
+            wanted=tuple(leg for leg in legs if vector is not None or leg not in VECTOR_LEGS),
             legs=tuple(leg for leg in legs if leg in answerable),
             vector=[] if vector is None else vector.tolist(),
             words=words,
@@ -279,7 +284,7 @@ class _Answer:
         return [leg.name for leg in ranked if len(leg.scores) < depth and leg.seen >= reach]
 
     def hits(self, ask: _Ask, state: IndexState) -> Hits:
-        legs = {leg: self._leg_hits(leg, ask) for leg in ask.legs}
+        legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
         tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
         now = replace(state, revision=self.revision, commit=self.commit)
         return Hits(legs, max(tops, default=0.0), self._coverage(legs), _Shown(self, now))

@@ -6,13 +6,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.places import SERVERS, Place, Servers, on_server
+from tests.snapshots import load_snapshot
 from waygraph.registry.access import routable
 from waygraph.registry.changes import SourceSummary
 from waygraph.registry.errors import RegistryNotFound
@@ -22,6 +24,8 @@ from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.search_index import IndexState, Leg, LegHits, Scope, SearchIndex
 from waygraph.registry.index.snapshot import Snapshot, index_order
 from waygraph.registry.model import AGENT_KINDS, Agent, Filters, Principal, Tool
+from waygraph.registry.server import ServerStore
+from waygraph.registry.settings import Settings
 
 LEGS: tuple[Leg, ...] = get_args(Leg)
 DIMENSION = 8
@@ -29,7 +33,7 @@ GROUPS = ("red", "green", "blue")
 TAGS = ("sea", "land", "air")
 TOPICS = ("harbour", "weather", "invoice", "calendar", "translation", "library", "orchard", "railway")
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 MakeIndex = Callable[[Snapshot], SearchIndex]
 
@@ -70,8 +74,14 @@ def publish(folder: Path, content: Snapshot) -> Path:
     return generation.publish(folder, content.state.revision, partial(build.build_generation, snapshot=content))
 
 
-@pytest.fixture(scope="module", params=["local"])
-def make_index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeIndex]:
+@pytest.fixture(scope="module", params=["local", *SERVERS])
+def make_index(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, neo4j_servers: Servers
+) -> Iterator[MakeIndex]:
+    if request.param != "local":
+        target = neo4j_servers(request.param.removeprefix("neo4j "))
+        yield from on_one_server(lambda: on_server(target, Settings()))
+        return
     opened: list[SearchIndex] = []
 
     def make(content: Snapshot) -> SearchIndex:
@@ -83,6 +93,32 @@ def make_index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     yield make
     for index in opened:
         index.close()
+
+
+def on_one_server(emptied: Callable[[], Place]) -> Iterator[MakeIndex]:
+    """A server holds one registry: each index loads its content again when another one was asked in between."""
+    holds: dict[int, ServerStore] = {}
+
+    class OnServer:
+        def __init__(self, content: Snapshot) -> None:
+            self._content = content
+
+        def __getattr__(self, name: str) -> object:
+            store = holds.get(id(self)) or self._loaded()
+            return getattr(store.index(), name)
+
+        def _loaded(self) -> ServerStore:
+            for store in holds.values():
+                store.close()
+            holds.clear()
+            place = emptied()
+            store = holds[id(self)] = ServerStore.at(str(place.location), place.settings)
+            load_snapshot(store, self._content)
+            return store
+
+    yield lambda content: cast("SearchIndex", OnServer(content))
+    for store in holds.values():
+        store.close()
 
 
 def random_fleet() -> Snapshot:

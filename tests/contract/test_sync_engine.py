@@ -10,6 +10,7 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.faults.fleet import entry
+from tests.places import PLACES, Servers, new_place
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import AgentEntry, Manifest
@@ -22,10 +23,10 @@ from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 EXAMPLES = Path(__file__).parents[2] / "examples" / "catalog"
 
 
-@pytest.fixture(params=["grafeo in memory", "grafeo file"])
-def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
-    place = ":memory:" if request.param.endswith("memory") else tmp_path / "r.grafeo"
-    with Registry.open(place, embedder="none", settings=Settings(), environ={}) as opened:
+@pytest.fixture(params=PLACES)
+def registry(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Iterator[Registry]:
+    place = new_place(request.param, tmp_path, neo4j_servers)
+    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
         yield opened
 
 

@@ -32,7 +32,9 @@ CALL () {
     RETURN leg, node, score
   }
   OPTIONAL MATCH (parent:Agent)-[:OWNS]->(node)
-  WITH leg, node, score, coalesce(parent, node) AS owner
+  WITH leg, node, score, coalesce(parent, node) AS owner,
+       CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
+  ORDER BY score DESC, place
   WITH leg, count(*) AS seen, collect(CASE
     WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
       AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
@@ -40,7 +42,7 @@ CALL () {
       AND ($kinds = [] OR owner.kind IN $kinds)
       AND ($agent_ids = [] OR owner.id IN $agent_ids)
       AND (leg <> 'tool_vector' OR node:Tool)
-    THEN [node, owner, score] END) AS kept
+    THEN [node, owner, score, place] END) AS kept
   WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$depth] END AS kept
   RETURN collect([leg, seen, kept]) AS found
 }
@@ -65,7 +67,7 @@ MATCH (registry:Registry {id: 'registry'})
 OPTIONAL MATCH (mark:Commit {id: 'commit'})
 RETURN state, agents, tools, pinned, apart, frequencies,
   [leg IN found | [leg[0], leg[1],
-    [hit IN leg[2] | CASE WHEN hit[0]:Tool THEN '2' WHEN hit[0]:Capability THEN '1' ELSE '0' END + hit[0].id],
+    [hit IN leg[2] | hit[3]],
     [hit IN leg[2] | hit[1].id], [hit IN leg[2] | hit[2]],
     CASE WHEN leg[0] = 'name' THEN [hit IN leg[2] | hit[0].index_names] ELSE [] END]] AS legs,
   [registry.revision, registry.commit, coalesce(timestamp() - mark.since, -1)] AS after

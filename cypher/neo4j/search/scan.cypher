@@ -31,8 +31,10 @@ CALL () {
   }
   WITH leg, owner, node, vector.similarity.cosine(node.embedding, $vector) AS score
   WHERE score IS NOT NULL
-  WITH leg, node, owner, score ORDER BY score DESC, node.id
-  WITH leg, collect([node, owner, score])[..$depth] AS kept
+  WITH leg, node, owner, score,
+       CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
+  ORDER BY score DESC, place
+  WITH leg, collect([node, owner, score, place])[..$depth] AS kept
   RETURN collect([leg, 0, kept]) AS found
 }
 CALL (found) {
@@ -46,6 +48,6 @@ MATCH (registry:Registry {id: 'registry'})
 OPTIONAL MATCH (mark:Commit {id: 'commit'})
 RETURN state, agents, tools,
   [leg IN found | [leg[0], leg[1],
-    [hit IN leg[2] | CASE WHEN hit[0]:Tool THEN '2' WHEN hit[0]:Capability THEN '1' ELSE '0' END + hit[0].id],
+    [hit IN leg[2] | hit[3]],
     [hit IN leg[2] | hit[1].id], [hit IN leg[2] | hit[2]], []]] AS legs,
   [registry.revision, registry.commit, coalesce(timestamp() - mark.since, -1)] AS after

@@ -1,0 +1,47 @@
+"""The places that a registry may live in, for the tests that hold in every one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from neo4j import GraphDatabase
+
+from tests.neo4j_fixtures import TARGETS, wipe
+from tests.neo4j_server import DATABASE, Target
+from waygraph.registry.graph.neo4j import Neo4jEngine
+from waygraph.registry.graph.server_location import ServerLocation
+from waygraph.registry.settings import Settings
+
+SERVERS = tuple(f"neo4j {name}" for name in TARGETS)
+PLACES = ("grafeo in memory", "grafeo file", *SERVERS)
+
+Servers = Callable[[str], Target]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty place, and the settings to open it with."""
+
+    location: str | Path
+    settings: Settings
+
+
+def new_place(name: str, folder: Path, servers: Servers, settings: Settings | None = None) -> Place:
+    """`name` is one of PLACES; a server is wiped."""
+    settings = settings or Settings()
+    if name.startswith("neo4j"):
+        return on_server(servers(name.removeprefix("neo4j ")), settings)
+    return Place(":memory:" if name.endswith("memory") else folder / "r.grafeo", settings)
+
+
+def on_server(target: Target, settings: Settings) -> Place:
+    """The server's database, emptied."""
+    with GraphDatabase.driver(target.uri, auth=target.auth) as driver:
+        wipe(driver)
+    user, password = target.auth or ("neo4j", "")
+    known = replace(settings, neo4j_user=user, neo4j_password=password, neo4j_database=DATABASE)
+    return Place(target.uri, known)
+
+
+def server_engine(place: Place) -> Neo4jEngine:
+    return Neo4jEngine.open(ServerLocation.parse(str(place.location), DATABASE), place.settings)

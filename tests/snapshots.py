@@ -1,0 +1,52 @@
+"""Writes a whole revision, vectors included, to an empty graph server."""
+
+from waygraph.cypher import load
+from waygraph.registry.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
+from waygraph.registry.graph.writing import NewVectors, write_changes
+from waygraph.registry.index.snapshot import Snapshot
+from waygraph.registry.model import Tool
+from waygraph.registry.server import ServerStore
+
+NOW = ""
+
+
+def load_snapshot(store: ServerStore, content: Snapshot) -> None:
+    """Its agents are stored as their source would state them; pinned and hidden ones by the operator's word."""
+    tools: dict[str, list[Tool]] = {agent.id: [] for agent in content.agents}
+    for tool in content.tools:
+        tools[tool.agent_id].append(tool)
+    entries = [AgentEntry(key=agent.id, agent=agent, tools=tuple(tools[agent.id])) for agent in content.agents]
+    said = [
+        OperatorSettings(agent_id=agent.id, pinned=agent.pinned, hidden=agent.hidden)
+        for agent in content.agents
+        if agent.pinned or agent.hidden
+    ]
+    changes = ChangeSet(
+        source="test",
+        namespace="test",
+        written=tuple(entries),
+        created_agents=tuple(agent.id for agent in content.agents),
+        created_tools=tuple(tool.id for tool in content.tools),
+        claims=tuple(Claim(source="test", agent_id=agent.id, key=agent.id, hash="") for agent in content.agents),
+        operator=tuple(said),
+    )
+    _write(store, content, changes)
+
+
+def _write(store: ServerStore, content: Snapshot, changes: ChangeSet) -> None:
+    ids = [agent.id for agent in content.agents] + [tool.id for tool in content.tools]
+    vectors = NewVectors(vectors=dict(zip(ids, content.vectors, strict=True)), keys={})
+    state = content.state
+    with store.writing() as (engine, keep, prepare):
+        if state.dimension:
+            prepare(state.dimension)
+        props = {
+            "revision": state.revision,
+            "embedder": state.embedder,
+            "embedder_spec": state.embedder_spec,
+            "texts": state.texts,
+            "schema_version": state.schema_version,
+        }
+        engine.run(load("state/create"), props=props)
+        with engine.transaction() as session, keep(session, [agent.id for agent in content.agents]):
+            write_changes(session, changes, vectors, NOW)
