@@ -230,7 +230,7 @@ class Neo4jServer:
     def __init__(self, release: Release, folder: Path, *, password: str | None = None, heap: str = "512m") -> None:
         """`password` of the user neo4j, at least 8 characters; without one, anybody may do anything. `heap` as -Xmx."""
         self.release = release
-        self.folder = folder
+        self.folder = folder.resolve()
         self.password = password
         self.port = 0
         self._heap = heap
@@ -262,6 +262,7 @@ class Neo4jServer:
 
     def start(self) -> None:
         """On a free port; returns once it answers. Raises StartFailed."""
+        assert self._process is None, "already started"
         for name in ("conf", "data", "logs", "run", "import", "plugins"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for _ in range(3):

@@ -37,7 +37,7 @@ LEAST_REACH = 100
 """An approximate index that is asked for few looks at few, and misses better ones."""
 SCOPED_REACH = 4
 """How many times the depth is read at once where a scope may leave out some."""
-DEAD_COMMIT_MS = 8_000
+DEAD_COMMIT_MS = 5_000
 """A living writer renews its mark every second; an older one is a dead writer's."""
 _BM25_SATURATION = 2.2
 """k1 + 1 with k1 = 1.2: a factor of every BM25 score that Lucene leaves out and the local index does not."""

@@ -16,8 +16,9 @@ from typing import Any
 
 import tantivy  # noqa: F401 - the fork server has it ready
 
-from tests.faults.fleet import manifest, number_in
+from tests.faults.fleet import entry, manifest, number_in
 from waygraph.ingest.sync import sync
+from waygraph.registry.changes import Manifest
 from waygraph.registry.doctor import examine_at
 from waygraph.registry.errors import RegistryError, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine
@@ -40,17 +41,30 @@ class Damage:
     kinds: tuple[str, ...] = ("flip", "zero", "cut")
 
 
-def opened(path: Path, *, embedder: str = EMBEDDER, write_timeout_s: float = 30.0) -> Registry:
+def opened(path: Path | str, *, embedder: str = EMBEDDER, write_timeout_s: float = 30.0) -> Registry:
     return Registry.open(path, embedder=embedder, settings=Settings(write_timeout_s=write_timeout_s), environ={})
 
 
-def ingest_on(pipe: Connection, path: Path, first: int, last: int) -> None:
+def ingest_on(pipe: Connection, path: Path | str, first: int, last: int, embedder: str = EMBEDDER) -> None:
     """Ingests the manifests one after the other and acknowledges each by its number."""
-    with opened(path) as registry:
+    with opened(path, embedder=embedder) as registry:
         for number in range(first, last + 1):
             report = sync(registry, manifest(number))
             assert report.revision == number
             pipe.send(number)
+
+
+def sync_in_rounds(pipe: Connection, place: str, source: str, rounds: int) -> None:
+    """Syncs a source of its own so many times, each time with other content; tells each revision."""
+    with opened(place) as registry:
+        for number in range(1, rounds + 1):
+            pipe.send(sync(registry, rival(source, number), allow_mass_removal=True).revision)
+
+
+def rival(source: str, number: int) -> Manifest:
+    """Agents of this source alone, a changing number of them."""
+    entries = (entry(f"{source}{place}", number, 2 + number % 3) for place in range(3 + number % 4))
+    return Manifest(source=source, namespace=source, entries=tuple(entries))
 
 
 def ingest_and_stop_before_publishing(pipe: Connection, path: Path, number: int) -> None:
@@ -113,11 +127,11 @@ def ingest_with_little_room(pipe: Connection, path: Path, number: int, most_byte
     pipe.send(_attempt(path, number))
 
 
-def ingest_once(pipe: Connection, path: Path, number: int) -> None:
+def ingest_once(pipe: Connection, path: Path | str, number: int) -> None:
     pipe.send(_attempt(path, number))
 
 
-def _attempt(path: Path, number: int) -> tuple[str, str]:
+def _attempt(path: Path | str, number: int) -> tuple[str, str]:
     try:
         with opened(path) as registry:
             return "done", str(sync(registry, manifest(number)).revision)
@@ -125,7 +139,7 @@ def _attempt(path: Path, number: int) -> tuple[str, str]:
         return type(error).__name__, str(error)
 
 
-def route_on(pipe: Connection, path: Path, threads: int, embedder: str) -> None:
+def route_on(pipe: Connection, path: Path | str, threads: int, embedder: str) -> None:
     """Routes with so many threads until told to stop; then tells answers given, revisions seen, and what was mixed."""
     watch = Watch()
     with opened(path, embedder=embedder) as registry:

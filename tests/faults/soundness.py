@@ -8,7 +8,7 @@ from waygraph.cypher import load
 from waygraph.registry.identity import sealed_agent, sealed_tool
 
 
-def sound_revision(path: Path) -> int:
+def sound_revision(path: Path | str) -> int:
     """Opens the registry as any reader does, checks that graph and index show one whole manifest, and says which."""
     with opened(path) as registry:
         state = registry.status().state

@@ -1,0 +1,123 @@
+"""The Compose file: a Neo4j of one exact version, with a password, on loopback, that keeps its data."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.neo4j_server import LTS
+
+PASSWORD = "an-unlikely-password"  # noqa: S105 - nothing is started with it
+
+
+@pytest.fixture(scope="module")
+def file(root: Path) -> Path:
+    return root / "docker-compose.yml"
+
+
+@pytest.fixture(scope="module")
+def compose(file: Path) -> dict[str, Any]:
+    """The file as written: variables stand as they are."""
+    loaded: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def neo4j(compose: dict[str, Any]) -> dict[str, Any]:
+    service: dict[str, Any] = compose["services"]["neo4j"]
+    return service
+
+
+def compose_program() -> tuple[str, ...] | None:
+    """`docker compose` or `docker-compose`, whichever is installed. Not version 1, which knows an older format."""
+    for name, *plugin in (("docker", "compose"), ("docker-compose",)):
+        program = (shutil.which(name) or name, *plugin)
+        if _version(program) not in {"", "1"}:
+            return program
+    return None
+
+
+def _version(program: tuple[str, ...]) -> str:
+    """The major version; empty where it does not run."""
+    try:
+        said = subprocess.run((*program, "version", "--short"), capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.strip().removeprefix("v").partition(".")[0]
+
+
+def resolve(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`config`: Compose checks the file against its schema and fills in the variables; needs no engine."""
+    program = compose_program()
+    if program is None:
+        pytest.skip("neither docker-compose nor docker's compose plugin is installed")
+    command = (*program, "-f", str(file), "config", "--format", "json")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("NEO4J_")}
+    return subprocess.run(command, env={**bare, **environ}, capture_output=True, text=True, check=False)
+
+
+def test_compose_takes_the_file(file: Path) -> None:
+    """Its own check finds nothing, and the password arrives in the container's environment."""
+    done = resolve(file, NEO4J_PASSWORD=PASSWORD)
+    assert done.returncode == 0, done.stderr
+    neo4j = json.loads(done.stdout)["services"]["neo4j"]
+    assert neo4j["environment"]["NEO4J_AUTH"] == f"neo4j/{PASSWORD}"
+    assert {port["host_ip"] for port in neo4j["ports"]} == {"127.0.0.1"}
+
+
+def test_compose_asks_for_the_password(file: Path) -> None:
+    """Without NEO4J_PASSWORD nothing starts, and the message names it."""
+    done = resolve(file)
+    assert done.returncode != 0
+    assert "NEO4J_PASSWORD" in done.stderr
+
+
+def test_the_image_is_the_release_that_is_tested(neo4j: dict[str, Any]) -> None:
+    """One exact version, that of the tests, rather than a tag that moves."""
+    assert neo4j["image"] == LTS.image
+    assert re.fullmatch(r"neo4j:\d+\.\d+\.\d+-community", neo4j["image"])
+
+
+def test_the_password_comes_from_the_environment_and_must(neo4j: dict[str, Any]) -> None:
+    """`:?` makes Compose refuse an empty one as well; there is no default."""
+    assert re.fullmatch(r"neo4j/\$\{NEO4J_PASSWORD:\?[^}]+\}", neo4j["environment"]["NEO4J_AUTH"])
+
+
+def test_settings_are_names_that_the_image_knows(neo4j: dict[str, Any]) -> None:
+    """The image makes a setting of every NEO4J_ variable (`_` a dot, `__` an underscore) and refuses unknown ones."""
+    names = (name.removeprefix("NEO4J_") for name in neo4j["environment"] if name != "NEO4J_AUTH")
+    settings = {name.replace("__", "\0").replace("_", ".").replace("\0", "_") for name in names}
+    assert settings == {"server.memory.heap.max_size", "server.memory.pagecache.size"}
+
+
+def test_ports_are_bound_to_loopback(neo4j: dict[str, Any]) -> None:
+    """HTTP and Bolt, for this machine alone."""
+    assert sorted(neo4j["ports"]) == ["127.0.0.1:7474:7474", "127.0.0.1:7687:7687"]
+
+
+def test_data_is_in_named_volumes(compose: dict[str, Any], neo4j: dict[str, Any]) -> None:
+    """What the image keeps in /data and /logs outlives the container."""
+    volumes = dict(volume.split(":") for volume in neo4j["volumes"])
+    assert sorted(volumes.values()) == ["/data", "/logs"]
+    assert sorted(volumes) == sorted(compose["volumes"])
+
+
+def test_health_is_checked_without_the_password(neo4j: dict[str, Any]) -> None:
+    """A program of the image asks a port that is open inside; the password is in no command line."""
+    check = neo4j["healthcheck"]
+    assert check["test"] == ["CMD", "wget", "-q", "--spider", "http://127.0.0.1:7474"]
+    assert check["retries"] >= 3
+    assert {"interval", "timeout", "start_period"} <= set(check)
+
+
+def test_it_has_time_to_shut_down(neo4j: dict[str, Any]) -> None:
+    """More than the 10 s that Docker gives: Neo4j itself waits as long for connections to end."""
+    seconds = re.fullmatch(r"(\d+)s", neo4j["stop_grace_period"])
+    assert seconds is not None
+    assert int(seconds[1]) >= 30
