@@ -8,7 +8,7 @@ MODEL := $(VENV)/.model
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test check lint types torture bench docs wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j docs wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,12 @@ torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, la
 
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks
+
+bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
+	@$(BIN)/python -m benchmarks neo4j_5_26 neo4j_2026 table
+
+test-neo4j: $(READY) $(MODEL) ## all tests that need a Neo4j, on 5.26 and on 2026
+	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -k neo4j
 
 docs: $(READY) ## write anew what is generated: docs/cli.md, docs/catalog.schema.json, the README's answers
 	@scripts/docs $(BIN)

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from benchmarks import abstention, ingest_speed, livemcpbench, memory, process_speed, route_speed
+from benchmarks import abstention, graph_server, ingest_speed, livemcpbench, memory, process_speed, route_speed
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.table import write_table
 from benchmarks.world import World
@@ -22,6 +23,10 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     ingest_speed.NAME: ingest_speed.run,
     memory.NAME: memory.run,
 }
+ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
+    name: partial(graph_server.run, name) for name in graph_server.NAMES
+}
+"""They start a Neo4j and run only when named."""
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 TABLE = "table"
 PAGE = PROJECT / "docs" / "benchmarks.md"
@@ -32,14 +37,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     world = _world(options, environ)
     for name in options.names or [*BENCHMARKS, TABLE]:
         if name == TABLE:
-            write_table(options.evals, options.page, BENCHMARKS)
+            write_table(options.evals, options.page, [*BENCHMARKS, *ON_SERVERS])
         else:
             _measure(name, world, options.evals)
     return 0
 
 
 def _measure(name: str, world: World, evals: Path) -> None:
-    result = BENCHMARKS[name](world)
+    result = {**BENCHMARKS, **ON_SERVERS}[name](world)
     if result.skipped:
         print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
         return
@@ -50,9 +55,13 @@ def _measure(name: str, world: World, evals: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    known = [*BENCHMARKS, TABLE]
+    known = [*BENCHMARKS, *ON_SERVERS, TABLE]
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", type=_one_of(known), help=f"{', '.join(known)}; default: all"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        type=_one_of(known),
+        help=f"{', '.join(known)}; default: all but {', '.join(ON_SERVERS)}",
     )
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")

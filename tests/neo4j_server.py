@@ -82,9 +82,11 @@ FLAGS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
     "-Dlog4j2.disable.jmx=true",
-    "-XX:TieredStopAtLevel=1",  # half the processor time to start, and tests are too short to gain it back
     "-XX:+PerfDisableSharedMem",  # nothing is left in the system's folder after a kill
 )
+
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+"""Half the processor time to start; tests are too short to gain it back."""
 
 SETTINGS = """\
 server.default_listen_address=127.0.0.1
@@ -227,13 +229,25 @@ def end_tied(process: subprocess.Popen[bytes], by: signal.Signals) -> None:
 class Neo4jServer:
     """A Neo4j of our own on a loopback port, its data under `folder`. It ends with this process at the latest."""
 
-    def __init__(self, release: Release, folder: Path, *, password: str | None = None, heap: str = "512m") -> None:
-        """`password` of the user neo4j, at least 8 characters; without one, anybody may do anything. `heap` as -Xmx."""
+    def __init__(
+        self,
+        release: Release,
+        folder: Path,
+        *,
+        password: str | None = None,
+        heap: str = "512m",
+        measured: bool = False,
+    ) -> None:
+        """`password` of the user neo4j, at least 8 characters; without one, anybody may do anything. `heap` as -Xmx.
+
+        `measured`: compiled as on a server that runs for days, which takes more time to start.
+        """
         self.release = release
         self.folder = folder.resolve()
         self.password = password
         self.port = 0
         self._heap = heap
+        self._compiler = () if measured else (QUICK_COMPILER,)
         self._java = find_java(release)
         self._classpath = f"{jars(release)}/*"
         self._process: subprocess.Popen[bytes] | None = None
@@ -345,7 +359,7 @@ class Neo4jServer:
     def _command(self) -> tuple[str, ...]:
         home = self.folder
         return (
-            *(self._java, f"-Xmx{self._heap}", "-cp", self._classpath, *FLAGS, *self.release.flags),
+            *(self._java, f"-Xmx{self._heap}", "-cp", self._classpath, *FLAGS, *self._compiler, *self.release.flags),
             *(f"-Djava.io.tmpdir={home}/run", f"-Dapp.home={home}", f"-Dbasedir={home}"),
             *(self.release.main_class, f"--home-dir={home}", f"--config-dir={home}/conf"),
         )
@@ -355,9 +369,11 @@ class _PortTaken(StartFailed):
     pass
 
 
-def start_server(release: Release, folder: Path, *, password: str | None = None, heap: str = "512m") -> Neo4jServer:
+def start_server(
+    release: Release, folder: Path, *, password: str | None = None, heap: str = "512m", measured: bool = False
+) -> Neo4jServer:
     """A started server; leave its `with` block to stop it. Raises NoServer or StartFailed."""
-    server = Neo4jServer(release, folder, password=password, heap=heap)
+    server = Neo4jServer(release, folder, password=password, heap=heap, measured=measured)
     server.start()
     return server
 
