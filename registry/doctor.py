@@ -22,7 +22,7 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.store import open_store
 
-LIBRARIES = ("grafeo", "tantivy", "numpy", "onnxruntime")
+LIBRARIES = ("grafeo", "neo4j", "tantivy", "numpy", "onnxruntime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ def examine(registry: Registry, *, deep: bool = False) -> list[Finding]:
 
     Quick checks read only what is published. `deep` waits for the write lock, then recomputes every hash of the
     live graph and compares the published index with one built anew; what a killed writer left is published.
+    On a graph server there is no such lock: it reads one revision whole, and changes nothing.
     """
     store = registry.store
     if not isinstance(store, EmbeddedStore):
@@ -47,9 +48,9 @@ def examine(registry: Registry, *, deep: bool = False) -> list[Finding]:
         from waygraph.registry.server_doctor import examine_server
 
         assert isinstance(store, ServerStore)  # noqa: S101 - there are two kinds of stores
-        return examine_server(registry, store)
+        return examine_server(registry, store, deep=deep)
     if not store.exists:
-        return [_absent(store), versions()]
+        return [absent(store.place), versions()]
     findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _generation, _graph_copy)]
     findings += [embedder_finding(registry), versions()]
     if deep:
@@ -73,9 +74,9 @@ def rebuild_advice(store: EmbeddedStore) -> str:
     return f"remove the folder {store.folder}: the index is built anew from the graph"
 
 
-def restore_advice(store: EmbeddedStore) -> str:
+def restore_advice(place: str) -> str:
     """What is left when the graph itself cannot be trusted."""
-    return f"restore {store.place} from a copy, or ingest an export into a new registry"
+    return f"restore {place} from a copy, or ingest an export into a new registry"
 
 
 def versions() -> Finding:
@@ -106,11 +107,11 @@ def _requirements() -> list[str]:
         return []
 
 
-def _absent(store: EmbeddedStore) -> Finding:
+def absent(place: str) -> Finding:
     return Finding(
         check="registry",
         ok=False,
-        detail=f"there is no registry at {store.place}",
+        detail=f"there is no registry at {place}",
         advice="create one with `waygraph ingest SOURCE`",
     )
 

@@ -19,6 +19,7 @@ from waygraph.registry.settings import Settings
 from waygraph.registry.store import Writing, keep_nothing, prepare_nothing
 
 if TYPE_CHECKING:
+    from waygraph.registry.filling import Filling, Origin
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.live_graph import LiveGraph
@@ -131,6 +132,13 @@ class EmbeddedStore:
                     live.publish(engine, trust_index=trust_index)
                 raise
             live.publish(engine, trust_index=trust_index)
+
+    @contextmanager
+    def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing
+        from waygraph.registry.filling import AtOnce
+
+        with self.writing() as writing, writing.engine.transaction() as session:
+            yield AtOnce(session, self.place)
 
     def _live_graph(self) -> "LiveGraph":
         """Made by the first write: a process that only reads needs nothing of it."""

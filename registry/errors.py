@@ -13,6 +13,7 @@
     │   ├── RegistryClosed
     │   ├── WriteConflict       two transactions met (retryable)
     │   ├── IndexOutdated       its vectors were just made anew by another embedder (retryable)
+    │   ├── CopyDiffers         a copy of a registry is not what it was copied from
     │   ├── StorageFailed       the disk is full or refuses writes
     │   ├── ServerUnavailable   the graph server does not answer (retryable)
     │   ├── ServerRefused       wrong password, database, version, or a right is missing
@@ -119,6 +120,14 @@ class IndexOutdated(RegistryError):
 
     def __init__(self) -> None:
         super().__init__("the registry was just embedded anew; ask again")
+
+
+class CopyDiffers(RegistryError):
+    """`differences` holds a line for each part that is not the same."""
+
+    def __init__(self, place: str, differences: Iterable[str]) -> None:
+        self.place, self.differences = place, tuple(differences)
+        super().__init__(f"what is at {place} is not what was to be copied: {'; '.join(self.differences)}")
 
 
 class StorageFailed(RegistryError):

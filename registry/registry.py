@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from types import TracebackType
@@ -84,8 +84,11 @@ class Registry:
         settings = load_settings(environ) if settings is None else settings
         store = open_store(location, settings)
         registry = cls(store, settings, environ, embedder or settings.embedder)
-        if store.exists:
-            registry._check_embedder()
+        with ExitStack() as unless_open:
+            unless_open.callback(registry.close)
+            if store.exists:
+                registry._check_embedder()
+            unless_open.pop_all()
         return registry
 
     def __enter__(self) -> Self:

@@ -1,8 +1,9 @@
 """The server store: a registry on Neo4j. Any number of processes read and write it; nothing of it lies here."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
@@ -13,18 +14,21 @@ from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
 from waygraph.registry.graph.server_location import ServerLocation
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index.neo4j import DEAD_COMMIT_MS, Neo4jIndex
-from waygraph.registry.index.neo4j_upkeep import keep_index, make_text_indexes, make_vector_indexes
+from waygraph.registry.index.neo4j_indexes import renew_schema
+from waygraph.registry.index.neo4j_renewal import renew_index
+from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes
 from waygraph.registry.live_graph import now
 from waygraph.registry.settings import Settings
 from waygraph.registry.store import Writing
 
 if TYPE_CHECKING:
+    from waygraph.registry.filling import Filling, Origin
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
 
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
-_READS = 20
+_PAUSE_S = 0.05
 
 
 class ServerStore:
@@ -48,8 +52,13 @@ class ServerStore:
 
     @property
     def exists(self) -> bool:
+        from waygraph.registry.server_filling import refuse_unfinished, unfinished
+
         self._check_server()
-        return read_state(self.engine) is not None
+        if read_state(self.engine) is not None:
+            return True
+        refuse_unfinished(self.place, unfinished(self.engine))
+        return False
 
     def index(self, *, fresh: bool = False) -> Neo4jIndex:
         index = self._index
@@ -69,23 +78,49 @@ class ServerStore:
         return Neo4jIndex(self.engine)
 
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        for _ in range(_READS):
+        give_up = time.monotonic() + self.engine.read_timeout_s
+        while time.monotonic() < give_up:
             with self.engine.reading() as session:
                 before = _mark(session, self.place)
-                found = work(session)
-                if before.whole and _mark(session, self.place) == before:
-                    return found
-        raise ServerUnavailable(self.place, "it changes faster than it can be read")
+                if before.whole:
+                    found = work(session)
+                    if _mark(session, self.place) == before:
+                        return found
+            time.sleep(_PAUSE_S)
+        raise ServerUnavailable(self.place, "writers have been committing all the while")
 
     @contextmanager
     def writing(self, *, trust_index: bool = True) -> Iterator[Writing]:  # noqa: ARG002 - nothing is published here
         if self._closed:
             raise RegistryClosed
         self._make_ready()
-        yield Writing(self.engine, keep_index, self._prepare)
+        prepared: list[int] = []
+
+        def prepare(dimension: int) -> None:
+            self._prepare(dimension)
+            prepared.append(dimension)
+
+        yield Writing(self.engine, _keep, prepare)
+        if prepared:
+            self._settle(prepared[-1])
+
+    @contextmanager
+    def filling(self, origin: "Origin") -> "Iterator[Filling]":
+        from waygraph.registry.server_filling import InParts
+
+        with self.writing() as writing:
+            filling = InParts(writing, origin, self.place)
+            if origin.dimension:
+                writing.prepare(origin.dimension)
+            yield filling
+            self._await_indexes()
 
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
-        raise NotImplementedError
+        """Over the graph as it stands. Raises RegistryNotFound, CypherRefused and its kin."""
+        from waygraph.registry.graph.server_cypher import run_read_only
+
+        self.index()  # nobody reads a database through us that is no registry
+        return run_read_only(self.engine, statement, params, self._settings)
 
     def _check_server(self) -> None:
         """Raises ServerRefused, ServerUnavailable; RegistryUnusable for a graph that is not ours, or a newer one."""
@@ -112,18 +147,39 @@ class ServerStore:
         self._ready = True
 
     def _prepare(self, dimension: int) -> None:
-        """Before vectors of another dimension come: their indexes, beside those that answer until then."""
-        make_vector_indexes(self.engine, dimension, by_owner=self.engine.version >= IN_INDEX_FILTERS)
+        """Indexes and constraints as they should be; those of vectors only where an embedder before left none."""
+        renew_schema(self.engine, dimension, by_owner=self.engine.version >= IN_INDEX_FILTERS)
         self._await_indexes()
 
+    def _settle(self, prepared: int) -> None:
+        """The vector indexes of the embedder that the registry has now; until they are there vectors are scanned."""
+        settled: int | None = None
+        while (dimension := self._dimension() or prepared) != settled:  # another writer may have been later
+            drop_other_vector_indexes(self.engine, dimension)
+            self._prepare(dimension)
+            settled = dimension
+
+    def _dimension(self) -> int:
+        """Of the vectors that are there; 0 without any."""
+        rows = self.engine.run(load("neo4j/search/state"))
+        return int(rows[0]["dimension"]) if rows else 0
+
     def _await_indexes(self) -> None:
-        self.engine.run(load("neo4j/schema/await_indexes"), timeout_s=INDEXES_READY_S)
+        give_up = time.monotonic() + INDEXES_READY_S
+        while any(row["state"] == "POPULATING" for row in self.engine.run(load("neo4j/check/indexes"))):
+            if time.monotonic() > give_up:
+                raise ServerUnavailable(self.place, f"its indexes were not ready within {INDEXES_READY_S} s")
+            time.sleep(_PAUSE_S)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._index = None
             self.engine.close()
+
+
+def _keep(session: "GraphSession", agent_ids: Collection[str] | None) -> AbstractContextManager[None]:
+    return renew_index(session) if agent_ids is None else keep_index(session, agent_ids)
 
 
 class _Mark(NamedTuple):

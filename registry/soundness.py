@@ -1,55 +1,26 @@
-"""The deep checks of the doctor: every record of the graph against its hashes, the index against the graph."""
+"""The deep checks of an embedded registry: the graph against itself, the published index against the graph."""
 
 import json
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from waygraph.cypher import load
-from waygraph.registry.changes import AgentEntry, Claim, OperatorSettings
 from waygraph.registry.doctor import DAMAGE, Finding, attempt, rebuild_advice, restore_advice
 from waygraph.registry.embedded import EmbeddedStore
-from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.errors import RegistryError
-from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
+from waygraph.registry.graph.engine import Copying, GraphEngine
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.reading import (
-    RegistryState,
-    StoredAgent,
-    StoredTool,
-    read_agents,
-    read_claims,
-    read_settings,
-    read_state,
-    read_tools,
-)
-from waygraph.registry.graph.writing import batches
-from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.graph_soundness import Graph, graph_findings, refuse
 from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.publication import publish_graph, published_revision
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
-from waygraph.registry.model import Tool
 from waygraph.registry.settings import Settings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Vectors = dict[str, NDArray[np.float32]]
-    Matrix = NDArray[np.float32]
-
-NORM_TOLERANCE = 1e-3
-_SHOWN = 5
-AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
-REINDEX = "run `waygraph reindex`"
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -64,7 +35,9 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
         reason = f"{store.path} is missing"
     except DAMAGE as error:
         reason = str(error)
-    told = Finding(check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store))
+    told = Finding(
+        check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store.place)
+    )
     return [told, *findings[1:]] if findings else [told, *_over_copy(store, settings)]
 
 
@@ -76,204 +49,12 @@ def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
         ):
             return _examined(engine, store, settings)
     except DAMAGE as error:
-        return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store))]
+        return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
 
 
 def _examined(engine: GraphEngine, store: EmbeddedStore, settings: Settings) -> list[Finding]:
-    graph = _Graph(engine, settings)
-    return [*_graph_findings(graph, store), *_index_findings(engine, graph, store)]
-
-
-# -- the graph against itself -----------------------------------------------------------------------
-
-
-class _Graph:
-    """What the graph holds, each part read once, when a check first asks for it."""
-
-    def __init__(self, session: GraphSession, settings: Settings) -> None:
-        self.session, self.settings = session, settings
-
-    @cached_property
-    def state(self) -> RegistryState:
-        state = read_state(self.session)
-        if state is None:
-            raise RegistryError("the graph has no Registry node")
-        return state
-
-    @cached_property
-    def agents(self) -> dict[str, StoredAgent]:
-        return read_agents(self.session)
-
-    @cached_property
-    def tools(self) -> list[StoredTool]:
-        """A row for each owner of a tool: one that has two is here twice."""
-        return read_tools(self.session)
-
-    @cached_property
-    def claims(self) -> list[Claim]:
-        return read_claims(self.session)
-
-    @cached_property
-    def operators(self) -> dict[str, OperatorSettings]:
-        return read_settings(self.session)
-
-    @cached_property
-    def entries(self) -> list[AgentEntry]:
-        owned: dict[str, list[Tool]] = {agent_id: [] for agent_id in self.agents}
-        for item in self.tools:
-            owned[item.tool.agent_id].append(item.tool)
-        return [
-            AgentEntry(key=agent_id, agent=item.agent, tools=tuple(owned[agent_id]))
-            for agent_id, item in self.agents.items()
-        ]
-
-    @cached_property
-    def texts(self) -> dict[str, tuple[str, ...]]:
-        """Entity id → the texts that its vector is of."""
-        return TextForms(form=self.state.texts, max_chars=self.settings.max_embedded_chars).of_entries(self.entries)
-
-    @cached_property
-    def vector_keys(self) -> dict[str, str]:
-        keys = {agent_id: item.vector_key for agent_id, item in self.agents.items()}
-        return keys | {item.tool.id: item.vector_key for item in self.tools}
-
-    @cached_property
-    def vectors(self) -> "Vectors":
-        tools = [item.tool.id for item in self.tools]
-        return self._vectors("read/agent_vectors", list(self.agents)) | self._vectors("read/tool_vectors", tools)
-
-    def _vectors(self, statement: str, ids: list[str]) -> "Vectors":
-        rows = (row for some in batches(ids) for row in self.session.run(load(statement), ids=list(some)))
-        return {
-            row["id"]: np.asarray(row["embedding"], dtype=np.float32) for row in rows if row["embedding"] is not None
-        }
-
-
-def _graph_findings(graph: _Graph, store: EmbeddedStore) -> Iterator[Finding]:
-    restore = restore_advice(store)
-    for check, faults, sound, advice in (
-        ("agent hashes", _agent_hashes, "each agent is what its source said", AGAIN),
-        ("tool hashes", _tool_hashes, "each tool is what its source said", AGAIN),
-        ("bundle hashes", _bundle_hashes, "each agent has the tools its source said", AGAIN),
-        ("owners", _owners, "each tool has one owner", restore),
-        ("claims", _claims, "each agent has a source", restore),
-        ("call names", _call_names, "no two tools share one", restore),
-        ("removed agents", _removed, "none is there", "run `waygraph remove AGENT` for each"),
-        ("vectors", _vector_faults, "each is of length 1", REINDEX),
-        ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
-    ):
-        yield attempt(check, _sound(graph, faults, sound), advice)
-
-
-def _sound(graph: _Graph, faults: "Callable[[_Graph], Iterable[str]]", sound: str) -> Callable[[], str]:
-    def look() -> str:
-        _refuse(faults(graph))
-        return sound
-
-    return look
-
-
-def _refuse(faults: Iterable[str]) -> None:
-    """Raises RegistryError that names the first faults and counts them all."""
-    found = list(faults)
-    if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise RegistryError(", ".join(islice(found, _SHOWN)) + more)
-
-
-def _agent_hashes(graph: _Graph) -> Iterator[str]:
-    for agent_id, item in graph.agents.items():
-        if sealed_agent(item.agent).content_hash != item.agent.content_hash:
-            yield agent_id
-
-
-def _tool_hashes(graph: _Graph) -> Iterator[str]:
-    for item in graph.tools:
-        tool = item.tool
-        if sealed_tool(tool) != tool or tool.id != tool_id(tool.agent_id, tool.name):
-            yield tool.id
-
-
-def _bundle_hashes(graph: _Graph) -> Iterator[str]:
-    for entry in graph.entries:
-        if entry.bundle_hash != graph.agents[entry.agent.id].bundle_hash:
-            yield entry.agent.id
-
-
-def _owners(graph: _Graph) -> Iterator[str]:
-    owners = Counter(item.tool.id for item in graph.tools)
-    yield from (f"{tool} has {number} owners" for tool, number in owners.items() if number > 1)
-    yield from (f"{tool} has no owner" for tool in _orphans(graph, "tool"))
-    counts = graph.session.run(load("check/counts"))[0]
-    if not (counts["tools"] == counts["owns"] == len(owners)):
-        yield f"{counts['tools']} tools, {counts['owns']} owned"
-
-
-def _claims(graph: _Graph) -> Iterator[str]:
-    yield from (f"{agent} is claimed by no source" for agent in _orphans(graph, "agent"))
-    twice = Counter((claim.source, claim.agent_id) for claim in graph.claims)
-    yield from (f"{source} claims {agent} {number} times" for (source, agent), number in twice.items() if number > 1)
-    twice_keyed = Counter((claim.source, claim.key) for claim in graph.claims)
-    yield from (f"{source} claims {key!r} as {n} agents" for (source, key), n in twice_keyed.items() if n > 1)
-
-
-def _orphans(graph: _Graph, kind: str) -> list[str]:
-    return sorted(row["id"] for row in graph.session.run(load("check/orphans")) if row["kind"] == kind)
-
-
-def _call_names(graph: _Graph) -> Iterator[str]:
-    bearers = Counter(item.tool.call_name for item in graph.tools)
-    return (f"{name!r} is of {number} tools" for name, number in bearers.items() if number > 1)
-
-
-def _removed(graph: _Graph) -> Iterator[str]:
-    return (said.agent_id for said in graph.operators.values() if said.removed and said.agent_id in graph.agents)
-
-
-def _vector_faults(graph: _Graph) -> Iterator[str]:
-    if not graph.state.embedder:
-        yield from (f"{entity} has one though no embedder is recorded" for entity in graph.vectors)
-        return
-    dimensions = Counter(len(vector) for vector in graph.vectors.values())
-    common = dimensions.most_common(1)[0][0] if dimensions else 0
-    for entity, texts in graph.texts.items():
-        vector = graph.vectors.get(entity)
-        if vector is None:
-            yield f"{entity} has none"
-        elif len(vector) != common:
-            yield f"{entity} has {len(vector)} numbers, not {common}"
-        elif not _is_unit(vector) and (vector.any() or any(map(str.strip, texts))):
-            yield f"{entity} is of length {np.linalg.norm(vector):.4g}"
-
-
-def _is_unit(vector: "NDArray[np.float32]") -> bool:
-    return bool(abs(float(np.linalg.norm(vector)) - 1.0) <= NORM_TOLERANCE)
-
-
-def _vector_key_faults(graph: _Graph) -> Iterator[str]:
-    """Of tools: whether each vector was made of the texts and by the embedder that the registry now records.
-
-    Of agents only whether there is one: their text lists tool names in the order of the source, which the graph
-    does not keep.
-    """
-    expected = new_vectors(graph.texts, {}, _Named(graph.state.embedder)).keys if graph.state.embedder else {}
-    tools = {item.tool.id for item in graph.tools}
-    for entity, key in graph.vector_keys.items():
-        wanted = expected.get(entity, "")
-        if bool(key) != bool(wanted) or (entity in tools and key != wanted):
-            yield entity
-
-
-class _Named:
-    """Stands in for the embedder that made the vectors: its name is all that keys need, so no model is."""
-
-    dimension = 1
-
-    def __init__(self, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
-
-    def embed(self, texts: object, role: object, *, progress: object = None) -> "Matrix":  # noqa: ARG002
-        return np.zeros((len(list(texts)), 1), dtype=np.float32)  # type: ignore[call-overload]
+    graph = Graph(engine, settings)
+    return [*graph_findings(graph, restore_advice(store.place)), *_index_findings(engine, graph, store)]
 
 
 # -- the index against the graph --------------------------------------------------------------------
@@ -287,7 +68,7 @@ _FILES = {
 }
 
 
-def _index_findings(engine: GraphEngine, graph: _Graph, store: EmbeddedStore) -> list[Finding]:
+def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> list[Finding]:
     """The published files against those of an index built anew in a scratch folder."""
     advice = rebuild_advice(store)
     revision = attempt("index revision", lambda: _same_revision(graph, store), advice)
@@ -305,7 +86,7 @@ def _index_findings(engine: GraphEngine, graph: _Graph, store: EmbeddedStore) ->
     return [revision, *findings]
 
 
-def _same_revision(graph: _Graph, store: EmbeddedStore) -> str:
+def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
     published = published_revision(store.folder)
     if published != graph.state.revision:
         raise RegistryError(f"the index shows revision {published}, the graph is at {graph.state.revision}")
@@ -325,7 +106,7 @@ def _current(folder: Path) -> Path:
 
 def _same_files(held: Path, fresh: Path, names: Iterable[str]) -> Callable[[], str]:
     def look() -> str:
-        _refuse(name for name in names if _content(held / name) != _content(fresh / name))
+        refuse(name for name in names if _content(held / name) != _content(fresh / name))
         return "as built anew"
 
     return look
@@ -342,7 +123,7 @@ def _same_vectors(held: Path, fresh: Path) -> str:
     if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
         raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {wanted.dtype} of {wanted.shape}")
     ids = _row_ids(fresh)
-    _refuse(ids[row] for row in np.flatnonzero((ours != wanted).any(axis=1)))
+    refuse(ids[row] for row in np.flatnonzero((ours != wanted).any(axis=1)))
     return f"{len(ids)}, as in the graph"
 
 
@@ -357,7 +138,7 @@ def _same_texts(held: Path, fresh: Path) -> str:
         words = _all_words(wanted)
         depth = wanted.state.agents + wanted.state.tools
         found, expected = (index.search(TEXT_LEGS, None, words, depth, Scope()).legs for index in (ours, wanted))
-    _refuse(
+    refuse(
         f"{leg.removesuffix('_text')} texts: {len(found[leg].entity_ids)} of {len(expected[leg].entity_ids)} found, "
         "or with other scores"
         for leg in sorted(TEXT_LEGS)
@@ -374,10 +155,10 @@ def _all_words(index: LocalIndex) -> str:
     return " ".join(texts)
 
 
-def _same_copy(held: Path, graph: _Graph) -> str:
+def _same_copy(held: Path, graph: Graph) -> str:
     with closing(GrafeoEngine.open_copy(held / layout.GRAPH)) as engine:
-        copy = _Graph(engine, graph.settings)
-        _refuse(
+        copy = Graph(engine, graph.settings)
+        refuse(
             what
             for what in ("state", "agents", "tools", "claims", "operators", "vector_keys")
             if getattr(copy, what) != getattr(graph, what)

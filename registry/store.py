@@ -5,23 +5,28 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from waygraph.registry.errors import InvalidSetting
+
 if TYPE_CHECKING:
+    from waygraph.registry.filling import Filling, Origin
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.settings import Settings
 
-    Keep = Callable[[GraphSession, Collection[str]], AbstractContextManager[None]]
+    Keep = Callable[[GraphSession, Collection[str] | None], AbstractContextManager[None]]
 
 MEMORY = ":memory:"
 SERVER_SCHEMES = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
+_LISTED = ", ".join(f"{scheme}://" for scheme in SERVER_SCHEMES)
 
 
 class Writing(NamedTuple):
     """The engine to write through, and what keeps the search index true to what is written.
 
-    `keep(session, agent_ids)` is entered inside the transaction, before these agents or their tools change;
-    `prepare(dimension)` is called before the first vectors of that many numbers are written.
+    `keep(session, agent_ids)` is entered inside the transaction, before these agents or their tools change; with None
+    in place of ids everything is indexed anew. `prepare(dimension)` is called before the first vectors of that many
+    numbers are written; 0: before there are none any more.
     """
 
     engine: "GraphEngine"
@@ -54,6 +59,10 @@ class Store(Protocol):
         """To write; where a place has one writer at a time it is held alone. Raises RegistryLocked, StorageFailed."""
         ...
 
+    def filling(self, origin: "Origin") -> "AbstractContextManager[Filling]":
+        """To copy a whole registry to a place that holds none. Raises RegistryUnusable if it does, and as `writing`."""
+        ...
+
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
         """A statement that a person typed. Raises CypherRefused, CypherFailed, CypherLimit."""
         ...
@@ -61,7 +70,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def keep_nothing(session: "GraphSession", agent_ids: Collection[str]) -> AbstractContextManager[None]:  # noqa: ARG001
+def keep_nothing(session: "GraphSession", agent_ids: Collection[str] | None) -> AbstractContextManager[None]:  # noqa: ARG001
     """For an index that is made anew when the write has ended."""
     return nullcontext()
 
@@ -77,12 +86,14 @@ def is_server(location: object) -> bool:
 
 
 def open_store(location: object, settings: "Settings") -> Store:
-    """The store of a location; nothing is read or written yet. Raises InvalidSetting for a server's settings."""
+    """The store of a location; nothing is read or written yet. Raises InvalidSetting for a URL that names none."""
     if is_server(location):
         from waygraph.registry.server import ServerStore
 
         return ServerStore.at(str(location), settings)
     from waygraph.registry.embedded import EmbeddedStore
 
+    if "://" in str(location):
+        raise InvalidSetting(f"a registry is a file, {MEMORY} or a server; a server's URL begins with {_LISTED}")
     path = None if str(location) == MEMORY else Path(str(location)).expanduser().resolve()
     return EmbeddedStore(path, settings)

@@ -118,15 +118,14 @@ class WriteSession:
         return Written(revision=self._write(state.revision, gone, work))
 
     def reindex(self, texts: TextForm, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
-        """Embeds every text anew (cached ones apart) and records embedder and text form."""
+        """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew."""
         state = self._begin()
         before = texts_embedded(chosen.embedder)
         entries = self._all_entries()
         forms = TextForms(form=texts, max_chars=self._max_chars).of_entries(entries)
         vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
         props = {"texts": texts, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
-        if chosen.embedder:
-            self._prepare(chosen.embedder.dimension)
+        self._prepare(chosen.embedder.dimension if chosen.embedder else 0)
 
         def work(session: GraphSession) -> None:
             agents = [entry.agent.id for entry in entries]
@@ -134,11 +133,14 @@ class WriteSession:
             write_vectors(session, agents, tools, vectors)
             session.run(load("state/update"), props=props)
 
-        revision = self._write(state.revision, (), work)
+        revision = self._write(state.revision, None, work)
         return Written(revision=revision, texts_embedded=texts_embedded(chosen.embedder) - before)
 
-    def _write(self, revision: int, touched: Collection[str], work: Callable[[GraphSession], None]) -> int:
-        """All of `work` as the next revision, in one transaction. Raises WriteConflict if another was first."""
+    def _write(self, revision: int, touched: Collection[str] | None, work: Callable[[GraphSession], None]) -> int:
+        """All of `work` as the next revision, in one transaction. Raises WriteConflict if another was first.
+
+        `touched`: the agents it changes, or whose tools; None: the whole index is made anew.
+        """
 
         def advancing(session: GraphSession) -> int:
             # First: it holds the Registry node, so that of two writers the second waits, and then sees that it is.
@@ -195,6 +197,8 @@ class WriteSession:
         if embedder is None:
             return NewVectors(vectors={}, keys={})
         held = self.held()
+        if not held.agents:  # a registry that was copied while it was empty: nothing told the dimension
+            self._prepare(embedder.dimension)
         ids = [entry.agent.id for entry in written]
         keys = {agent_id: held.agents[agent_id].vector_key for agent_id in ids if agent_id in held.agents}
         keys |= {item.tool.id: item.vector_key for items in held.tools_of(ids).values() for item in items}

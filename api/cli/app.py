@@ -8,7 +8,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from waygraph.api.cli import asking, ingesting, keeping, looking, models, operating, querying
+from waygraph.api.cli import asking, ingesting, keeping, looking, migrating, models, operating, querying
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.output import complain, leave_closed_pipe
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
@@ -68,6 +68,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "cypher": querying.cypher,
     "status": looking.status,
     "export": keeping.export,
+    "migrate": migrating.migrate,
     "reindex": operating.reindex,
     "doctor": keeping.doctor,
 }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from waygraph.registry.doctor import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.migration import Migrated
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written
@@ -263,6 +264,23 @@ def model_place(place: tuple[str, Path]) -> Shape:
 
 def exported(done: "Exported") -> Shape:
     return {"format": done.form, "path": done.path, "size_bytes": done.size_bytes, "content": done.content}
+
+
+def migrated(done: "Migrated") -> Shape:
+    return {
+        "from": done.source,
+        "to": done.target,
+        "revision": done.revision,
+        "agents": done.agents,
+        "tools": done.tools,
+        "sources": done.sources,
+        "claims": done.claims,
+        "settings": done.settings,
+        "vectors": done.vectors,
+        "copied": done.copied,
+        "sha256": done.sha256,
+        "seconds": done.seconds,
+    }
 
 
 def findings(found: "Sequence[Finding]") -> Shape:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from waygraph.registry.doctor import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.migration import Migrated
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Route, Tool, ToolRoute
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written
@@ -321,6 +322,25 @@ def model_place(place: tuple[str, Path]) -> Iterator[Block]:
 
 def exported(done: "Exported") -> Iterator[Block]:
     yield Fields((("written", done.path), ("format", done.form), ("size in bytes", done.size_bytes)))
+
+
+def migrated(done: "Migrated") -> Iterator[Block]:
+    yield Fields(
+        (
+            ("from", done.source),
+            ("to", done.target),
+            ("revision", done.revision),
+            ("agents", done.agents),
+            ("tools", done.tools),
+            ("sources", done.sources),
+            ("claims", done.claims),
+            ("operators' words", done.settings),
+            ("vectors", done.vectors),
+            ("rows copied", done.copied),
+            ("sha256", done.sha256),
+            ("seconds", f"{done.seconds:.2f}"),
+        )
+    )
 
 
 def findings(found: "Iterable[Finding]") -> Iterator[Block]:

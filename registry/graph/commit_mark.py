@@ -6,21 +6,26 @@ committing transaction does not touch; a thread renews it, so that the mark of a
 
 import secrets
 import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from waygraph.cypher import load
+from waygraph.cypher import Statement, load
 from waygraph.registry.errors import RegistryError
-from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.engine import Rows
 
 RENEWED_EVERY_S = 1.0
 
 
 class CommitMark:
-    """`begin` sets the mark, right before a commit; leaving the block takes it away. Nothing if it never began."""
+    """`begin` sets the mark, right before a commit; leaving the block takes it away. Nothing if it never began.
 
-    def __init__(self, session: GraphSession) -> None:
-        self._session = session
+    `run` does not wait for a server that went away: the commit does, and says what is wrong.
+    """
+
+    def __init__(self, run: Callable[[Statement, Mapping[str, object]], Rows]) -> None:
+        self._run = run
         self._token = secrets.token_hex(8)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -29,17 +34,15 @@ class CommitMark:
         return self
 
     def begin(self) -> None:
-        self._session.run(load("neo4j/commit/mark"), token=self._token)
+        self._run(load("neo4j/commit/mark"), {"token": self._token})
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew, name="commit-mark", daemon=True)
             self._thread.start()
 
     def _renew(self) -> None:
         while not self._ended.wait(RENEWED_EVERY_S):
-            try:
-                self._session.run(load("neo4j/commit/keep_mark"), token=self._token)
-            except RegistryError:  # the commit itself will say what is wrong with the server
-                return
+            with suppress(RegistryError):  # the commit itself will say what is wrong with the server
+                self._run(load("neo4j/commit/keep_mark"), {"token": self._token})
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -49,7 +52,7 @@ class CommitMark:
         self._ended.set()
         self._thread.join()
         try:
-            self._session.run(load("neo4j/commit/clear_mark"), token=self._token)
+            self._run(load("neo4j/commit/clear_mark"), {"token": self._token})
         except RegistryError:
             if error is None:
                 raise

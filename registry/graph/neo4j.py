@@ -4,39 +4,35 @@ One driver a process and address. Every session shares its bookmarks, so that a 
 whichever member of a cluster answers.
 """
 
+import logging
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
-from neo4j import GraphDatabase, Query, TrustAll, TrustCustomCAs, TrustSystemCAs, basic_auth, bearer_auth, unit_of_work
-from neo4j.exceptions import (
-    AuthError,
-    ClientError,
-    ConfigurationError,
-    ConnectionAcquisitionTimeoutError,
-    ConnectionPoolError,
-    DatabaseUnavailable,
-    DriverError,
-    Forbidden,
-    Neo4jError,
-    ServiceUnavailable,
-    SessionExpired,
-    TransientError,
+from neo4j import (
+    Bookmarks,
+    GraphDatabase,
+    Query,
+    TrustAll,
+    TrustCustomCAs,
+    TrustSystemCAs,
+    basic_auth,
+    bearer_auth,
+    unit_of_work,
 )
+from neo4j.exceptions import ConfigurationError
+from neo4j.graph import Node, Path, Relationship
+from neo4j.time import Date, DateTime, Duration, Time
 
 from waygraph.cypher import Statement, load_for
-from waygraph.registry.errors import (
-    EngineError,
-    RegistryClosed,
-    RegistryError,
-    ServerRefused,
-    ServerUnavailable,
-    StorageFailed,
-    WriteConflict,
-)
+from waygraph.registry.errors import InvalidSetting, RegistryClosed, RegistryError, ServerRefused, ServerUnavailable
 from waygraph.registry.graph.commit_mark import CommitMark
 from waygraph.registry.graph.engine import GraphSession, Rows
+from waygraph.registry.graph.gate import Gate
+from waygraph.registry.graph.neo4j_errors import DRIVERS, FOREIGN, LOST, Asked, Kinds, may_pass, our_error
 from waygraph.registry.graph.server_location import ServerLocation
 from waygraph.registry.graph.values import check_values
 from waygraph.registry.settings import Settings
@@ -47,8 +43,14 @@ OLDEST = (5, 26)
 IN_INDEX_FILTERS = (2026, 6)
 """From here on `SEARCH … WHERE` filters by membership in a list."""
 CONNECTIONS_TRIED = 3
+TYPED_ROWS_FETCHED = 100
+"""Rows of a typed statement that the server sends before it is asked for more."""
+CHECKED_AFTER_IDLE_S = 5.0
+"""A connection of the pool that nobody used for so long is asked whether it still lives before it is used."""
+CLOSED_AFTER_S = 5.0
 SILENT: Literal["OFF"] = "OFF"
 """The server's notes on statements: an unknown label is no news in a registry that is not made yet."""
+_NOWHERE = logging.NullHandler()
 
 
 class ServerVersion(NamedTuple):
@@ -67,62 +69,85 @@ class Neo4jEngine:
 
     dialect = DIALECT
 
-    def __init__(self, driver: Any, location: ServerLocation, settings: Settings) -> None:
-        self._driver, self._settings = driver, settings
-        self._bookmarks = GraphDatabase.bookmark_manager()
+    def __init__(
+        self, driver: Any, location: ServerLocation, settings: Settings, bookmarks: Iterable[str] = ()
+    ) -> None:
+        self._driver, self._settings, self.location = driver, settings, location
+        self._bookmarks = GraphDatabase.bookmark_manager(Bookmarks.from_raw_values(bookmarks))
         self._version: ServerVersion | None = None
-        self._closed = False
+        self._gate = Gate()
+        self._asked = Asked.by(settings, place=location.place, database=location.database)
         self.place, self.database = location.place, location.database
 
     @classmethod
-    def open(cls, location: ServerLocation, settings: Settings) -> "Neo4jEngine":
-        """Nothing is asked of the server yet. Raises InvalidSetting's kin for what the driver cannot take."""
+    def open(cls, location: ServerLocation, settings: Settings, bookmarks: Iterable[str] = ()) -> "Neo4jEngine":
+        """Nothing is asked of the server yet. Raises InvalidSetting, ServerRefused for what the driver cannot take.
+
+        `bookmarks` are another engine's: this one sees what that one wrote.
+        """
+        # What it logs is said again by the errors: without a handler of the user's own nothing goes to stderr.
+        logging.getLogger("neo4j").addHandler(_NOWHERE)
+        encryption = _encryption(location, settings)
         try:
             driver: Any = GraphDatabase.driver(
                 location.address,
                 auth=_auth(settings),
                 connection_timeout=settings.neo4j_connect_timeout_s,
-                connection_acquisition_timeout=settings.neo4j_connect_timeout_s + settings.neo4j_read_timeout_s,
-                max_transaction_retry_time=settings.neo4j_retry_s,
+                # Also the limit of the handshakes that follow a connection, which somebody else may never answer.
+                connection_acquisition_timeout=2 * settings.neo4j_connect_timeout_s,
+                # Pauses double: the last one may be as long as all before it.
+                max_transaction_retry_time=settings.neo4j_retry_s / 2,
                 max_connection_pool_size=settings.neo4j_pool_size,
+                liveness_check_timeout=CHECKED_AFTER_IDLE_S,
                 notifications_min_severity=SILENT,
                 keep_alive=True,
-                **_encryption(location, settings),
+                **encryption,
             )
-        except (ConfigurationError, ValueError, OSError) as exc:
+        except (ConfigurationError, ValueError) as exc:
             raise ServerRefused(location.place, f"the driver cannot use this address: {exc}") from exc
-        return cls(driver, location, settings)
+        return cls(driver, location, settings, bookmarks)
 
     # -- statements --------------------------------------------------------------------------------
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        statement.check(params)
+        """One that writes is tried again for `neo4j_retry_s` after an error that may pass, one that reads as below."""
         check_values(params)
-        work = unit_of_work(timeout=self._timeout_s(writes=statement.writes))(
-            lambda transaction: _rows(transaction, load_for(DIALECT, statement).text, params)
-        )
-        with self._session(writes=statement.writes) as session, self._translated(statement.name):
-            return cast("Rows", session.execute_write(work) if statement.writes else session.execute_read(work))
+        if not statement.writes:
+            return self.run_at_once(statement, params)
+        work = self._managed(lambda session: session.run(statement, **params))
+        with self._gate, self._translated(statement.name), self._session(writes=True) as session:
+            return cast("Rows", session.execute_write(work))
 
-    def read_once(self, statement: Statement, params: dict[str, object]) -> dict[str, Any] | None:
-        """The one row of a reading statement, None if there is none. For the hot path: in one round trip.
+    def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
+        """In one round trip. Where a connection had died it is tried again at once: what it writes must bear that."""
+        with self._gate:
+            return self._run_at_once(statement, params)
 
-        Tried again at once where a connection of the pool had died.
-        """
+    def _run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
         statement.check(params)
-        query = Query(statement.text, timeout=self.read_timeout_s)
-        with self._translated(statement.name):
-            for _ in range(CONNECTIONS_TRIED - 1):
-                try:
-                    return self._one_row(query, params)
-                except (ServiceUnavailable, SessionExpired):
-                    continue
-            return self._one_row(query, params)
+        query = Query(load_for(DIALECT, statement).text, timeout=self._timeout_s(writes=statement.writes))
 
-    def _one_row(self, query: Query, params: dict[str, object]) -> dict[str, Any] | None:
-        with self._session(writes=False) as session:
-            record = session.run(query, params).single()
-            return dict(zip(record.keys(), record.values(), strict=True)) if record else None
+        def ask() -> Rows:
+            with self._translated(statement.name), self._session(writes=statement.writes) as session:
+                return _rows(session.run(query, params))
+
+        return self._tried_again(ask)
+
+    def read_once(self, statement: Statement, params: Mapping[str, object]) -> dict[str, Any] | None:
+        """The one row of a reading statement, None if there is none. For the hot path."""
+        rows = self.run_at_once(statement, params)
+        return rows[0] if rows else None
+
+    def _tried_again[T](self, ask: Callable[[], T]) -> T:
+        """Asked on another connection where one had died, unless to find that out took long."""
+        give_up = time.monotonic() + self._settings.neo4j_connect_timeout_s
+        for _ in range(CONNECTIONS_TRIED - 1):
+            try:
+                return ask()
+            except ServerUnavailable as exc:
+                if not isinstance(exc.__cause__, LOST) or time.monotonic() > give_up:
+                    raise
+        return ask()
 
     @property
     def read_timeout_s(self) -> float:
@@ -131,35 +156,73 @@ class Neo4jEngine:
     @contextmanager
     def reading(self) -> Iterator[GraphSession]:
         """One reading transaction. Neo4j gives no snapshot: what others commit meanwhile is seen."""
-        with self._session(writes=False) as session:
-            yield from self._in_transaction(session, self._timeout_s(writes=False))
+        with self._in_transaction(writes=False) as session:
+            yield session
 
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
-        with self._session(writes=True) as session:
-            yield from self._in_transaction(session, self._timeout_s(writes=True))
+        with self._in_transaction(writes=True) as session:
+            yield session
 
-    def _in_transaction(self, session: Any, timeout_s: float) -> Iterator[GraphSession]:
-        with self._translated(), session.begin_transaction(timeout=timeout_s) as transaction:
+    @contextmanager
+    def _in_transaction(self, *, writes: bool) -> Iterator[GraphSession]:
+        with self._gate, self._translated(kinds=DRIVERS), ExitStack() as stack:
+            transaction = self._tried_again(lambda: self._begun(stack, writes=writes))
             yield _Transaction(transaction, self)
             transaction.commit()
 
+    def _begun(self, stack: ExitStack, *, writes: bool) -> Any:
+        """A transaction of a session of its own, both closed with the stack."""
+        with self._translated():
+            session = stack.enter_context(self._session(writes=writes))
+            return stack.enter_context(session.begin_transaction(timeout=self._timeout_s(writes=writes)))
+
+    @contextmanager
+    def typed(self, timeout_s: float, mark: Mapping[str, str]) -> Iterator["TypedTransaction"]:
+        """For a statement that is no file of ours: a reading transaction, rolled back at the end of the block.
+
+        `SHOW TRANSACTIONS` tells its `mark` as metadata.
+        """
+        with (
+            self._gate,
+            self._translated(),
+            self._driver.session(
+                database=self.database,
+                default_access_mode="READ",
+                bookmark_manager=self._bookmarks,
+                fetch_size=TYPED_ROWS_FETCHED,
+            ) as session,
+            session.begin_transaction(timeout=timeout_s, metadata=dict(mark)) as transaction,
+        ):
+            yield TypedTransaction(transaction)
+
+    def bookmarks(self) -> list[str]:
+        """What names the writes that this engine has seen."""
+        return sorted(self._bookmarks.get_bookmarks())
+
     def write[T](self, work: Callable[[GraphSession], T]) -> T:
-        commit = CommitMark(self)
+        commit = CommitMark(self._run_at_once)
+
+        def marked(session: GraphSession) -> T:
+            done = work(session)
+            commit.begin()
+            return done
+
+        with self._gate, self._translated(kinds=DRIVERS), self._session(writes=True) as session, commit:
+            return cast("T", session.execute_write(self._managed(marked)))
+
+    def _managed[T](self, work: Callable[[GraphSession], T]) -> Callable[[Any], T]:
+        """`work` for the driver, which waits and begins again where it is told of an error of its own that may pass."""
 
         @unit_of_work(timeout=self._timeout_s(writes=True))
         def once(transaction: Any) -> T:
             try:
-                done = work(_Transaction(transaction, self))
+                return work(_Transaction(transaction, self))
             except RegistryError as exc:
-                if isinstance(exc.__cause__, (Neo4jError, DriverError)) and exc.__cause__.is_retryable():
-                    raise exc.__cause__ from None  # the driver knows how to wait and begin again
-                raise
-            commit.begin()
-            return done
+                failed = exc
+            raise failed.__cause__ if failed.__cause__ and may_pass(failed.__cause__) else failed
 
-        with self._session(writes=True) as session, self._translated(), commit:
-            return cast("T", session.execute_write(once))
+        return once
 
     def define(self, statement: Statement) -> None:
         self.run(statement)
@@ -168,57 +231,38 @@ class Neo4jEngine:
     def version(self) -> ServerVersion:
         """Asked for once. Raises ServerRefused for a server that is too old, ServerUnavailable."""
         if self._version is None:
-            self._check_open()
-            with self._translated():
+            with self._gate, self._translated():
                 agent = self._driver.get_server_info().agent
-            self._version = _fitting(ServerVersion.of_agent(agent), agent, self.place)
+            self._version = fitting(ServerVersion.of_agent(agent), agent, self.place)
         return self._version
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._driver.close()
+        """Waits a little for what other threads have in hand."""
+        self._gate.close(CLOSED_AFTER_S)
+        self._driver.close()
 
     # -- inside ------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _session(self, *, writes: bool) -> Iterator[Any]:
-        self._check_open()
-        with self._driver.session(
+    def _session(self, *, writes: bool) -> Any:
+        return self._driver.session(
             database=self.database,
             default_access_mode="WRITE" if writes else "READ",
             bookmark_manager=self._bookmarks,
-        ) as session:
-            yield session
+        )
 
     def _timeout_s(self, *, writes: bool) -> float:
         return self._settings.neo4j_write_timeout_s if writes else self.read_timeout_s
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RegistryClosed
-
     @contextmanager
-    def _translated(self, statement: str = "") -> Iterator[None]:
+    def _translated(self, statement: str = "", *, kinds: Kinds = FOREIGN) -> Iterator[None]:
         try:
             yield
-        except (Neo4jError, DriverError, OSError, UnicodeEncodeError) as exc:
+        except kinds as exc:
             raise self.error(exc, statement) from exc
 
     def error(self, exc: Exception, statement: str = "") -> RegistryError:
-        """Ours for one of the driver's."""
-        seen = _first_line(exc)
-        if isinstance(exc, (AuthError, Forbidden)) or "Security" in _code(exc):
-            return ServerRefused(self.place, _refusal(exc, self._settings.neo4j_user))
-        if _code(exc) in _NO_DATABASE:
-            return ServerRefused(self.place, f"there is no database {self.database!r} ({seen})")
-        if isinstance(exc, _UNAVAILABLE):
-            return ServerUnavailable(self.place, seen)
-        if any(sign in _code(exc) for sign in _NO_ROOM):
-            return StorageFailed(f"{self.place}: nothing of this change was kept: {seen}")
-        if isinstance(exc, TransientError):
-            return WriteConflict(f"{self.place}: another writer was in the way; try again ({seen})")
-        return EngineError(f"{self.place}{': ' + statement if statement else ''}: {seen}")
+        """Ours for one of the driver's. Whatever it says after `close`, that is the reason."""
+        return RegistryClosed() if self._gate.closed else our_error(exc, self._asked, statement)
 
 
 class _Transaction:
@@ -229,13 +273,74 @@ class _Transaction:
         statement.check(params)
         check_values(params)
         try:
-            return _rows(self._transaction, load_for(DIALECT, statement).text, params)
-        except (Neo4jError, DriverError, OSError, UnicodeEncodeError) as exc:
+            return _rows(self._transaction.run(load_for(DIALECT, statement).text, params))
+        except FOREIGN as exc:
             raise self._engine.error(exc, statement.name) from exc
 
 
-def _rows(transaction: Any, text: str, params: dict[str, object]) -> Rows:
-    result = transaction.run(text, params)
+class Plan(NamedTuple):
+    """`kind`: `r` reads, `w` and `rw` write, `s` is of the schema or of the server. Operators with their details."""
+
+    kind: str
+    operators: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, summary: Any) -> "Plan":
+        return cls(str(summary.query_type), tuple(_operators(summary.plan or {})))
+
+
+class TypedTransaction:
+    """Runs what somebody typed, as it stands."""
+
+    def __init__(self, transaction: Any) -> None:
+        self._transaction = transaction
+
+    def plan(self, statement: str, params: Mapping[str, object]) -> Plan:
+        """What the server would do. Errors count lines from one before the statement."""
+        return Plan.of(self._transaction.run("EXPLAIN\n" + statement, dict(params)).consume())
+
+    def run(self, statement: str, params: Mapping[str, object]) -> tuple[list[str], Iterator[list[object]]]:
+        """Columns, and rows as they are asked for; values as the embedded engine gives them."""
+        result = self._transaction.run(statement, dict(params))
+        return list(result.keys()), ([as_embedded(value) for value in record.values()] for record in result)
+
+
+def _operators(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "operatorType" in plan:
+        yield plan["operatorType"].partition("@")[0], str(plan.get("args", {}).get("Details", ""))
+    for part in plan.get("children", ()):
+        yield from _operators(part)
+
+
+def as_embedded(value: object) -> object:
+    """Nodes, edges, paths and times in the form that the embedded engine gives them in; anything else as it is."""
+    match value:
+        case Node() | Relationship():
+            return {key: as_embedded(value[key]) for key in sorted(value.keys())} | _identity(value)
+        case Path():
+            return {"nodes": [*map(as_embedded, value.nodes)], "edges": [*map(as_embedded, value.relationships)]}
+        case dict():
+            return {key: as_embedded(part) for key, part in value.items()}
+        case list():
+            return [as_embedded(part) for part in value]
+    return _as_embedded_time(value)
+
+
+def _identity(entity: Node | Relationship) -> dict[str, object]:
+    if isinstance(entity, Node):
+        return {"_id": entity.element_id, "_labels": sorted(entity.labels)}
+    ends = [node.element_id if node else None for node in (entity.start_node, entity.end_node)]
+    return {"_id": entity.element_id, "_type": entity.type, "_source": ends[0], "_target": ends[1]}
+
+
+def _as_embedded_time(value: object) -> object:
+    if isinstance(value, Duration):
+        nanos = value.seconds * 1_000_000_000 + value.nanoseconds
+        return {"months": value.months, "days": value.days, "nanos": nanos}
+    return value.to_native() if isinstance(value, Date | DateTime | Time) else value
+
+
+def _rows(result: Any) -> Rows:
     columns = result.keys()
     return [dict(zip(columns, record.values(), strict=True)) for record in result]
 
@@ -247,47 +352,26 @@ def _auth(settings: Settings) -> Any:
 
 
 def _encryption(location: ServerLocation, settings: Settings) -> dict[str, Any]:
+    """Raises InvalidSetting."""
     if not location.encrypted:
         return {}
-    if not location.verified:
-        return {"encrypted": True, "trusted_certificates": TrustAll()}
-    trusted = TrustCustomCAs(settings.neo4j_ca_file) if settings.neo4j_ca_file else TrustSystemCAs()
+    trusted = _trusted(settings.neo4j_ca_file) if location.verified else TrustAll()
     return {"encrypted": True, "trusted_certificates": trusted}
 
 
-def _fitting(version: ServerVersion, agent: str, place: str) -> ServerVersion:
+def _trusted(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
+    """The driver would look into the file only when it connects."""
+    if not ca_file:
+        return TrustSystemCAs()
+    try:
+        ssl.create_default_context(cafile=ca_file)
+    except OSError as exc:
+        raise InvalidSetting(f"WAYGRAPH_NEO4J_CA_FILE={ca_file!r} holds no certificates: {exc}") from exc
+    return TrustCustomCAs(ca_file)
+
+
+def fitting(version: ServerVersion, agent: str, place: str) -> ServerVersion:
     if version < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise ServerRefused(place, f"{agent} is too old: Waygraph needs Neo4j {wanted} or later")
     return version
-
-
-_UNAVAILABLE = (
-    ServiceUnavailable,
-    SessionExpired,
-    DatabaseUnavailable,
-    ConnectionAcquisitionTimeoutError,
-    ConnectionPoolError,
-    OSError,
-)
-_NO_DATABASE = ("Neo.ClientError.Database.DatabaseNotFound",)
-_NO_ROOM = ("MemoryPoolOutOfMemoryError", "TransactionOutOfMemoryError", "OutOfDiskSpace", "ReadOnly")
-
-
-def _refusal(exc: Exception, user: str) -> str:
-    seen = _first_line(exc)
-    if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
-        return f"user {user!r} lacks a right ({seen}). It must read, write, and make constraints and indexes."
-    return (
-        f"the server did not let user {user!r} in ({seen}). "
-        "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD, or WAYGRAPH_NEO4J_TOKEN."
-    )
-
-
-def _code(exc: Exception) -> str:
-    return str(exc.code or "") if isinstance(exc, (Neo4jError, ClientError)) else ""
-
-
-def _first_line(exc: Exception) -> str:
-    told = exc.message if isinstance(exc, Neo4jError) else str(exc)
-    return (told or type(exc).__name__).partition("\n")[0]

@@ -6,8 +6,11 @@ What is not on the list is refused, so a clause that a later engine invents is r
 looks like a clause passes where the grammar allows nothing but a name (`n.set`, `:Load`, `{delete: 1}`),
 and in backticks; where that is in doubt it is refused, and the message says to use backticks.
 
-This is the first of three lines. `cypher_worker` holds the others: the plan, and a process that can neither
-write nor open a file.
+Engines differ in what may be called (`Dialect`): a procedure is on the list of its engine, and where functions may do
+more than compute, so is a function whose name has a dot.
+
+This is the first of three lines. `cypher_worker` holds the others for Grafeo: the plan, and a process that can neither
+write nor open a file. `server_cypher` and its worker hold those for Neo4j.
 """
 
 import re
@@ -63,6 +66,47 @@ PROCEDURES = frozenset(
 )
 """The engine's procedures that compute over the graph and change nothing: `CALL grafeo.procedures()`."""
 
+
+def _dotted(names: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(name.lower().split(".")) for name in names.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What may be called on an engine, by the parts of its name in lower case. Functions None: all of them."""
+
+    procedures: frozenset[tuple[str, ...]]
+    dotted_functions: frozenset[tuple[str, ...]] | None
+    advice: str
+    """How to learn which procedures are allowed."""
+
+
+GRAFEO = Dialect(
+    procedures=PROCEDURES, dotted_functions=None, advice="CALL grafeo.procedures() lists the procedures that are"
+)
+"""Its functions reach nothing: the worker's process has no file, no network and nothing to write to."""
+
+_NEO4J_PROCEDURES = """
+    db.index.fulltext.queryNodes db.index.vector.queryNodes db.labels db.propertyKeys db.relationshipTypes
+    db.schema.nodeTypeProperties db.schema.relTypeProperties db.schema.visualization
+"""
+_NEO4J_FUNCTIONS = """
+    date.realtime date.statement date.transaction date.truncate
+    datetime.fromepoch datetime.fromepochmillis datetime.realtime datetime.statement datetime.transaction
+    datetime.truncate duration.between duration.inDays duration.inMonths duration.inSeconds
+    localdatetime.realtime localdatetime.statement localdatetime.transaction localdatetime.truncate
+    localtime.realtime localtime.statement localtime.transaction localtime.truncate
+    point.distance point.withinBBox
+    time.realtime time.statement time.transaction time.truncate
+    vector.similarity.cosine vector.similarity.euclidean
+"""
+NEO4J = Dialect(
+    procedures=_dotted(_NEO4J_PROCEDURES),
+    # Plugins bring functions that read files and ask the network (apoc.load, genai): theirs have a dot in their names.
+    dotted_functions=_dotted(_NEO4J_FUNCTIONS),
+    advice=f"Those that are: {', '.join(_NEO4J_PROCEDURES.split())}",
+)
+
 NAME_BEFORE = frozenset(":|&!")
 """Behind these stands a label, a type or a value, never a clause."""
 
@@ -115,7 +159,7 @@ class Token:
         return self.kind == "mark" and self.text in texts
 
 
-def check_read_only(statement: str, *, max_chars: int) -> None:
+def check_read_only(statement: str, *, max_chars: int, dialect: Dialect = GRAFEO) -> None:
     """Raises CypherRefused, with the reason and the place, unless `statement` can do nothing but read."""
     if len(statement) > max_chars:
         raise CypherRefused(
@@ -123,7 +167,7 @@ def check_read_only(statement: str, *, max_chars: int) -> None:
             "WAYGRAPH_CYPHER_MAX_CHARS raises the limit."
         )
     _check_characters(statement)
-    _Reading(statement, _without_last_semicolons(list(tokens_of(statement)))).check()
+    _Reading(statement, _without_last_semicolons(list(tokens_of(statement))), dialect).check()
 
 
 def tokens_of(statement: str) -> Iterator[Token]:
@@ -183,13 +227,15 @@ def _refuse(statement: str, at: int, reason: str) -> NoReturn:
 class _Reading:
     """One pass over the tokens: `at` is the current one, `place` what the grammar expects of it."""
 
-    def __init__(self, statement: str, tokens: list[Token]) -> None:
+    def __init__(self, statement: str, tokens: list[Token], dialect: Dialect) -> None:
         self.statement = statement
         self.tokens = tokens
+        self.dialect = dialect
         self.at = 0
         self.place = Place.CLAUSE
         self.depth = 0
         self.scoped_subquery_at = -1
+        self.procedure_at = -1
 
     def check(self) -> None:
         if not self.tokens:
@@ -230,6 +276,8 @@ class _Reading:
             self._refuse("only one statement at a time is allowed")
         if self.place is Place.CLAUSE and not (mark == "(" and self.depth):
             self._refuse_opening()
+        if mark == "(":
+            self._check_function()
         if mark == "{":
             self._brace()
         elif mark in ")]}" or (mark == "*" and self.place is Place.VALUE):
@@ -237,6 +285,27 @@ class _Reading:
             self.place = Place.FOLLOWER
         else:
             self.place = Place.VALUE
+
+    def _check_function(self) -> None:
+        """Before a parenthesis: is this the call of a function with a dot in its name that not every one may call?"""
+        dotted = self._token(-2).is_mark(".") or "." in self._token(-1).name
+        if self.dialect.dotted_functions is None or not dotted or self.at - 1 == self.procedure_at:
+            return
+        parts = self._name_before()
+        if parts not in self.dialect.dotted_functions:
+            self._refuse(
+                f"{'.'.join(parts)} is not among the functions that are known to do nothing but compute: "
+                f"{', '.join(sorted({parts[0] for parts in self.dialect.dotted_functions}))} have some"
+            )
+
+    def _name_before(self) -> tuple[str, ...]:
+        """The dotted name that ends before this token, in its parts."""
+        parts: list[str] = []
+        offset = -1
+        while self._token(offset).name:
+            parts.insert(0, self._token(offset).name)
+            offset -= 2 if self._token(offset - 1).is_mark(".") else len(self.tokens)
+        return tuple(parts)
 
     def _brace(self) -> None:
         self.depth += 1
@@ -329,11 +398,9 @@ class _Reading:
         while self._token(1).is_mark(".") and self._token(2).name:
             parts.append(self._token(2).name)
             self.at += 2
-        if tuple(parts) not in PROCEDURES:
-            self._refuse(
-                f"CALL of {'.'.join(parts) or 'nothing'} is not allowed. "
-                "CALL grafeo.procedures() lists the procedures that are"
-            )
+        if tuple(parts) not in self.dialect.procedures:
+            self._refuse(f"CALL of {'.'.join(parts) or 'nothing'} is not allowed. {self.dialect.advice}")
+        self.procedure_at = self.at
         self.place = Place.FOLLOWER
 
     def _refuse_opening(self) -> NoReturn:

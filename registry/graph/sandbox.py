@@ -2,6 +2,7 @@
 
 The worker sees a published copy of the graph, an environment without a secret, and so much memory and time as the
 settings allow; whatever becomes of it, this process goes on. See `readonly` and `cypher_worker` for the rest.
+`server_cypher` starts another worker in the same way, for a graph that is on a server.
 """
 
 import json
@@ -13,10 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.graph.readonly import check_read_only
@@ -87,40 +88,55 @@ def _request(
     request = {
         "path": str(graph_copy.resolve()),
         "statement": statement,
-        "params": json.loads(_params(params)),
+        "params": checked_params(params),
+        "vectors": whole_vectors,
+    } | limits(settings)
+    return json.dumps(request).encode()
+
+
+def limits(settings: Settings) -> dict[str, object]:
+    """What every worker is held to."""
+    return {
         "memory_mib": settings.cypher_memory_mib,
         "cpu_s": int(settings.cypher_timeout_s * (os.cpu_count() or 1)) + 2,
         "max_rows": settings.cypher_max_rows,
         "max_bytes": MAX_ANSWER_BYTES,
-        "vectors": whole_vectors,
     }
-    return json.dumps(request).encode()
 
 
-def _params(params: Mapping[str, object]) -> str:
+def checked_params(params: Mapping[str, object]) -> dict[str, object]:
+    """As JSON would carry them. Raises CypherRefused for what it cannot, and for too much of it."""
     try:
         text = json.dumps(dict(params), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise CypherRefused(f"the parameters are not JSON: {exc}") from exc
     if len(text) > MAX_PARAMS_BYTES:
         raise CypherRefused(f"the parameters take {len(text):,} bytes, {MAX_PARAMS_BYTES:,} are allowed")
-    return text
+    return cast("dict[str, object]", json.loads(text))
 
 
 def _run(request: bytes, settings: Settings) -> CypherResult:
+    return result_of(ask_worker(_start, request, settings), settings)
+
+
+def ask_worker(start: Callable[[], subprocess.Popen[bytes]], request: bytes, settings: Settings) -> dict[str, Any]:
+    """What the worker that `start` makes has to say. Raises CypherLimit, CypherFailed if it came to no good end."""
     try:
-        ending = _ending_of_worker(request, settings.cypher_timeout_s)
+        ending = _ending_of_worker(start, request, settings.cypher_timeout_s)
     except TimeoutError:
         raise _out_of_time(settings) from None
     if ending.status != 0:
         raise _reason_of_death(ending, settings)
-    return _result(ending.answer, settings)
+    try:
+        return cast("dict[str, Any]", json.loads(ending.answer))
+    except ValueError:
+        raise CypherFailed("the engine's answer was cut off") from None
 
 
-def _ending_of_worker(request: bytes, timeout_s: float) -> _Ending:
+def _ending_of_worker(start: Callable[[], subprocess.Popen[bytes]], request: bytes, timeout_s: float) -> _Ending:
     """Starts a worker and stays until it ended; TimeoutError after `timeout_s`. No worker outlives this call."""
     deadline = time.monotonic() + timeout_s
-    worker = _start()
+    worker = start()
     try:
         answer, noise = _converse(worker, request, deadline)
         status = worker.wait(max(0.0, deadline - time.monotonic()))
@@ -132,14 +148,18 @@ def _ending_of_worker(request: bytes, timeout_s: float) -> _Ending:
 
 
 def _start() -> subprocess.Popen[bytes]:
+    return start_worker(WORKER, worker_environment())
+
+
+def start_worker(script: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # -I: neither the environment nor the current folder adds to what it imports. -B: it writes no cache.
     return subprocess.Popen(
-        [sys.executable, "-I", "-B", str(WORKER), str(os.getpid())],
+        [sys.executable, "-I", "-B", str(script), str(os.getpid())],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=worker_environment(),
+        env=environment,
         cwd="/",
         start_new_session=True,
     )
@@ -204,11 +224,8 @@ def _send(pipe: int, unsent: memoryview) -> memoryview:
         return unsent[:0]
 
 
-def _result(answer: bytes, settings: Settings) -> CypherResult:
-    try:
-        told = json.loads(answer)
-    except ValueError:
-        raise CypherFailed("the engine's answer was cut off") from None
+def result_of(told: dict[str, Any], settings: Settings) -> CypherResult:
+    """Raises CypherRefused, CypherFailed, CypherLimit if that is what the worker told."""
     match told:
         case {"refused": str(reason)}:
             raise CypherRefused(reason)
@@ -216,6 +233,8 @@ def _result(answer: bytes, settings: Settings) -> CypherResult:
             raise CypherFailed(reason)
         case {"limit": "memory"}:
             raise _out_of_memory(settings)
+        case {"limit": "time"}:
+            raise _out_of_time(settings)
         case {"limit": _}:
             raise CypherLimit(f"one row of the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB; return less of it")
     return CypherResult(

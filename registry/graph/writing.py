@@ -125,11 +125,11 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
         session.run(load("sync/put_agents"), rows=[_agent_row(entry, vectors) for entry in entries])
     tools = [tool for entry in changes.written for tool in entry.tools]
     for batch in batches([tool for tool in tools if tool.id in created]):
-        rows = [{"agent_id": tool.agent_id, "props": _tool_props(tool, vectors)} for tool in batch]
+        rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(load("sync/create_tools"), rows=rows)
     changed = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - created)
     for batch in batches([tool for tool in tools if tool.id in changed and tool.id not in created]):
-        rows = [{"id": tool.id, "props": _tool_props(tool, vectors)} for tool in batch]
+        rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(load("sync/update_tools"), rows=rows)
 
 
@@ -149,10 +149,10 @@ def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
 
 
 def _agent_row(entry: AgentEntry, vectors: NewVectors) -> dict[str, object]:
-    return {"id": entry.agent.id, "props": _agent_props(entry.agent, entry.bundle_hash) | vectors.props(entry.agent.id)}
+    return {"id": entry.agent.id, "props": agent_props(entry.agent, entry.bundle_hash) | vectors.props(entry.agent.id)}
 
 
-def _agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
+def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
     return {
         "id": agent.id,
         "name": agent.name,
@@ -168,7 +168,7 @@ def _agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
     }
 
 
-def _tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
+def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
     props = {
         "id": tool.id,
         "name": tool.name,

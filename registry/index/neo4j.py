@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.errors import IndexOutdated, RegistryNotFound, ServerUnavailable
+from waygraph.registry.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
 from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.analyser import named_in, query_terms
-from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
+from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, VECTORS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, Tool
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from waygraph.cypher import Statement
     from waygraph.registry.changes import SourceSummary
     from waygraph.registry.graph.neo4j import Neo4jEngine
 
@@ -79,14 +80,29 @@ class Neo4jIndex:
         ask = _Ask.of(tuple(legs), vector if self.state.embedder else None, text, depth, scope)
         for _ in range(_ATTEMPTS):
             reach = self._reach(ask)
-            found = self._first(ask, reach)
+            found, unanswered = self._first(ask, reach)
             self._apart = found.apart
-            parts = [found, *self._filling(ask, found, found.short_legs(ask.depth, reach))]
+            parts = [found, *self._filling(ask, found, [*found.short_legs(ask.depth, reach), *unanswered])]
             if len({part.commit for part in parts}) == 1:
                 return _merged(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
-    def _first(self, ask: "_Ask", reach: int) -> "_Answer":
+    def _first(self, ask: "_Ask", reach: int) -> "tuple[_Answer, list[Leg]]":
+        """What the indexes answer, and the legs that none of them did: vectors, while their index is being made."""
+        try:
+            return self._indexed(ask, reach), []
+        except EngineError:
+            if self._has_vector_indexes(len(ask.vector)):
+                raise
+        unanswered = [leg for leg in ask.legs if leg in VECTOR_LEGS]
+        others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
+        return self._whole("neo4j/search/legs", others.params(reach)), unanswered
+
+    def _has_vector_indexes(self, dimension: int) -> bool:
+        online = {row["name"] for row in self._engine.run(load("neo4j/check/indexes")) if row["state"] == "ONLINE"}
+        return not dimension or {vector_index(label, dimension) for label in VECTORS} <= online
+
+    def _indexed(self, ask: "_Ask", reach: int) -> "_Answer":
         """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
         if not (ask.is_scoped and ask.vector and self._engine.version >= IN_INDEX_FILTERS):
             return self._whole("neo4j/search/legs", ask.params(reach))
@@ -116,7 +132,7 @@ class Neo4jIndex:
         give_up = time.monotonic() + self._engine.read_timeout_s
         pause_s = 0.002
         while True:
-            found = _Answer.of(self._engine.read_once(statement, params), self._engine.place)
+            found = _Answer.of(self._row(statement, params), self._engine.place)
             _refuse_outdated(self.state, found.embedder, found.texts)
             if not found.torn:
                 return found
@@ -124,6 +140,15 @@ class Neo4jIndex:
                 raise ServerUnavailable(self._engine.place, "a writer has been committing all the while")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.1)
+
+    def _row(self, statement: "Statement", params: dict[str, object]) -> dict[str, Any] | None:
+        try:
+            return self._engine.read_once(statement, params)
+        except EngineError:
+            # With another embedder the indexes of the former one's vectors go.
+            state, _ = self._read_state()
+            _refuse_outdated(self.state, state.embedder, state.texts)
+            raise
 
     # -- records -----------------------------------------------------------------------------------
 

@@ -37,6 +37,9 @@ LONGEST_NAME_CHARS = 200
 ALL_TEXTS = "*"
 """The Term that counts texts, whatever words they hold; no word is written so."""
 
+Counts = tuple[Counter[str], Counter[str]]
+"""Word → number of texts that hold it, of agents and of capabilities."""
+
 
 def make_text_indexes(engine: GraphEngine) -> None:
     """Safe to repeat."""
@@ -63,7 +66,10 @@ def drop_other_vector_indexes(engine: GraphEngine, dimension: int) -> None:
 
 
 def vector_index(label: str, dimension: int) -> str:
-    """With the dimension: a new embedder's index is made beside the old one, which answers until the commit."""
+    """With the dimension, so that nobody asks the index of an embedder that was replaced.
+
+    Of one label and property a server keeps one vector index: a new embedder's is made when the old one was dropped.
+    """
     return f"{label}_vector_{dimension}"
 
 
@@ -73,13 +79,13 @@ def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[No
     wanted = sorted(agent_ids)
     before = _entries(session, wanted)
     yield
-    after = _Documents.read(session, wanted)
+    after = Documents.read(session, wanted)
     for batch in batches(after.agent_rows):
         session.run(load("neo4j/upkeep/put_agents"), rows=list(batch))
     # Of a text that is written again Lucene counts the former one too, until it merges its files.
     for batch in batches([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)]):
         session.run(load("neo4j/upkeep/put_tools"), rows=list(batch))
-    for batch in batches(_differences(_counts(before.values()), _counts(after.entries()))):
+    for batch in batches(differences(counts(before.values()), counts(after.entries()))):
         session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
 
 
@@ -102,17 +108,19 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Documents:
+class Documents:
     """What is to be indexed of agents as they hold now, and of their tools, as rows of the statements."""
 
     agent_rows: list[dict[str, Any]]
     tool_rows: list[dict[str, Any]]
 
     @classmethod
-    def read(cls, session: GraphSession, agent_ids: Collection[str]) -> "_Documents":
-        if not agent_ids:
+    def read(cls, session: GraphSession, agent_ids: Collection[str] | None) -> "Documents":
+        """None: all agents."""
+        if agent_ids is not None and not agent_ids:
             return cls([], [])
         settings, stored = read_settings(session), read_agents(session)
+        agent_ids = stored if agent_ids is None else agent_ids
         agents = {i: overlaid(stored[i].agent, settings) for i in agent_ids if i in stored}
         tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
         for batch in batches(list(agents)):
@@ -186,7 +194,7 @@ def _entries(session: GraphSession, agent_ids: Collection[str]) -> dict[str, _En
     }
 
 
-def _counts(entries: Iterable[_Entry]) -> tuple[Counter[str], Counter[str]]:
+def counts(entries: Iterable[_Entry]) -> Counts:
     """Word → number of texts that hold it, of agents and of capabilities."""
     agents: Counter[str] = Counter()
     capabilities: Counter[str] = Counter()
@@ -197,9 +205,7 @@ def _counts(entries: Iterable[_Entry]) -> tuple[Counter[str], Counter[str]]:
     return agents, capabilities
 
 
-def _differences(
-    before: tuple[Counter[str], Counter[str]], after: tuple[Counter[str], Counter[str]]
-) -> list[dict[str, object]]:
+def differences(before: Counts, after: Counts) -> list[dict[str, Any]]:
     words = sorted({*before[0], *before[1], *after[0], *after[1]})
     rows = [{"id": w, "agents": after[0][w] - before[0][w], "capabilities": after[1][w] - before[1][w]} for w in words]
     return [row for row in rows if row["agents"] or row["capabilities"]]

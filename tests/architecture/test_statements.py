@@ -68,8 +68,8 @@ def written_in_code() -> set[str]:
 
 @pytest.mark.parametrize("name", names())
 def test_a_statement_is_used(name: str) -> None:
-    """No statement lies in the tree that no code names."""
-    assert name in written_in_code()
+    """No statement lies in the tree that no code names; one for Neo4j alone may stand in for the common one."""
+    assert {name, name.removeprefix("neo4j/")} & written_in_code()
 
 
 @pytest.mark.parametrize("name", [name for name in names() if not name.startswith("neo4j/")])

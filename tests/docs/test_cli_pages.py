@@ -17,6 +17,9 @@ CATALOG = ROOT / "examples" / "catalog"
 REFERENCE = ROOT / "docs" / "cli.md"
 SHAPES = ROOT / "docs" / "json-output.md"
 
+OWN = "OWN"
+"""Stands for the test's own registry."""
+
 COMMANDS: dict[str, list[list[str]]] = {
     "ingest": [["ingest", str(CATALOG), "/nowhere"], ["ingest", str(CATALOG), "--dry-run"]],
     "route": [["route", "book a table"], ["route", "--step", "book a table", "--step", "pay", "--explain"]],
@@ -31,6 +34,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "cypher": [["cypher", "MATCH (a:Agent) RETURN a, a.id, size(a.tags) AS n"]],
     "status": [["status"]],
     "export": [["export"], ["export", "--format", "graphml"]],
+    "migrate": [["migrate", OWN, f"{OWN}.copy"]],
     "reindex": [["reindex", "--texts", "plain"]],
     "model list": [["model", "list"]],
     "model path": [["model", "path", "onnx:/models/x"]],
@@ -99,7 +103,7 @@ def test_json_has_the_documented_shape(words: list[str], own: Path, capsys: pyte
     """With --json a command prints one document, on one line in a pipe, in the shape that the page describes."""
     shapes = documented()
     name = next(name for name, lines in COMMANDS.items() if words in lines)
-    out = printed(capsys, own, *words, "--json")
+    out = printed(capsys, own, *(word.replace(OWN, str(own)) for word in words), "--json")
     assert len(out.splitlines()) == 1
     assert misfit(json.loads(out), shapes[name], shapes) == ""
 

@@ -1,0 +1,185 @@
+"""The driver's errors as ours: what was seen, in one line without a secret, and whether waiting may help."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ssl import SSLCertVerificationError, SSLError
+
+from neo4j.exceptions import (
+    AuthError,
+    ConnectionPoolError,
+    DriverError,
+    Forbidden,
+    IncompleteCommit,
+    Neo4jError,
+    ServiceUnavailable,
+    SessionExpired,
+    TransientError,
+)
+
+from waygraph.registry.errors import (
+    EngineError,
+    RegistryError,
+    ServerRefused,
+    ServerUnavailable,
+    StorageFailed,
+    WriteConflict,
+)
+from waygraph.registry.settings import Settings
+
+Kinds = tuple[type[Exception], ...]
+DRIVERS: Kinds = (Neo4jError, DriverError)
+"""What nobody but the driver raises, whatever else runs meanwhile."""
+FOREIGN: Kinds = (*DRIVERS, OSError, UnicodeEncodeError)
+"""All that the driver raises."""
+LOST = (ServiceUnavailable, SessionExpired)
+"""A connection is dead, or none was to be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which server was asked for which database, and as whom; as people name them."""
+
+    place: str
+    database: str
+    who: str
+
+    @classmethod
+    def by(cls, settings: Settings, *, place: str, database: str) -> "Asked":
+        if settings.neo4j_token:
+            who = "the bearer of this token"
+        elif settings.neo4j_password:
+            who = f"user {settings.neo4j_user!r}"
+        else:
+            who = "anybody without a password"
+        return cls(place=place, database=database, who=who)
+
+
+def our_error(exc: BaseException, asked: Asked, statement: str = "") -> RegistryError:
+    """Ours for one of `FOREIGN`; `statement` is the name of what was being run."""
+    for fits, make in _KINDS:
+        if fits(exc):
+            return make(exc, asked)
+    return EngineError(f"{asked.place}{': ' + statement if statement else ''}: {seen(exc)}")
+
+
+def may_pass(exc: BaseException | None) -> bool:
+    """Whether the same transaction may succeed a little later."""
+    if not (isinstance(exc, (Neo4jError, DriverError)) and exc.is_retryable()):
+        return False
+    # What all transactions share may be free again soon; one that is too large by itself stays so.
+    return not _has_no_room(exc) or "total.max" in seen(exc)
+
+
+def seen(exc: BaseException) -> str:
+    """The first line of what went wrong at the root: the driver's own words only wrap a refused connection."""
+    root = list(_causes(exc))[-1] if isinstance(exc, LOST) else exc
+    told = root.message if isinstance(root, Neo4jError) else str(root)
+    return (told or type(root).__name__).partition("\n")[0]
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    """The error, its cause, and so on; of a group of errors the first."""
+    following: BaseException | None = exc
+    while following is not None:
+        yield following
+        grouped = isinstance(following, BaseExceptionGroup)
+        following = following.exceptions[0] if grouped else following.__cause__  # type: ignore[attr-defined]
+
+
+def _code(exc: BaseException) -> str:
+    return str(exc.code or "") if isinstance(exc, Neo4jError) else ""
+
+
+# -- which is which, the first that fits ------------------------------------------------------------
+
+
+def _is_refused(exc: BaseException) -> bool:
+    return isinstance(exc, (AuthError, Forbidden)) or ".Security." in _code(exc)
+
+
+def _has_no_database(exc: BaseException) -> bool:
+    return _code(exc) == "Neo.ClientError.Database.DatabaseNotFound"
+
+
+def _is_of_tls(exc: BaseException) -> bool:
+    """Of the handshake: a connection that breaks later ends in an SSLError too."""
+    causes = list(_causes(exc))
+    return isinstance(causes[-1], SSLError) and any("encrypted connection" in str(cause) for cause in causes)
+
+
+def _has_no_room(exc: BaseException) -> bool:
+    return any(sign in _code(exc) for sign in ("OutOfMemoryError", "OutOfDiskSpace", "WriteOnReadOnlyAccessDatabase"))
+
+
+def _took_too_long(exc: BaseException) -> bool:
+    return "TransactionTimedOut" in _code(exc)
+
+
+def _met_another_writer(exc: BaseException) -> bool:
+    return any(sign in _code(exc) for sign in ("Deadlock", "Transaction.Lock", "Outdated", "ConstraintsChanged"))
+
+
+def _is_unavailable(exc: BaseException) -> bool:
+    return isinstance(exc, (*LOST, TransientError, ConnectionPoolError, OSError))
+
+
+# -- ours for each of them --------------------------------------------------------------------------
+
+
+def _refused(exc: BaseException, asked: Asked) -> RegistryError:
+    if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
+        reason = f"{asked.who} lacks a right ({seen(exc)}). It must read, write, and make constraints and indexes."
+    else:
+        reason = (
+            f"the server did not let {asked.who} in ({seen(exc)}). "
+            "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD, or WAYGRAPH_NEO4J_TOKEN."
+        )
+    return ServerRefused(asked.place, reason)
+
+
+def _no_database(exc: BaseException, asked: Asked) -> RegistryError:
+    return ServerRefused(asked.place, f"there is no database {asked.database!r} ({seen(exc)})")
+
+
+def _no_tls(exc: BaseException, asked: Asked) -> RegistryError:
+    root = list(_causes(exc))[-1]
+    if isinstance(root, SSLCertVerificationError):
+        advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
+    else:
+        advice = "A server without TLS is named neo4j:// or bolt://, without +s."
+    return ServerRefused(asked.place, f"no encrypted connection can be made ({seen(exc)}). {advice}")
+
+
+def _no_room(exc: BaseException, asked: Asked) -> RegistryError:
+    return StorageFailed(f"{asked.place} has no room for this, or takes no writes, and kept nothing of it: {seen(exc)}")
+
+
+def _too_slow(exc: BaseException, asked: Asked) -> RegistryError:
+    settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
+    return EngineError(f"{asked.place}: it took longer than {settings} allows ({seen(exc)})")
+
+
+def _lost_while_committing(exc: BaseException, asked: Asked) -> RegistryError:
+    return ServerUnavailable(asked.place, f"whether the change was kept is not known; repeat it ({seen(exc)})")
+
+
+def _unavailable(exc: BaseException, asked: Asked) -> RegistryError:
+    told = seen(exc)
+    hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in told else ""
+    return ServerUnavailable(asked.place, told + hint)
+
+
+def _conflict(exc: BaseException, asked: Asked) -> RegistryError:
+    return WriteConflict(f"{asked.place}: another writer was in the way; try again ({seen(exc)})")
+
+
+_KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, Asked], RegistryError]], ...] = (
+    (_is_refused, _refused),
+    (_has_no_database, _no_database),
+    (_is_of_tls, _no_tls),
+    (_has_no_room, _no_room),
+    (_took_too_long, _too_slow),
+    (lambda exc: isinstance(exc, IncompleteCommit), _lost_while_committing),
+    (_met_another_writer, _conflict),
+    (_is_unavailable, _unavailable),
+)

