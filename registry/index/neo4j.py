@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 MOST_WORDS = 1_000
-"""Lucene takes 1,024 clauses; of a longer query the first words count."""
+"""Lucene takes 1,024 clauses; of a longer query the first words and the first names count."""
 LEAST_REACH = 100
 """An approximate index that is asked for few looks at few, and misses better ones."""
 SCOPED_REACH = 4
@@ -143,7 +143,9 @@ class Neo4jIndex:
 
     def _row(self, statement: "Statement", params: dict[str, object]) -> dict[str, Any] | None:
         try:
-            return self._engine.read_once(statement, params)
+            # In one map: for each size of each list and text among the parameters the server makes another plan, which
+            # takes longer than a hundred searches.
+            return self._engine.read_once(statement, {"ask": params})
         except EngineError:
             # With another embedder the indexes of the former one's vectors go.
             state, _ = self._read_state()
@@ -203,7 +205,7 @@ class _Ask:
     @classmethod
     def of(cls, legs: tuple[Leg, ...], vector: "Vector | None", text: str, depth: int, scope: Scope) -> "_Ask":
         text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent, nor be stored
-        words, names = query_terms(text)[:MOST_WORDS], named_in(text)
+        words, names = query_terms(text)[:MOST_WORDS], named_in(text)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
             *(TEXT_LEGS if words else ()),

@@ -16,6 +16,7 @@ READ_ENVIRONMENT = {
     "registry/settings.py": "every limit and place",
     "registry/registry.py": "the default of `environ`, which a caller may hand in",
     "registry/graph/sandbox.py": "builds the worker's bare environment",
+    "registry/graph/server_cypher.py": "tells its worker where the system keeps its certificates",
 }
 LIGHT = "import sys, waygraph.registry; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 HEAVY = {"numpy", "pydantic", "grafeo", "tantivy", "onnxruntime", "tokenizers", "typer", "rich", "yaml", "mcp"}

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -17,8 +16,7 @@ from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sources.catalogue import CatalogueAgent, CatalogueTool, json_schema
 from waygraph.ingest.sources.files import KINDS
-from waygraph.ingest.sync import sync
-from waygraph.registry import RECIPES, Registry, Settings
+from waygraph.registry import RECIPES, Settings
 from waygraph.registry.embedding.spec import OPTIONS
 from waygraph.registry.index.search_index import Leg
 
@@ -27,6 +25,8 @@ IMPORT_NAMES = {
     "pydantic-settings": "pydantic_settings",
     "sentence-transformers": "sentence_transformers",
 }
+WORKS_UNSEEN = {"neo4j-rust-ext"}
+"""Another package of ours takes them up where they are installed."""
 OF_THIS_MACHINE = re.compile(r"/work/|/root/|/home/|pyenv/versions|site-packages")
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
 
@@ -94,7 +94,7 @@ def test_every_dependency_has_its_reason() -> None:
     told = {cells[0]: cells[1] for cells in rows(DOCS / "dependencies.md") if cells[0].startswith("`")}
     names = {re.split(r"[^\w.-]", entry)[0] for entry in listed}
     for dependency in names:
-        unused = IMPORT_NAMES.get(dependency, dependency) not in imported
+        unused = IMPORT_NAMES.get(dependency, dependency) not in imported and dependency not in WORKS_UNSEEN
         assert ("not used yet" in told[f"`{dependency}`"].lower()) == unused, dependency
     dev = {re.split(r"[^\w.-]", entry)[0] for entry in project()["dependency-groups"]["dev"]}
     assert {cell.strip("`") for cell in told} == names | dev
@@ -141,34 +141,6 @@ def test_the_library_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     names: dict[str, object] = {}
     for block in blocks(DOCS / "library.md", "python"):
         exec(compile(block, "docs/library.md", "exec"), names)  # noqa: S102 - that is what is tested
-
-
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """The example catalogue, without vectors."""
-    path = tmp_path_factory.mktemp("example") / "example.grafeo"
-    with Registry.open(path, embedder="none") as registry:
-        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
-            sync(registry, manifest)
-        yield registry
-
-
-@pytest.mark.parametrize("statement", blocks(DOCS / "cypher.md", "cypher"))
-def test_the_questions_of_the_cypher_page_have_answers(statement: str, example: Registry) -> None:
-    """Each statement of docs/cypher.md runs read-only and finds something in the example catalogue."""
-    assert example.cypher(statement).rows
-
-
-def test_the_graph_is_as_documented(example: Registry) -> None:
-    """docs/cypher.md names the properties that nodes and edges have, and no other label."""
-    example.set("ledgerleaf", tags=["approved"])
-    told = {cells[0].strip("`"): set(re.findall(r"`(\w+)`", cells[1])) for cells in rows(DOCS / "cypher.md")[1:]}
-    labels = {row[0] for row in example.cypher("MATCH (n) UNWIND labels(n) AS label RETURN DISTINCT label").rows}
-    assert {f"(:{label})" for label in labels} == {node for node in told if "[" not in node}
-    for pattern, properties in told.items():
-        one = pattern.replace("[:", "[it:") if "[" in pattern else pattern.replace("(:", "(it:")
-        found = example.cypher(f"MATCH {one} UNWIND keys(it) AS name RETURN DISTINCT name ORDER BY name").rows
-        assert {str(row[0]) for row in found} - properties == set(), pattern
 
 
 def test_the_changelog_is_in_form() -> None:

@@ -116,7 +116,7 @@ READS: list[tuple[str, object]] = [
     ("CALL db.index.fulltext.queryNodes('name', 'bureaufx') YIELD node RETURN node.id", "bureau-fx"),
     ("CALL db.schema.visualization() YIELD nodes RETURN size(nodes) > 4", True),
     (
-        "RETURN [date.truncate('month', date('2026-03-02')), duration('P1DT1S'), vector.similarity.cosine([1.0], [1.0])]",
+        "RETURN [date.truncate('month', date('2026-03-02')), duration('P1DT1S'), vector.similarity.cosine([1], [1])]",
         ["2026-03-01", {"months": 0, "days": 1, "nanos": 1_000_000_000}, 1.0],
     ),
     (
@@ -384,7 +384,7 @@ def eventually_answers(registry: Registry) -> bool:
     give_up = time.monotonic() + 20
     while True:
         try:
-            return registry.cypher("RETURN 1").rows == ((1,),)
+            return bool(registry.cypher("RETURN 1").rows)
         except CypherLimit:
             if time.monotonic() > give_up:
                 raise
@@ -395,17 +395,21 @@ def test_the_graph_is_what_it_was_before_all_attacks(untouched: list[Any], drive
     assert everything(driver) == untouched
 
 
-def test_what_the_server_cannot_stop_keeps_others_out(server: Neo4jServer, hurried: Registry) -> None:
+def test_what_the_server_cannot_stop_keeps_others_out(
+    server: Neo4jServer, hurried: Registry, registry: Registry
+) -> None:
     """A statement that goes on in the server after its end: no other one is sent until it is gone."""
     endless = "WITH 1000000000000 AS n RETURN reduce(s = 0, x IN range(1, n) | s + x)"
-    assert "ended after 3 s" in str(error_of(hurried, endless))
-    assert "still at work on the server" in str(error_of(hurried, "RETURN 1"))
-    server.kill()
-    with pytest.raises(ServerUnavailable) as caught:
-        hurried.cypher("RETURN 1")
-    assert PASSWORD not in str(caught.value)
-    server.restart()
-    assert eventually_answers(hurried)
+    try:
+        assert "ended after 3 s" in str(error_of(hurried, endless))
+        assert "still at work on the server" in str(error_of(registry, "RETURN 1"))
+        server.kill()
+        with pytest.raises(ServerUnavailable) as caught:
+            registry.cypher("RETURN 1")
+        assert PASSWORD not in str(caught.value)
+    finally:
+        server.restart()
+    assert eventually_answers(registry)
 
 
 def sync_one(registry: Registry, folder: Path) -> None:
@@ -444,7 +448,7 @@ def test_the_memory_limit_is_the_settings(server: Neo4jServer, registry: Registr
         pytest.raises(CypherLimit, match="WAYGRAPH_CYPHER_MEMORY_MIB"),
     ):
         narrow.cypher(statement)
-    assert len(registry.cypher(statement).rows[0][1]) == 900_000  # type: ignore[arg-type]
+    assert registry.cypher(statement).rows[0][1] == ["a"] * 900_000
 
 
 def test_a_statement_sees_what_was_just_written(server: Neo4jServer, registry: Registry, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from neo4j import GraphDatabase
 
-from tests.neo4j_fixtures import neo4j_needed
-from tests.neo4j_server import LTS, Neo4jServer
+from tests.neo4j_fixtures import TARGETS, neo4j_needed
+from tests.neo4j_server import Neo4jServer, Release
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
@@ -36,6 +36,8 @@ from waygraph.registry.errors import (
 from waygraph.registry.graph import neo4j
 from waygraph.registry.index.neo4j_upkeep import keep_index
 
+pytestmark = pytest.mark.skipif("given" in TARGETS, reason="a server that is given is not ours to kill")
+
 PASSWORD = "an-unlikely-Secret-7"  # noqa: S105 - of a server that lives for a minute
 WRONG = "another-unlikely-Secret-8"
 QUICK_S = 10.0
@@ -53,10 +55,16 @@ class Configured(Neo4jServer):
             file.write("\n".join(self.lines) + "\n")
 
 
+@pytest.fixture(scope="module", params=list(TARGETS.values()), ids=list(TARGETS))
+def release(request: pytest.FixtureRequest) -> Release:
+    chosen: Release = request.param
+    return chosen
+
+
 @pytest.fixture(scope="module")
-def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
+def neo4j_server(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
     """One that asks for a password, and holds a registry at revision 1."""
-    with neo4j_needed(), Configured(LTS, tmp_path_factory.mktemp("neo4j"), password=PASSWORD) as started:
+    with neo4j_needed(), Configured(release, tmp_path_factory.mktemp("neo4j"), password=PASSWORD) as started:
         with opened(started) as registry:
             ingest(registry, started.folder, agents=3)
         yield started
@@ -152,7 +160,7 @@ def administrate(at: Neo4jServer, statement: str, **params: str) -> None:
 def test_a_server_that_is_too_old(neo4j_server: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for its version before anything else."""
     monkeypatch.setattr(neo4j, "OLDEST", (9999, 1))
-    with fails(ServerRefused, f"Neo4j/{LTS.version} is too old", "Neo4j 9999.1 or later"):
+    with fails(ServerRefused, f"Neo4j/{neo4j_server.release.version} is too old", "Neo4j 9999.1 or later"):
         opened(neo4j_server)
 
 
@@ -204,9 +212,9 @@ def test_tls_asked_of_a_server_without(neo4j_server: Configured, scheme: str) ->
 
 
 @pytest.fixture(scope="module")
-def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
+def strict_server(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
     """One that speaks TLS alone, with a certificate of its own, lets anybody in, and gives a transaction 4 MiB."""
-    made = Configured(LTS, tmp_path_factory.mktemp("strict"))
+    made = Configured(release, tmp_path_factory.mktemp("strict"))
     certificates = made.folder / "certificates"
     certificates.mkdir()
     made_certificate(certificates)

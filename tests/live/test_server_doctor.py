@@ -21,6 +21,7 @@ from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.doctor import Finding, examine, examine_at
+from waygraph.registry.errors import EmbedderMismatch
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.index.neo4j import DEAD_COMMIT_MS
@@ -264,10 +265,10 @@ TEXT_FAULTS = [
 VECTOR_FAULTS = [
     {
         f"DROP INDEX {AGENT_VECTORS}": f"{AGENT_VECTORS} is missing",
-        vectors(CAPABILITY_VECTORS, "Capability", DIMENSION): f"{CAPABILITY_VECTORS} has quantized True, not False",
+        vectors(CAPABILITY_VECTORS, "Capability", DIMENSION): "has quantized True, not False",
     },
     {
-        vectors(AGENT_VECTORS, "Agent", 12): f"{AGENT_VECTORS} has vector.dimensions 12, not {DIMENSION}",
+        vectors(AGENT_VECTORS, "Agent", 12): f"has vector.dimensions 12, not {DIMENSION}",
         f"DROP INDEX {CAPABILITY_VECTORS}": f"{CAPABILITY_VECTORS} is missing",
     },
 ]
@@ -399,22 +400,19 @@ def test_what_is_indexed_differs_from_the_graph(shared: World, check: str) -> No
 
 
 def test_a_reindex_takes_the_former_indexes_away(own: World) -> None:
-    """To another dimension and to none; a registry that was opened before goes on by itself."""
+    """To another dimension and to none; who insists on the former embedder hears which one it is now."""
     assert own.vector_indexes() == [AGENT_VECTORS, CAPABILITY_VECTORS]
-    with own.opened() as reader, own.opened() as writer:
-        assert reader.route("a SQL query").matches
-        own.settings = replace(own.settings, embedder="openai:a-model?dimension=24")
+    with own.opened() as insisting, own.opened(embedder="") as writer:
+        assert insisting.route("a SQL query").matches
         writer.reindex(embedder="openai:a-model?dimension=24")
         assert own.vector_indexes() == ["agent_vector_24", "capability_vector_24"]
-        with pytest.raises(Exception, match="dimension=24"):
-            reader.route("a SQL query")
-        assert faults(own.look(deep=True)) == set()
-        own.settings = replace(own.settings, embedder="none")
+        with pytest.raises(EmbedderMismatch, match="made by openai:a-model@24"):
+            insisting.route("a SQL query")
+        assert [finding for finding in examine(writer, deep=True) if not finding.ok] == []
         writer.reindex(embedder="none")
         assert own.vector_indexes() == []
         assert writer.route("a SQL query").matches
-        assert faults(own.look(deep=True)) == set()
-    own.settings = replace(own.settings, embedder="openai:a-model")
+        assert [finding for finding in examine(writer, deep=True) if not finding.ok] == []
 
 
 def test_readers_are_not_disturbed_by_a_reindex(own: World) -> None:

@@ -1,5 +1,5 @@
 // All legs of a search with their owners and records, in one answer; see waygraph.registry.index.neo4j.
-// params: legs list<string>, vector list<float>, agent_index string, capability_index string, words string, names string, terms list<string>, depth integer, reach integer, everyone boolean, groups list<string>, tags list<string>, kinds list<string>, agent_ids list<string>, with_pinned boolean
+// params: ask map
 // returns: state list, agents list, tools list, pinned list, apart integer, frequencies list, legs list, after list
 MATCH (registry:Registry {id: 'registry'})
 OPTIONAL MATCH (mark:Commit {id: 'commit'})
@@ -7,28 +7,28 @@ WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
       coalesce(timestamp() - mark.since, -1)] AS state
 CALL () {
   CALL () {
-    WITH 'agent_vector' AS leg WHERE leg IN $legs
-    CALL db.index.vector.queryNodes($agent_index, $reach, $vector) YIELD node, score
+    WITH 'agent_vector' AS leg WHERE leg IN $ask.legs
+    CALL db.index.vector.queryNodes($ask.agent_index, $ask.reach, $ask.vector) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'capability_vector' AS leg WHERE leg IN $legs
-    CALL db.index.vector.queryNodes($capability_index, $reach, $vector) YIELD node, score
+    WITH 'capability_vector' AS leg WHERE leg IN $ask.legs
+    CALL db.index.vector.queryNodes($ask.capability_index, $ask.reach, $ask.vector) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'tool_vector' AS leg WHERE leg IN $legs
-    CALL db.index.vector.queryNodes($capability_index, $reach, $vector) YIELD node, score
+    WITH 'tool_vector' AS leg WHERE leg IN $ask.legs
+    CALL db.index.vector.queryNodes($ask.capability_index, $ask.reach, $ask.vector) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'agent_text' AS leg WHERE leg IN $legs
-    CALL db.index.fulltext.queryNodes('agent_text', $words, {limit: $reach}) YIELD node, score
+    WITH 'agent_text' AS leg WHERE leg IN $ask.legs
+    CALL db.index.fulltext.queryNodes('agent_text', $ask.words, {limit: $ask.reach}) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'capability_text' AS leg WHERE leg IN $legs
-    CALL db.index.fulltext.queryNodes('capability_text', $words, {limit: $reach}) YIELD node, score
+    WITH 'capability_text' AS leg WHERE leg IN $ask.legs
+    CALL db.index.fulltext.queryNodes('capability_text', $ask.words, {limit: $ask.reach}) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'name' AS leg WHERE leg IN $legs
-    CALL db.index.fulltext.queryNodes('name', $names) YIELD node, score
+    WITH 'name' AS leg WHERE leg IN $ask.legs
+    CALL db.index.fulltext.queryNodes('name', $ask.names) YIELD node, score
     RETURN leg, node, score
   }
   OPTIONAL MATCH (parent:Agent)-[:OWNS]->(node)
@@ -36,14 +36,14 @@ CALL () {
        CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
   ORDER BY score DESC, place
   WITH leg, count(*) AS seen, collect(CASE
-    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
-      AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
-      AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
-      AND ($kinds = [] OR owner.kind IN $kinds)
-      AND ($agent_ids = [] OR owner.id IN $agent_ids)
+    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($ask.with_pinned OR NOT owner.index_pinned)))
+      AND ($ask.everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $ask.groups))
+      AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
+      AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
+      AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
       AND (leg <> 'tool_vector' OR node:Tool)
     THEN [node, owner, score, place] END) AS kept
-  WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$depth] END AS kept
+  WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$ask.depth] END AS kept
   RETURN collect([leg, seen, kept]) AS found
 }
 CALL (found) {
@@ -59,7 +59,7 @@ CALL () {
          sum(1 + COUNT { (agent)-[:OWNS]->(:Tool) }) AS apart
 }
 CALL () {
-  UNWIND $terms AS word
+  UNWIND $ask.terms AS word
   OPTIONAL MATCH (term:Term {id: word})
   RETURN collect([coalesce(term.agents, 0), coalesce(term.capabilities, 0)]) AS frequencies
 }

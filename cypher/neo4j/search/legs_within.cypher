@@ -1,5 +1,5 @@
 // All legs of a search within a scope: the vector indexes themselves look at nobody else; from Neo4j 2026.06.
-// params: legs list<string>, vector list<float>, words string, names string, terms list<string>, depth integer, least integer, reach integer, everyone boolean, groups list<string>, tags list<string>, kinds list<string>, agent_ids list<string>, with_pinned boolean
+// params: ask map
 // returns: state list, agents list, tools list, pinned list, apart integer, frequencies list, legs list, after list
 CYPHER 25
 MATCH (registry:Registry {id: 'registry'})
@@ -8,46 +8,46 @@ WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
       coalesce(timestamp() - mark.since, -1)] AS state
 CALL () {
   MATCH (owner:Agent)
-  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
-    AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
-    AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
-    AND ($kinds = [] OR owner.kind IN $kinds)
-    AND ($agent_ids = [] OR owner.id IN $agent_ids)
+  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($ask.with_pinned OR NOT owner.index_pinned)))
+    AND ($ask.everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $ask.groups))
+    AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
+    AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
+    AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
   RETURN collect(owner.id) AS allowed
 }
 CALL (allowed) {
   CALL (allowed) {
-    WITH allowed, 'agent_vector' AS leg WHERE leg IN $legs
+    WITH allowed, 'agent_vector' AS leg WHERE leg IN $ask.legs
     MATCH (node:Agent)
     SEARCH node IN (
-      VECTOR INDEX agent_vector_DIMENSION FOR $vector WHERE node.index_owner IN allowed LIMIT $least
+      VECTOR INDEX agent_vector_DIMENSION FOR $ask.vector WHERE node.index_owner IN allowed LIMIT $ask.least
     ) SCORE AS score
     RETURN leg, node, score
     UNION ALL
-    WITH allowed, 'capability_vector' AS leg WHERE leg IN $legs
+    WITH allowed, 'capability_vector' AS leg WHERE leg IN $ask.legs
     MATCH (node:Capability)
     SEARCH node IN (
-      VECTOR INDEX capability_vector_DIMENSION FOR $vector WHERE node.index_owner IN allowed LIMIT $least
+      VECTOR INDEX capability_vector_DIMENSION FOR $ask.vector WHERE node.index_owner IN allowed LIMIT $ask.least
     ) SCORE AS score
     RETURN leg, node, score
     UNION ALL
-    WITH allowed, 'tool_vector' AS leg WHERE leg IN $legs
+    WITH allowed, 'tool_vector' AS leg WHERE leg IN $ask.legs
     MATCH (node:Capability)
     SEARCH node IN (
-      VECTOR INDEX capability_vector_DIMENSION FOR $vector WHERE node.index_owner IN allowed LIMIT $reach
+      VECTOR INDEX capability_vector_DIMENSION FOR $ask.vector WHERE node.index_owner IN allowed LIMIT $ask.reach
     ) SCORE AS score
     RETURN leg, node, score
     UNION ALL
-    WITH 'agent_text' AS leg WHERE leg IN $legs
-    CALL db.index.fulltext.queryNodes('agent_text', $words, {limit: $reach}) YIELD node, score
+    WITH 'agent_text' AS leg WHERE leg IN $ask.legs
+    CALL db.index.fulltext.queryNodes('agent_text', $ask.words, {limit: $ask.reach}) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'capability_text' AS leg WHERE leg IN $legs
-    CALL db.index.fulltext.queryNodes('capability_text', $words, {limit: $reach}) YIELD node, score
+    WITH 'capability_text' AS leg WHERE leg IN $ask.legs
+    CALL db.index.fulltext.queryNodes('capability_text', $ask.words, {limit: $ask.reach}) YIELD node, score
     RETURN leg, node, score
     UNION ALL
-    WITH 'name' AS leg WHERE leg IN $legs
-    CALL db.index.fulltext.queryNodes('name', $names) YIELD node, score
+    WITH 'name' AS leg WHERE leg IN $ask.legs
+    CALL db.index.fulltext.queryNodes('name', $ask.names) YIELD node, score
     RETURN leg, node, score
   }
   OPTIONAL MATCH (parent:Agent)-[:OWNS]->(node)
@@ -55,14 +55,14 @@ CALL (allowed) {
        CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
   ORDER BY score DESC, place
   WITH leg, count(*) AS seen, collect(CASE
-    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
-      AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
-      AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
-      AND ($kinds = [] OR owner.kind IN $kinds)
-      AND ($agent_ids = [] OR owner.id IN $agent_ids)
+    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($ask.with_pinned OR NOT owner.index_pinned)))
+      AND ($ask.everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $ask.groups))
+      AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
+      AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
+      AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
       AND (leg <> 'tool_vector' OR node:Tool)
     THEN [node, owner, score, place] END) AS kept
-  WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$depth] END AS kept
+  WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$ask.depth] END AS kept
   RETURN collect([leg, seen, kept]) AS found
 }
 CALL (found) {
@@ -78,7 +78,7 @@ CALL () {
          sum(1 + COUNT { (agent)-[:OWNS]->(:Tool) }) AS apart
 }
 CALL () {
-  UNWIND $terms AS word
+  UNWIND $ask.terms AS word
   OPTIONAL MATCH (term:Term {id: word})
   RETURN collect([coalesce(term.agents, 0), coalesce(term.capabilities, 0)]) AS frequencies
 }

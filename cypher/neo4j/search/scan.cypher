@@ -1,5 +1,5 @@
 // Exact vector legs over the allowed entities alone, for a scope that leaves too few in the index's own answer.
-// params: legs list<string>, vector list<float>, depth integer, everyone boolean, groups list<string>, tags list<string>, kinds list<string>, agent_ids list<string>, with_pinned boolean
+// params: ask map
 // returns: state list, agents list, tools list, legs list, after list
 MATCH (registry:Registry {id: 'registry'})
 OPTIONAL MATCH (mark:Commit {id: 'commit'})
@@ -7,34 +7,34 @@ WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
       coalesce(timestamp() - mark.since, -1)] AS state
 CALL () {
   MATCH (owner:Agent)
-  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($with_pinned OR NOT owner.index_pinned)))
-    AND ($everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $groups))
-    AND ($tags = [] OR any(tag IN owner.index_tags WHERE tag IN $tags))
-    AND ($kinds = [] OR owner.kind IN $kinds)
-    AND ($agent_ids = [] OR owner.id IN $agent_ids)
+  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($ask.with_pinned OR NOT owner.index_pinned)))
+    AND ($ask.everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $ask.groups))
+    AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
+    AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
+    AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
   WITH collect(owner) AS owners
   CALL (owners) {
-    WITH owners, 'agent_vector' AS leg WHERE leg IN $legs
+    WITH owners, 'agent_vector' AS leg WHERE leg IN $ask.legs
     UNWIND owners AS owner
     RETURN leg, owner, owner AS node
     UNION ALL
-    WITH owners, 'capability_vector' AS leg WHERE leg IN $legs
+    WITH owners, 'capability_vector' AS leg WHERE leg IN $ask.legs
     UNWIND owners AS owner
     WITH leg, owner WHERE owner:Capability
     RETURN leg, owner, owner AS node
     UNION ALL
-    WITH owners WHERE any(leg IN $legs WHERE leg IN ['capability_vector', 'tool_vector'])
+    WITH owners WHERE any(leg IN $ask.legs WHERE leg IN ['capability_vector', 'tool_vector'])
     UNWIND owners AS owner
     MATCH (owner)-[:OWNS]->(node:Tool)
-    UNWIND [leg IN $legs WHERE leg IN ['capability_vector', 'tool_vector']] AS leg
+    UNWIND [leg IN $ask.legs WHERE leg IN ['capability_vector', 'tool_vector']] AS leg
     RETURN leg, owner, node
   }
-  WITH leg, owner, node, vector.similarity.cosine(node.embedding, $vector) AS score
+  WITH leg, owner, node, vector.similarity.cosine(node.embedding, $ask.vector) AS score
   WHERE score IS NOT NULL
   WITH leg, node, owner, score,
        CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
   ORDER BY score DESC, place
-  WITH leg, collect([node, owner, score, place])[..$depth] AS kept
+  WITH leg, collect([node, owner, score, place])[..$ask.depth] AS kept
   RETURN collect([leg, 0, kept]) AS found
 }
 CALL (found) {
