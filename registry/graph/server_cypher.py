@@ -51,7 +51,7 @@ def run_read_only(
     memory ran out; none of them tells the server's address. ServerUnavailable, ServerRefused as every call.
     """
     check_read_only(statement, max_chars=settings.cypher_max_chars, dialect=NEO4J)
-    _check_ranges(list(tokens_of(statement)))
+    check_ranges(list(tokens_of(statement)))
     told = ask_worker(_start, _request(engine, statement, params, settings), settings)
     match told:
         case {"unavailable": str(reason)}:
@@ -68,7 +68,7 @@ def run_read_only(
     return result_of(told, settings)
 
 
-def _check_ranges(tokens: Sequence[Token]) -> None:
+def check_ranges(tokens: Sequence[Token]) -> None:
     """Refuses a list that is plainly too long to go through: only as rows, behind UNWIND, can Neo4j be stopped."""
     for at, token in enumerate(tokens):
         streamed = at > 0 and tokens[at - 1].keyword == "UNWIND"

@@ -100,13 +100,13 @@ def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
 def _rows_told(engine: Neo4jEngine, request: dict[str, Any], timeout_s: float) -> list[bytes]:
     statement, params = request["statement"], request["params"]
     with engine.typed(timeout_s, MARK) as transaction:
-        _check_plan(transaction.plan(statement, params))
+        check_plan(transaction.plan(statement, params))
         started = time.perf_counter()
         columns, rows = transaction.run(statement, params)
         return told(columns, rows, request, started)
 
 
-def _check_plan(plan: Plan) -> None:
+def check_plan(plan: Plan) -> None:
     """Raises NotARead for a plan that does more than read the graph."""
     if plan.kind != "r":
         raise NotARead("its plan does more than read")

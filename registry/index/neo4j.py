@@ -18,7 +18,8 @@ from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
 from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.analyser import named_in, query_terms
-from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, VECTORS, index_name, vector_index
+from waygraph.registry.index.neo4j_indexes import faults, vector_indexes
+from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, Tool
 
@@ -88,23 +89,26 @@ class Neo4jIndex:
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
     def _first(self, ask: "_Ask", reach: int) -> "tuple[_Answer, list[Leg]]":
-        """What the indexes answer, and the legs that none of them did: vectors, while their index is being made."""
+        """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.
+
+        It is being made after a reindex, and lacks owners after an upgrade of the server.
+        """
         try:
             return self._indexed(ask, reach), []
         except EngineError:
-            if self._has_vector_indexes(len(ask.vector)):
+            if not faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index)):
                 raise
         unanswered = [leg for leg in ask.legs if leg in VECTOR_LEGS]
         others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
         return self._whole("neo4j/search/legs", others.params(reach)), unanswered
 
-    def _has_vector_indexes(self, dimension: int) -> bool:
-        online = {row["name"] for row in self._engine.run(load("neo4j/check/indexes")) if row["state"] == "ONLINE"}
-        return not dimension or {vector_index(label, dimension) for label in VECTORS} <= online
+    @property
+    def _filters_in_index(self) -> bool:
+        return self._engine.version >= IN_INDEX_FILTERS
 
     def _indexed(self, ask: "_Ask", reach: int) -> "_Answer":
         """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
-        if not (ask.is_scoped and ask.vector and self._engine.version >= IN_INDEX_FILTERS):
+        if not (ask.is_scoped and ask.vector and self._filters_in_index):
             return self._whole("neo4j/search/legs", ask.params(reach))
         params = ask.params(reach) | {"least": max(ask.depth, LEAST_REACH)}
         del params["agent_index"], params["capability_index"]

@@ -68,9 +68,15 @@ def labels_not_unique(session: GraphSession) -> list[str]:
 
 def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
     """Makes what is missing, and anew what is not as it should be. Safe to repeat."""
-    for name, fault in faults(engine, (*text_indexes(), *vector_indexes(dimension, by_owner=by_owner))).items():
+    found = faults(engine, (*text_indexes(), *vector_indexes(dimension, by_owner=by_owner)))
+    for name, fault in found.items():
         if fault != BEING_MADE:
             engine.run(load("neo4j/schema/drop_index"), name=name)
+    if found or labels_not_unique(engine):
+        _define(engine, dimension, by_owner=by_owner)
+
+
+def _define(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
     for migration in MIGRATIONS:
         for statement in migration.statements:
             engine.define(load(statement))

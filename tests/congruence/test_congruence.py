@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -326,7 +327,7 @@ def answer(registry: Registry, question: Question, vector: "Vector | None") -> A
     query = Query(text=question.text, filters=question.scope.filters, limit=min(question.depth, 10))
     principal = question.scope.principal
     routes = {
-        name: outcome(registry, lambda r, name=name: r.route(query, recipe=name, principal=principal))
+        name: outcome(registry, partial(Registry.route, query=query, recipe=name, principal=principal))
         for name, recipe in RECIPES.items()
         if recipe.texts in (None, index.state.texts) and (index.state.embedder or not recipe.needs_vectors)
     }

@@ -340,7 +340,7 @@ class World:
     def _sync_last(self, told: str) -> Edit:
         return self._sync(self._last, told)
 
-    def _sync(self, source: str, told: str, bad: list[Record] | None = None, **options: bool) -> Edit:
+    def _sync(self, source: str, told: str, bad: list[Record] | None = None, **options: Any) -> Edit:
         manifest = self._manifest(source, self.sources[source], bad or [])
         return Edit(f"sync {source}: {told}", lambda registry: sync(registry, manifest, **options))
 

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from neo4j import Driver, GraphDatabase
 
-from tests.cypher_page import algorithm
-from tests.docs.pages import ROOT
+from tests.cypher_page import PAGE, algorithm
+from tests.docs.pages import ROOT, blocks
 from tests.neo4j_server import DATABASE, Target
 from tests.places import on_server
 from waygraph.ingest.sources import read_path
@@ -61,7 +62,7 @@ def test_the_statement_routes_as_the_recipe(registry: Registry, driver: Driver, 
         route = registry.route(Query(text=text, limit=5), recipe="paper")
         expected = [(match.agent.id, match.votes[0].rank, match.score) for match in route.matches]
         given = params(vector_of(text, embedder))
-        records = driver.execute_query(algorithm(), given, database_=DATABASE).records
+        records = driver.execute_query(algorithm(), given, database_=DATABASE).records  # pyright: ignore
         assert [(row["agent"], row["rank"]) for row in records] == [told[:2] for told in expected], text
         assert [row["score"] for row in records] == pytest.approx([told[2] for told in expected])
 
@@ -83,6 +84,14 @@ def test_a_tools_own_vector_finds_its_agent(registry: Registry) -> None:
     before = "MATCH (like:Tool {id: 'trencher-tables/reserve'})\nWITH like.embedding AS vector\n"
     statement = before + algorithm().replace("CALL () {", "CALL (vector) {", 1).replace("$vector", "vector")
     assert registry.cypher(statement, params([])).rows[0][0] == "trencher-tables"
+
+
+def test_the_pages_code_gives_a_vector(registry: Registry) -> None:
+    """The Python on the page runs, and its vector routes to who books tables."""
+    names: dict[str, Any] = {}
+    for block in blocks(PAGE, "python"):
+        exec(compile(block, "docs/cypher.md", "exec"), names)  # noqa: S102 - that is what is tested
+    assert registry.cypher(algorithm(), params(names["vector"])).rows[0][0] == "trencher-tables"
 
 
 def test_embeddings_are_told_by_their_length(registry: Registry) -> None:

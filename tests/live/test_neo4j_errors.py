@@ -154,7 +154,7 @@ def test_a_password_that_must_be_changed_first(neo4j_server: Configured) -> None
 
 def administrate(at: Neo4jServer, statement: str, **params: str) -> None:
     with GraphDatabase.driver(at.uri, auth=at.auth) as driver:
-        driver.execute_query(statement, params, database_="system")  # type: ignore[arg-type]
+        driver.execute_query(statement, params, database_="system")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def test_a_server_that_is_too_old(neo4j_server: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,9 +333,11 @@ def test_a_password_that_changes(neo4j_server: Configured) -> None:
         change_password(neo4j_server, WRONG)
         try:
             registry.route("harbour")
+            store = registry.store
+            assert isinstance(store, server.ServerStore)
             with ExitStack() as held, fails(ServerRefused, "did not let user 'neo4j' in"):
                 for _ in range(3):  # more than the pool holds
-                    held.enter_context(registry.store.engine.reading())  # type: ignore[attr-defined]
+                    held.enter_context(store.engine.reading())
             with fails(ServerRefused, "did not let user 'neo4j' in"):
                 registry.set("agent-1", pinned=True)  # beside its commit it sets a mark, on another connection
             with opened(neo4j_server, neo4j_password=WRONG) as anew:
@@ -395,6 +397,7 @@ class Askers:
             try:
                 registry.route("harbour")
                 self.answers += 1
+                time.sleep(0.02)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is looked at in the end
                 self.errors.append(error)
                 time.sleep(0.05)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 
 import pytest
 from neo4j import Driver, GraphDatabase
@@ -16,16 +16,16 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from waygraph.api.cli.app import main
-from waygraph.cypher import load
+from waygraph.cypher import load, load_for
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.doctor import Finding, examine, examine_at
 from waygraph.registry.errors import EmbedderMismatch
-from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.index.neo4j import DEAD_COMMIT_MS
 from waygraph.registry.index.neo4j_indexes import UNIQUE
+from waygraph.registry.model import Filters, Query
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
@@ -57,8 +57,13 @@ class World:
     def opened(self, **changed: Any) -> Registry:
         return Registry.open(self.uri, settings=replace(self.settings, **changed), environ=self.environ)
 
+    def empty(self) -> None:
+        """Of nodes. Indexes take seconds to make, and are not in the way."""
+        self.is_sound = False
+        self.tamper("MATCH (n) DETACH DELETE n")
+
     def fill(self) -> None:
-        wipe(self.driver)
+        self.empty()
         with self.opened() as registry:
             self.ingest(registry)
             registry.set("harbor-git", tags=["ours"], pinned=True)
@@ -73,7 +78,7 @@ class World:
     def tamper(self, *statements: str, **params: object) -> None:
         """Changes the graph behind the registry's back."""
         for statement in statements:
-            self.driver.execute_query(cast("LiteralString", statement), params, database_=DATABASE)
+            self.driver.execute_query(statement, params, database_=DATABASE)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     def look(self, *, deep: bool = False) -> dict[str, Finding]:
         """The findings by check."""
@@ -94,14 +99,14 @@ def world(neo4j_target: Target, tmp_path_factory: pytest.TempPathFactory) -> Ite
         fake_openai() as embeddings,
         GraphDatabase.driver(neo4j_target.uri, auth=neo4j_target.auth, notifications_min_severity="OFF") as driver,
     ):
+        wipe(driver)
         yield World(neo4j_target, driver, embeddings, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
 def bare(world: World) -> World:
     """An empty database; in the end whatever the test leaves."""
-    wipe(world.driver)
-    world.is_sound = False
+    world.empty()
     return world
 
 
@@ -301,6 +306,9 @@ def test_an_index_that_cannot_search_by_owner(shared: World) -> None:
     findings = shared.look()
     assert faults(findings) == {"vector indexes"}
     assert "['embedding', 'index_owner']" in findings["vector indexes"].detail
+    with shared.opened() as registry:
+        asked = Query(text="a SQL query", filters=Filters(agent_ids=("quarry-sql",)))
+        assert [match.agent.id for match in registry.route(asked).matches] == ["quarry-sql"]
     mend(shared, findings["vector indexes"])
 
 
@@ -449,8 +457,10 @@ def asked_on(registry: Registry) -> Iterator[list[Exception]]:
 @pytest.mark.parametrize("failing", ["neo4j/check/indexed_agents", "check/orphans"])
 def test_a_check_that_fails_is_a_finding(shared: World, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """The doctor itself never raises for what is wrong with the registry."""
-    real = neo4j.load_for
     broken = replace(load(failing), text="RETURN 1 / 0")
-    monkeypatch.setattr(neo4j, "load_for", lambda dialect, s: broken if s.name == failing else real(dialect, s))
+    monkeypatch.setattr(
+        "waygraph.registry.graph.neo4j.load_for",
+        lambda dialect, s: broken if s.name == failing else load_for(dialect, s),
+    )
     findings = shared.look(deep=True)
     assert any("/ by zero" in findings[check].detail for check in faults(findings))

@@ -74,7 +74,8 @@ def graph_of(registry: Registry) -> tuple[object, ...]:
         claims = [(c.source, c.key, c.agent_id, c.hash, c.rank) for c in read_claims(session)]
         return read_agents(session), read_tools(session), claims, read_settings(session)
 
-    return registry.read(work)
+    held: tuple[object, ...] = registry.read(work)
+    return held
 
 
 def without_revision(text: str) -> str:
