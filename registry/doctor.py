@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import get_args
@@ -65,6 +65,9 @@ def examine_at(
 ) -> list[Finding]:
     """The same for a registry that may be too damaged for `Registry.open`."""
     settings = load_settings(environ) if settings is None else settings
+    if deep:  # all of it is read in one transaction, which may take as long as one that writes
+        patience_s = max(settings.neo4j_read_timeout_s, settings.neo4j_write_timeout_s)
+        settings = replace(settings, neo4j_read_timeout_s=patience_s)
     with Registry(open_store(location, settings), settings, environ, settings.embedder) as registry:
         return examine(registry, deep=deep)
 

@@ -111,6 +111,7 @@ class Neo4jEngine:
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         """One that writes is tried again for `neo4j_retry_s` after an error that may pass, one that reads as below."""
+        statement.check(params)
         check_values(params)
         if not statement.writes:
             return self.run_at_once(statement, params)

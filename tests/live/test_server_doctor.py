@@ -423,6 +423,15 @@ def test_a_reindex_takes_the_former_indexes_away(own: World) -> None:
         assert [finding for finding in examine(writer, deep=True) if not finding.ok] == []
 
 
+def test_a_former_index_in_an_emptied_database_is_not_in_the_way(own: World) -> None:
+    """Nodes were deleted, indexes not: a new registry with another embedder is searched by its own."""
+    with own.opened(embedder="") as registry:
+        registry.reindex(embedder="openai:a-model?dimension=24")
+    own.fill()
+    assert own.vector_indexes() == [AGENT_VECTORS, CAPABILITY_VECTORS]
+    assert faults(own.look(deep=True)) == set()
+
+
 def test_readers_are_not_disturbed_by_a_reindex(own: World) -> None:
     """With the registry's own embedder, whichever that is, they route on while it is changed to and fro."""
     with own.opened(embedder="") as writer, own.opened(embedder="") as reader, asked_on(reader) as errors:
