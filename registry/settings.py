@@ -52,7 +52,7 @@ class Settings:
     """Certificates to trust, PEM; empty: the system's. For `+s` addresses."""
     neo4j_connect_timeout_s: float = 5.0
     neo4j_retry_s: float = 15.0
-    """How long a transaction is tried again after an error that may pass."""
+    """How long a transaction that writes is tried again after an error that may pass."""
     neo4j_read_timeout_s: float = 30.0
     """For one search or read, also while a writer commits."""
     neo4j_write_timeout_s: float = 600.0
