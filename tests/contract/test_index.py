@@ -21,7 +21,7 @@ from waygraph.registry.errors import RegistryNotFound
 from waygraph.registry.identity import sealed_tool, tool_id
 from waygraph.registry.index import build, generation
 from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.index.search_index import IndexState, Leg, LegHits, Scope, SearchIndex
+from waygraph.registry.index.search_index import VECTOR_LEGS, IndexState, Leg, LegHits, Scope, SearchIndex
 from waygraph.registry.index.snapshot import Snapshot, index_order
 from waygraph.registry.model import AGENT_KINDS, Agent, Filters, Principal, Tool
 from waygraph.registry.server import ServerStore
@@ -250,6 +250,21 @@ def test_vector_scores_are_cosines(index: SearchIndex, fleet: Snapshot) -> None:
     for entity, score in zip(found.entity_ids, found.scores, strict=True):
         assert score == pytest.approx(float(fleet.vectors[rows[entity]] @ asked), abs=1e-6)
     assert hits.similarity == found.scores[0]
+
+
+def test_what_has_no_direction_is_near_to_nothing(make_index: MakeIndex) -> None:
+    """A vector of zeros finds nothing and is not found, in the whole or within a scope; words still find it."""
+    agents = [Agent(id=f"a{number}", name="harbour", tags=("sea",) * (number % 2)) for number in range(6)]
+    content = snapshot(agents, [])
+    content.vectors[[1, 4]] = 0
+    made = make_index(content)
+    for scope, others in ((Scope(), {"a0", "a2", "a3", "a5"}), (Scope(filters=Filters(tags=("sea",))), {"a3", "a5"})):
+        found = made.search(LEGS, vector(1), "harbour", 10, scope)
+        assert set(found.legs["agent_vector"].entity_ids) == set(found.legs["capability_vector"].entity_ids) == others
+        assert others < set(found.legs["agent_text"].entity_ids)
+        blank = made.search(LEGS, np.zeros_like(vector(1)), "harbour", 10, scope)
+        assert {leg: list(blank.legs[leg].entity_ids) for leg in VECTOR_LEGS} == {leg: [] for leg in VECTOR_LEGS}
+        assert (blank.similarity, blank.legs["agent_text"]) == (0.0, found.legs["agent_text"])
 
 
 # -- what the legs hold --------------------------------------------------------------------------
