@@ -254,15 +254,19 @@ def test_vector_scores_are_cosines(index: SearchIndex, fleet: Snapshot) -> None:
 
 def test_what_has_no_direction_is_near_to_nothing(make_index: MakeIndex) -> None:
     """A vector of zeros finds nothing and is not found, in the whole or within a scope; words still find it."""
-    agents = [Agent(id=f"a{number}", name="harbour", tags=("sea",) * (number % 2)) for number in range(6)]
+    agents = [Agent(id=f"a{number:03}", name="harbour", tags=("sea",) * (number < 6)) for number in range(500)]
     content = snapshot(agents, [])
     content.vectors[[1, 4]] = 0
     made = make_index(content)
-    for scope, others in ((Scope(), {"a0", "a2", "a3", "a5"}), (Scope(filters=Filters(tags=("sea",))), {"a3", "a5"})):
-        found = made.search(LEGS, vector(1), "harbour", 10, scope)
+    all_others = {agent.id for agent in agents} - {"a001", "a004"}
+    for scope, depth, others in (
+        (Scope(), 1000, all_others),
+        (Scope(filters=Filters(tags=("sea",))), 10, {"a000", "a002", "a003", "a005"}),
+    ):
+        found = made.search(LEGS, vector(1), "harbour", depth, scope)
         assert set(found.legs["agent_vector"].entity_ids) == set(found.legs["capability_vector"].entity_ids) == others
         assert others < set(found.legs["agent_text"].entity_ids)
-        blank = made.search(LEGS, np.zeros_like(vector(1)), "harbour", 10, scope)
+        blank = made.search(LEGS, np.zeros_like(vector(1)), "harbour", depth, scope)
         assert {leg: list(blank.legs[leg].entity_ids) for leg in VECTOR_LEGS} == {leg: [] for leg in VECTOR_LEGS}
         assert (blank.similarity, blank.legs["agent_text"]) == (0.0, found.legs["agent_text"])
 

@@ -29,7 +29,9 @@ CALL () {
     UNWIND [leg IN $ask.legs WHERE leg IN ['capability_vector', 'tool_vector']] AS leg
     RETURN leg, owner, node
   }
-  WITH leg, owner, node, vector.similarity.cosine(node.embedding, $ask.vector) AS score
+  // A vector of zeros is near to nothing; the function refuses it.
+  WITH leg, owner, node, CASE WHEN any(x IN node.embedding WHERE x <> 0.0)
+                              THEN vector.similarity.cosine(node.embedding, $ask.vector) END AS score
   WHERE score IS NOT NULL
   WITH leg, node, owner, score,
        CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
