@@ -31,8 +31,6 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
-# Not all of it holds yet: coverage drifts after edits, and a query without a vector differs. Run by `make torture`.
-pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
