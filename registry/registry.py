@@ -28,7 +28,7 @@ from waygraph.registry.model import Agent, Filters, Principal, Query, Route, Tex
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
-from waygraph.registry.store import Store, open_store
+from waygraph.registry.storage.store import Store, open_store
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, SourceSummary
@@ -203,7 +203,7 @@ class Registry:
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
         own; WriteConflict if another writer was first, where a registry has several at a time.
         """
-        from waygraph.registry.live_graph import now
+        from waygraph.registry.storage.live_graph import now
         from waygraph.registry.writing import WriteSession
 
         with self._store.writing(trust_index=trust_index) as writing:

@@ -32,7 +32,7 @@ from waygraph.registry.graph.writing import (
     write_vectors,
 )
 from waygraph.registry.model import TextForm, Tool
-from waygraph.registry.store import Writing
+from waygraph.registry.storage.store import Writing
 
 DEFAULT_TEXTS: TextForm = "contextual"
 

@@ -179,7 +179,7 @@ def fill(registry: Registry, folder: Path) -> None:
     """The two sources, and what an operator says of four agents."""
     with pytest.MonkeyPatch.context() as patch:
         for source, when in (("catalog", JANUARY), ("back-office", JANUARY), ("catalog", MARCH)):
-            patch.setattr("waygraph.registry.live_graph.now", lambda when=when: when)
+            patch.setattr("waygraph.registry.storage.live_graph.now", lambda when=when: when)
             _sync(registry, source, folder)
     registry.set("old-fax", hidden=True)
     registry.set("pigeon-mail", pinned=True)

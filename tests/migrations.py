@@ -14,7 +14,7 @@ from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.graph import writing
 from waygraph.registry.index import generation
-from waygraph.registry.migration import migrate_at
+from waygraph.registry.migration.migrate import migrate_at
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 

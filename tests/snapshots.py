@@ -5,7 +5,7 @@ from waygraph.registry.changes import AgentEntry, ChangeSet, Claim, OperatorSett
 from waygraph.registry.graph.writing import NewVectors, write_changes
 from waygraph.registry.index.snapshot import Snapshot
 from waygraph.registry.model import Tool
-from waygraph.registry.server import ServerStore
+from waygraph.registry.storage.server import ServerStore
 
 NOW = ""
 

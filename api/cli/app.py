@@ -37,7 +37,12 @@ def before_command(
     context: typer.Context,
     registry: Annotated[
         str,
-        typer.Option("--registry", metavar="PATH", envvar="WAYGRAPH_REGISTRY", help="Default: in your data folder."),
+        typer.Option(
+            "--registry",
+            metavar="PLACE",
+            envvar="WAYGRAPH_REGISTRY",
+            help="A file, or a server: neo4j://HOST. Default: a file in your data folder.",
+        ),
     ] = "",
     embedder: Annotated[
         str,

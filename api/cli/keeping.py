@@ -11,7 +11,7 @@ from waygraph.api.cli.options import AsJson
 from waygraph.api.cli.output import note, print_raw, show
 
 if TYPE_CHECKING:
-    from waygraph.registry.doctor import Finding
+    from waygraph.registry.doctor.findings import Finding
 
 
 def export(
@@ -62,7 +62,8 @@ def _findings(told: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
     import os
 
-    from waygraph.registry.doctor import Finding, examine_at
+    from waygraph.registry.doctor.examine import examine_at
+    from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.errors import WaygraphError
 
     settings = told.settings()

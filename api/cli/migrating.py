@@ -26,7 +26,7 @@ def migrate(
     """
     from waygraph.api.cli import shapes, views
     from waygraph.api.cli.progress import progress_bar
-    from waygraph.registry.migration import migrate_at
+    from waygraph.registry.migration.migrate import migrate_at
 
     settings = invocation(context).settings()
     with progress_bar("Copying", settings.progress_after_s) as progress:

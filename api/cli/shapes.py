@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
     from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
-    from waygraph.registry.doctor import Finding
+    from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.migration import Migrated
+    from waygraph.registry.migration.migrate import Migrated
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written

@@ -10,10 +10,10 @@ from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Tabl
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
     from waygraph.registry.changes import OperatorSettings, SourceSummary
-    from waygraph.registry.doctor import Finding
+    from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.migration import Migrated
+    from waygraph.registry.migration.migrate import Migrated
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Route, Tool, ToolRoute
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written

@@ -19,7 +19,6 @@ from tests.congruence.worlds import Edit, Question, World, reindexed
 from tests.fake_openai import KEY, fake_openai
 from tests.places import SERVERS, Place, Servers, new_place
 from waygraph.cypher import load, names
-from waygraph.registry import live_graph
 from waygraph.registry.changes import ChangeSet, SyncReport
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.embedding.texts import query_text
@@ -30,7 +29,7 @@ from waygraph.registry.model import Query, Route
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
-
+from waygraph.registry.storage import live_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.places import PLACES, Servers, new_place, server_engine
 from waygraph.cypher import BadStatement, Statement, load
 from waygraph.cypher.loader import parse
-from waygraph.registry.embedded import EmbeddedStore
 from waygraph.registry.errors import (
     EngineError,
     RegistryClosed,
@@ -26,6 +25,7 @@ from waygraph.registry.graph.grafeo import WRITE_ATTEMPTS, GrafeoEngine
 from waygraph.registry.graph.schema import MIGRATIONS, migrate
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.embedded import EmbeddedStore
 
 
 def statement(text: str, params: str = "none", returns: str = "none") -> Statement:

@@ -24,8 +24,8 @@ from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.search_index import VECTOR_LEGS, IndexState, Leg, LegHits, Scope, SearchIndex
 from waygraph.registry.index.snapshot import Snapshot, index_order
 from waygraph.registry.model import AGENT_KINDS, Agent, Filters, Principal, Tool
-from waygraph.registry.server import ServerStore
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.server import ServerStore
 
 LEGS: tuple[Leg, ...] = get_args(Leg)
 DIMENSION = 8

@@ -19,7 +19,7 @@ import tantivy  # noqa: F401 - the fork server has it ready
 from tests.faults.fleet import entry, manifest, number_in
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
-from waygraph.registry.doctor import examine_at
+from waygraph.registry.doctor.examine import examine_at
 from waygraph.registry.errors import RegistryError, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_held, read_state, read_tools

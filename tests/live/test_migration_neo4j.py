@@ -16,17 +16,17 @@ from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
-from waygraph.registry import migration
 from waygraph.registry.changes import Manifest
-from waygraph.registry.doctor import examine_at
+from waygraph.registry.doctor.examine import examine_at
 from waygraph.registry.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.export import export
 from waygraph.registry.graph import writing
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS
-from waygraph.registry.migration import Migrated, migrate_at
-from waygraph.registry.parts import parts_of
-from waygraph.registry.server import ServerStore
+from waygraph.registry.migration import migrate as migration
+from waygraph.registry.migration.migrate import Migrated, migrate_at
+from waygraph.registry.migration.parts import parts_of
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.server import ServerStore
 
 HALF_WAY = 4
 """Parts: operators' words, then agents with tools, three of five."""

@@ -21,8 +21,8 @@ from tests.neo4j_server import Neo4jServer, Release
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
-from waygraph.registry import Registry, Settings, server
-from waygraph.registry.doctor import examine
+from waygraph.registry import Registry, Settings
+from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import (
     EngineError,
     InvalidSetting,
@@ -35,6 +35,7 @@ from waygraph.registry.errors import (
 )
 from waygraph.registry.graph import neo4j
 from waygraph.registry.index.neo4j_upkeep import keep_index
+from waygraph.registry.storage import server
 
 pytestmark = pytest.mark.skipif("given" in TARGETS, reason="a server that is given is not ours to kill")
 

@@ -20,7 +20,8 @@ from waygraph.cypher import load, load_for
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.doctor import Finding, examine, examine_at
+from waygraph.registry.doctor.examine import examine, examine_at
+from waygraph.registry.doctor.findings import Finding
 from waygraph.registry.errors import EmbedderMismatch
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.index.neo4j import DEAD_COMMIT_MS

@@ -90,3 +90,13 @@ def test_declared_parameters_pass() -> None:
     weighed = parse("test/w", "// W.\n// params: weight float\n// returns: none\nRETURN $weight")
     weighed.check({"weight": 1})
     weighed.check({"weight": 1.5})
+
+
+def test_who_may_see_what_is_asked_in_the_same_words_everywhere() -> None:
+    """Every statement that searches a server leaves out the same agents: five lines, whatever their indent."""
+    begin, end = "(NOT owner:Apart OR", "($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)"
+    searching = [load(name).text for name in names() if name.startswith("neo4j/search/") and begin in load(name).text]
+    parts = [part for text in searching for part in text.split(begin)[1:]]
+    assert len(searching) == 3
+    assert len(parts) == 4
+    assert len({" ".join(part[: part.index(end)].split()) for part in parts}) == 1

@@ -20,18 +20,18 @@ from tests.migrations import (
 )
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
-from waygraph.registry import migration
-from waygraph.registry.doctor import examine_at
-from waygraph.registry.embedded import EmbeddedStore
+from waygraph.registry.doctor.examine import examine_at
 from waygraph.registry.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.export import export
 from waygraph.registry.graph import writing
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.holdings import Holdings, read_holdings
-from waygraph.registry.migration import Migrated, migrate_at
-from waygraph.registry.parts import parts_of
+from waygraph.registry.migration import migrate as migration
+from waygraph.registry.migration.holdings import Holdings, read_holdings
+from waygraph.registry.migration.migrate import Migrated, migrate_at
+from waygraph.registry.migration.parts import parts_of
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.embedded import EmbeddedStore
 
 Copy = Callable[[], Migrated]
 

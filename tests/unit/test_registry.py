@@ -16,8 +16,8 @@ from waygraph.ingest.sync import sync
 from waygraph.registry import Filters, Principal, Query, Registry
 from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryUnusable, UnknownName
 from waygraph.registry.index.generation import folder_of
-from waygraph.registry.lock import write_lock
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.lock import write_lock
 
 
 def ingest(registry: Registry, file: Path, *agents: dict[str, object], source: str = "") -> list[str]:

@@ -18,7 +18,7 @@ from waygraph.registry.graph.neo4j import OLDEST, Neo4jEngine, ServerVersion, fi
 from waygraph.registry.graph.neo4j_errors import Asked, may_pass, our_error
 from waygraph.registry.graph.server_location import ServerLocation
 from waygraph.registry.settings import Settings
-from waygraph.registry.store import open_store
+from waygraph.registry.storage.store import open_store
 
 SECRET = "s3cret-Tiger"  # noqa: S105 - of nobody
 PLACE = "neo4j://host/neo4j"

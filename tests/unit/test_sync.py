@@ -22,7 +22,7 @@ from waygraph.registry.graph.reading import Held, overlaid
 from waygraph.registry.graph.schema import migrate
 from waygraph.registry.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import Agent, Tool
-from waygraph.registry.store import Writing, keep_nothing, prepare_nothing
+from waygraph.registry.storage.store import Writing, keep_nothing, prepare_nothing
 from waygraph.registry.writing import WriteSession, Written, changed_setting
 
 if TYPE_CHECKING:

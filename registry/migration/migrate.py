@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 from waygraph.cypher import load
 from waygraph.registry.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
-from waygraph.registry.filling import Filling, Origin, refuse_registry
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import RegistryState, read_agents, read_state, read_tools
 from waygraph.registry.graph.version import SCHEMA_VERSION
-from waygraph.registry.holdings import Holdings, differences, read_holdings
-from waygraph.registry.parts import Part, parts_of
+from waygraph.registry.migration.holdings import Holdings, differences, read_holdings
+from waygraph.registry.migration.parts import Part, parts_of
 from waygraph.registry.settings import Settings
-from waygraph.registry.store import MEMORY, Store, is_server, open_store
+from waygraph.registry.storage.filling import Filling, Origin, refuse_registry
+from waygraph.registry.storage.store import MEMORY, Store, is_server, open_store
 
 Progress = Callable[[int, int], None]
 """Called with (rows copied, rows in all)."""

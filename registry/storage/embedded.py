@@ -16,13 +16,13 @@ from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLock
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.settings import Settings
-from waygraph.registry.store import Writing, keep_nothing, prepare_nothing
+from waygraph.registry.storage.store import Writing, keep_nothing, prepare_nothing
 
 if TYPE_CHECKING:
-    from waygraph.registry.filling import Filling, Origin
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.live_graph import LiveGraph
+    from waygraph.registry.storage.filling import Filling, Origin
+    from waygraph.registry.storage.live_graph import LiveGraph
 
 
 class EmbeddedStore:
@@ -119,7 +119,7 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        from waygraph.registry.lock import write_lock
+        from waygraph.registry.storage.lock import write_lock
 
         live = self._live_graph()
         with write_lock(self._home, wait_s), live.held() as engine:
@@ -135,14 +135,14 @@ class EmbeddedStore:
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing
-        from waygraph.registry.filling import AtOnce
+        from waygraph.registry.storage.filling import AtOnce
 
         with self.writing() as writing, writing.engine.transaction() as session:
             yield AtOnce(session, self.place)
 
     def _live_graph(self) -> "LiveGraph":
         """Made by the first write: a process that only reads needs nothing of it."""
-        from waygraph.registry.live_graph import LiveGraph
+        from waygraph.registry.storage.live_graph import LiveGraph
 
         with self._lock:
             if self._live is None:

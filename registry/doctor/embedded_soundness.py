@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from waygraph.registry.doctor import DAMAGE, Finding, attempt, rebuild_advice, restore_advice
-from waygraph.registry.embedded import EmbeddedStore
+from waygraph.registry.doctor.embedded_checks import rebuild_advice
+from waygraph.registry.doctor.findings import DAMAGE, Finding, attempt, restore_advice
+from waygraph.registry.doctor.graph_soundness import Graph, graph_findings, refuse
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import Copying, GraphEngine
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph_soundness import Graph, graph_findings, refuse
 from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.publication import publish_graph, published_revision
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.embedded import EmbeddedStore
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.doctor import DAMAGE, Finding, absent, attempt, embedder_finding, versions
+from waygraph.registry.doctor.findings import DAMAGE, Finding, absent, attempt, embedder_finding, versions
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.schema import MIGRATIONS, seen_migrations
@@ -16,7 +16,7 @@ from waygraph.registry.index.neo4j_indexes import faults, labels_not_unique, tex
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
-from waygraph.registry.server import ServerStore
+from waygraph.registry.storage.server import ServerStore
 
 REINDEX = "run `waygraph reindex`: it makes indexes and constraints anew"
 ANY_WRITE = "any write mends it, such as ingesting a source again"
@@ -32,7 +32,7 @@ def examine_server(registry: Registry, store: ServerStore, *, deep: bool = False
     findings += [check(store) for check in (_writer, _schema, _constraints, _text_indexes, _vector_indexes, _search)]
     findings += [embedder_finding(registry), versions()]
     if deep:
-        from waygraph.registry.server_soundness import examine_server_deep
+        from waygraph.registry.doctor.server_soundness import examine_server_deep
 
         findings += examine_server_deep(store, registry.settings)
     return findings

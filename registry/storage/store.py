@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from waygraph.registry.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from waygraph.registry.filling import Filling, Origin
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.settings import Settings
+    from waygraph.registry.storage.filling import Filling, Origin
 
     Keep = Callable[[GraphSession, Collection[str] | None], AbstractContextManager[None]]
 
@@ -88,10 +88,10 @@ def is_server(location: object) -> bool:
 def open_store(location: object, settings: "Settings") -> Store:
     """The store of a location; nothing is read or written yet. Raises InvalidSetting for a URL that names none."""
     if is_server(location):
-        from waygraph.registry.server import ServerStore
+        from waygraph.registry.storage.server import ServerStore
 
         return ServerStore.at(str(location), settings)
-    from waygraph.registry.embedded import EmbeddedStore
+    from waygraph.registry.storage.embedded import EmbeddedStore
 
     if "://" in str(location):
         raise InvalidSetting(f"a registry is a file, {MEMORY} or a server; a server's URL begins with {_LISTED}")

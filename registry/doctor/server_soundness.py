@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from waygraph.cypher import load
-from waygraph.registry.doctor import DAMAGE, Finding, attempt, restore_advice
+from waygraph.registry.doctor.findings import DAMAGE, Finding, attempt, restore_advice
+from waygraph.registry.doctor.graph_soundness import REINDEX, Graph, graph_findings, refuse
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph_soundness import REINDEX, Graph, graph_findings, refuse
 from waygraph.registry.index.neo4j_renewal import Comparison
-from waygraph.registry.server import ServerStore
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.server import ServerStore
 
 
 def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]:

@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 
 from waygraph.cypher import load
 from waygraph.registry.errors import CopyDiffers, RegistryUnusable, WriteConflict
-from waygraph.registry.filling import Origin, Work, refuse_registry
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.writing import BATCH_ROWS
-from waygraph.registry.store import Writing
+from waygraph.registry.storage.filling import Origin, Work, refuse_registry
+from waygraph.registry.storage.store import Writing
 
 USELESS = -1
 """No registry has this revision: what is marked so is cleared by whoever comes next."""

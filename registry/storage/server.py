@@ -17,14 +17,14 @@ from waygraph.registry.index.neo4j import DEAD_COMMIT_MS, Neo4jIndex
 from waygraph.registry.index.neo4j_indexes import renew_schema
 from waygraph.registry.index.neo4j_renewal import renew_index
 from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes
-from waygraph.registry.live_graph import now
 from waygraph.registry.settings import Settings
-from waygraph.registry.store import Writing
+from waygraph.registry.storage.live_graph import now
+from waygraph.registry.storage.store import Writing
 
 if TYPE_CHECKING:
-    from waygraph.registry.filling import Filling, Origin
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.storage.filling import Filling, Origin
 
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
@@ -52,7 +52,7 @@ class ServerStore:
 
     @property
     def exists(self) -> bool:
-        from waygraph.registry.server_filling import refuse_unfinished, unfinished
+        from waygraph.registry.storage.server_filling import refuse_unfinished, unfinished
 
         self._check_server()
         if read_state(self.engine) is not None:
@@ -106,7 +106,7 @@ class ServerStore:
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":
-        from waygraph.registry.server_filling import InParts
+        from waygraph.registry.storage.server_filling import InParts
 
         with self.writing() as writing:
             filling = InParts(writing, origin, self.place)

@@ -10,7 +10,7 @@ from waygraph.registry.changes import Claim, OperatorSettings, SourceSummary
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import StoredAgent, StoredTool
 from waygraph.registry.graph.writing import NewVectors, agent_props, batches, put_setting, tool_props
-from waygraph.registry.holdings import Holdings
+from waygraph.registry.migration.holdings import Holdings
 
 
 class Part(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from waygraph.cypher import load
 from waygraph.registry.changes import AgentEntry, Claim, OperatorSettings
-from waygraph.registry.doctor import Finding, attempt
+from waygraph.registry.doctor.findings import Finding, attempt
 from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import GraphSession

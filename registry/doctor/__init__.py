@@ -1,0 +1,1 @@
+"""Whether a registry is well."""

@@ -1,0 +1,1 @@
+"""A registry, copied to another place."""
