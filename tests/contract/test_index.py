@@ -97,14 +97,14 @@ def make_index(
 
 def on_one_server(emptied: Callable[[], Place]) -> Iterator[MakeIndex]:
     """A server holds one registry: each index loads its content again when another one was asked in between."""
-    holds: dict[int, ServerStore] = {}
+    holds: dict[object, ServerStore] = {}
 
     class OnServer:
         def __init__(self, content: Snapshot) -> None:
             self._content = content
 
         def __getattr__(self, name: str) -> object:
-            store = holds.get(id(self)) or self._loaded()
+            store = holds.get(self) or self._loaded()
             return getattr(store.index(), name)
 
         def _loaded(self) -> ServerStore:
@@ -112,7 +112,7 @@ def on_one_server(emptied: Callable[[], Place]) -> Iterator[MakeIndex]:
                 store.close()
             holds.clear()
             place = emptied()
-            store = holds[id(self)] = ServerStore.at(str(place.location), place.settings)
+            store = holds[self] = ServerStore.at(str(place.location), place.settings)
             load_snapshot(store, self._content)
             return store
 
