@@ -81,7 +81,7 @@ def without_threshold(recipe: Recipe) -> Recipe:
 
 def run(world: World) -> Result:
     examples = world.examples / "catalog"
-    rows = _rows(world, "examples", examples, load_requests(world.examples / "requests.jsonl"))
+    rows = _rows(world, "examples", examples, load_requests(world.examples / "requests" / "queries.jsonl"))
     bench = world.data / "livemcpbench"
     notes: tuple[str, ...] = NOTES
     if (bench / "steps_aligned.json").is_file():

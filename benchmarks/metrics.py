@@ -1,14 +1,28 @@
-"""Retrieval and abstention metrics. Pure.
+"""Means over queries, abstention metrics and percentiles. Pure.
 
-A gold item is the set of agent ids any one of which is right; a query has one or more. A query that got no
-answer is an empty ranking: it scores 0 and is counted, since averages divide by judged queries.
+A query that got no answer is an empty ranking: it scores 0 and is counted, since averages divide by judged queries.
+How one ranking is measured lies in `waygraph.registry.evaluation.metrics`; its names are here too, for the benchmarks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, log2
+from math import floor
 
-Gold = Sequence[frozenset[str]]
+from waygraph.registry.evaluation.metrics import Gold, gold_items, ndcg, recall
+
+__all__ = [
+    "Gold",
+    "Judged",
+    "auroc",
+    "gold_items",
+    "mean_ndcg",
+    "mean_recall",
+    "ndcg",
+    "percentile",
+    "recall",
+    "share_below",
+    "threshold_losing",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,32 +31,6 @@ class Judged:
 
     ranked: Sequence[str]
     gold: Gold
-
-
-def gold_items(alternatives: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
-    """Distinct items in the order of first appearance: two tools of one agent are one need."""
-    return tuple(dict.fromkeys(frozenset(items) for items in alternatives))
-
-
-def recall(ranked: Sequence[str], gold: Gold, depth: int) -> float:
-    """Found gold items / gold items, in [0, 1]; an item is found if any of its agents is in the first `depth`."""
-    top = set(ranked[:depth])
-    return sum(not item.isdisjoint(top) for item in gold) / len(gold)
-
-
-def ndcg(ranked: Sequence[str], gold: Gold, depth: int) -> float:
-    """DCG / ideal DCG, in [0, 1]: gain 1 for an agent that finds an item not found before it, discount 1/log2(rank+1).
-
-    The ideal finds one item at each of the first min(items, depth) ranks.
-    """
-    open_items = list(gold)
-    gained = 0.0
-    for place, agent in enumerate(ranked[:depth], start=1):
-        found = next((item for item in open_items if agent in item), None)
-        if found is not None:
-            open_items.remove(found)
-            gained += _discount(place)
-    return gained / sum(_discount(place) for place in range(1, min(len(gold), depth) + 1))
 
 
 def mean_recall(judged: Sequence[Judged], depth: int) -> float:
@@ -72,7 +60,3 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of all values do not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))]
-
-
-def _discount(place: int) -> float:
-    return 1 / log2(place + 1)

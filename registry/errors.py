@@ -24,6 +24,7 @@
     │   ├── EmbedderRefused     wrong key, wrong dimension, unknown model
     │   └── ModelNotFound       no weights on this machine
     ├── SourceError             a source that cannot be read at all
+    ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MassRemoval             a sync that would remove more than half of a source
     └── CypherError
         ├── CypherRefused       not a read-only statement
@@ -183,6 +184,14 @@ class SourceError(WaygraphError):
     def __init__(self, where: str, reason: str, *, pointer: str = "") -> None:
         self.where, self.pointer, self.reason = where, pointer, reason
         super().__init__(f"{where}{' at ' + pointer if pointer else ''}: {reason}")
+
+
+class InvalidDataset(WaygraphError):
+    """`where` names file and line, or file and JSON pointer."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where, self.reason = where, reason
+        super().__init__(f"{where}: {reason}")
 
 
 class MassRemoval(WaygraphError):

@@ -25,7 +25,7 @@ from waygraph.registry.errors import (
 )
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
 from waygraph.registry.storage.store import Store, open_store
@@ -112,7 +112,7 @@ class Registry:
         self,
         query: str | Query,
         *,
-        recipe: str = DEFAULT_RECIPE,
+        recipe: str | Recipe = DEFAULT_RECIPE,
         agent_weight: float | None = None,
         tool_weight: float | None = None,
         principal: Principal | None = None,
@@ -121,7 +121,7 @@ class Registry:
 
         Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts.
         """
-        ask = Ask.of(recipe_named(recipe), agent_weight, tool_weight, principal)
+        ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
         asked = checked(query, self._settings)
         return self._asked(lambda router: router.route(asked, ask))
 
@@ -131,7 +131,7 @@ class Registry:
         *,
         limit: int | None = None,
         agent_ids: Sequence[str] | None = None,
-        recipe: str = DEFAULT_RECIPE,
+        recipe: str | Recipe = DEFAULT_RECIPE,
         principal: Principal | None = None,
     ) -> ToolRoute:
         """The tools that can do this, best first; `limit` and `agent_ids` overrule the query's own."""
@@ -140,7 +140,7 @@ class Registry:
             raise InvalidQuery("tools are found for a text; ask once for each step")
         filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
         asked = checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), self._settings)
-        ask = Ask.of(recipe_named(recipe), None, None, principal)
+        ask = Ask.of(_recipe(recipe), None, None, principal)
         return self._asked(lambda router: router.find_tools(asked, ask))
 
     # -- looking -----------------------------------------------------------------------------------
@@ -380,6 +380,11 @@ def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
         raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
     return tuple(sorted(set(names)))
+
+
+def _recipe(recipe: str | Recipe) -> Recipe:
+    """Raises UnknownRecipe."""
+    return recipe_named(recipe) if isinstance(recipe, str) else recipe
 
 
 def checked(query: str | Query, settings: Settings) -> Query:

@@ -8,7 +8,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from waygraph.api.cli import asking, ingesting, keeping, looking, migrating, models, operating, querying
+from waygraph.api.cli import asking, evaluating, ingesting, keeping, looking, migrating, models, operating, querying
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.output import complain, leave_closed_pipe
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
@@ -81,6 +81,7 @@ for _name, _command in _COMMANDS.items():
     app.command(_name, cls=QuickCommand)(_command)
 app.add_typer(operating.sources, name="sources")
 app.add_typer(models.model, name="model")
+app.add_typer(evaluating.evaluate, name="eval")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ TextForm = Literal["contextual", "plain"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
 Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]
 RecipeName = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper or tools.")
+    str, typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")
 ]
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")

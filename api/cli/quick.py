@@ -21,6 +21,14 @@ class QuickGroup(TyperGroup):
         return _quickened(super().get_params(ctx))
 
 
+class DefaultGroup(QuickGroup):
+    """A group whose first command needs no name: `waygraph eval DIR` is `waygraph eval run DIR`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named or not args else [next(iter(self.commands)), *args])
+
+
 class _QuickCoercion:
     """Stands before typer's own coercion of one parameter, which is made only if it is needed."""
 

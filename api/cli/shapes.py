@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
+    from waygraph.registry.evaluation.difference import Changed, Difference, Side
+    from waygraph.registry.evaluation.record import Record
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.migration.migrate import Migrated
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
@@ -296,3 +298,40 @@ def _parsed(text: "JsonText") -> Mapping[str, object] | None:
     """The value of canonical JSON; None if there is none."""
     parsed: Mapping[str, object] | None = json.loads(text) if text else None
     return parsed
+
+
+def evaluated(record: "Record") -> Shape:
+    """As the record has it, without its queries."""
+    return dict(record)
+
+
+def differences(found: "Iterable[Difference]") -> Shape:
+    return {"differences": [_difference(each) for each in found]}
+
+
+def _difference(found: "Difference") -> Shape:
+    return {
+        "name": found.name,
+        "metric": found.metric,
+        "queries": found.queries,
+        "a": found.one,
+        "b": found.other,
+        "p": found.p,
+        "won": found.won,
+        "lost": found.lost,
+        "changed": [_changed_query(each) for each in found.changed],
+    }
+
+
+def _changed_query(query: "Changed") -> Shape:
+    return {
+        "id": query.id,
+        "text": query.text,
+        "gold": [sorted(item) for item in query.gold],
+        "a": _side(query.one),
+        "b": _side(query.other),
+    }
+
+
+def _side(side: "Side") -> Shape:
+    return {"value": side.value, "agents": list(side.agents), "votes": dict(side.votes)}

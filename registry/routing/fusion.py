@@ -1,22 +1,30 @@
-"""Legs to ranked candidates: type-weighted reciprocal-rank fusion and the walk from tools to agents. Pure.
+"""Legs to ranked candidates: by type-weighted ranks or scores, and the walk from tools to agents. Pure.
 
-Source: Nizar et al., "Agent-as-a-Graph", Equation 3 and Algorithm 1. This is the hot path: scores are added up by
-name, and votes are made only for the candidates that are shown.
+Ranks: Nizar et al., "Agent-as-a-Graph", Equation 3 and Algorithm 1. Scores: a convex combination of the legs (Bruch et
+al., "An Analysis of Fusion Functions for Hybrid Retrieval", 2023), which keeps what ranks lose, how much better one hit
+is than the next. A cosine counts as it is, BM25 in standard deviations: a word that few have tells more than one that
+many have, and a best hit among equals tells little.
+
+This is the hot path: scores are added up by name, and votes are made only for the candidates that are shown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 from itertools import count
+from math import sqrt
 from operator import itemgetter
 from typing import NamedTuple
 
-from waygraph.registry.index.search_index import Leg, LegHits
+from waygraph.registry.index.search_index import TEXT_LEGS, Leg, LegHits
 from waygraph.registry.model import EntityKind, Vote
 from waygraph.registry.routing.recipes import Recipe, RecipeLeg
 
 Weights = Mapping[EntityKind, float]
 """α of Equation 3 per entity kind."""
+DEVIATIONS = 10.0
+"""A cosine of 1 counts as much as a BM25 score of so many standard deviations: those of all-MiniLM-L6-v2's cosines
+are about 0.1."""
 
 
 class Candidate(NamedTuple):
@@ -28,40 +36,67 @@ class Candidate(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How a leg ranks its targets: `ranks` by name, 1 = best, the first appearance of each counts."""
+    """How a leg ranks its targets: `ranks` by name, 1 = best, the first appearance of each counts.
+
+    `parts` are the contributions, in the order of `ranks`.
+    """
 
     use: RecipeLeg
     hits: LegHits
     targets: Sequence[str]
     weight: float
     ranks: Mapping[str, int]
+    parts: Sequence[float]
 
     @classmethod
-    def of(cls, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights) -> "Standing":
-        distinct = dict.fromkeys(targets)
-        # Whoever is named outright is named as much as the next: no rank among them.
-        places = dict.fromkeys(distinct, 1) if use.leg == "name" else dict(zip(distinct, count(1), strict=False))
-        return cls(use, hits, targets, use.share * weights[use.kind], places)
+    def of(
+        cls, recipe: Recipe, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights, *, population: int
+    ) -> "Standing":
+        """`population`: how many targets there are, found or not."""
+        distinct, weight = dict.fromkeys(targets), use.share * weights[use.kind]
+        if use.leg == "name":
+            # Whoever is named outright is named as much as the next: no rank among them.
+            return cls(use, hits, targets, weight, dict.fromkeys(distinct, 1), [weight / (use.k + 1)] * len(distinct))
+        places = dict(zip(distinct, count(1), strict=False))
+        if recipe.merge == "by_score":
+            best = _best_scores(targets, hits.scores)
+            floor = hits.scores[-1] if len(hits.scores) >= recipe.depth else 0.0
+            worths = _worths_of_words(best, population) if use.leg in TEXT_LEGS else _worths_of_cosines(best, floor)
+            parts: Sequence[float] = [weight * worth for worth in worths]
+        else:
+            parts = _parts(weight, use.k, len(distinct))
+        return cls(use, hits, targets, weight, places, parts)
 
     def vote(self, target: str) -> Vote:
         at = self.targets.index(target)
-        return _vote(self.use, self.hits, at, self.ranks[target], self.weight)
+        part = self.parts[self.ranks[target] - 1]
+        return _vote(self.use, self.hits, at, self.ranks[target], weight=self.weight, contribution=part)
 
 
-def fuse_agents(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int) -> list[Candidate]:
-    """The best `limit` agents."""
+def fuse_agents(
+    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int, *, population: int
+) -> list[Candidate]:
+    """The best `limit` of `population` agents."""
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
-    standings = [Standing.of(use, legs[use.leg], legs[use.leg].owner_ids, weights) for use in _present(recipe, legs)]
+    standings = [
+        Standing.of(recipe, use, legs[use.leg], legs[use.leg].owner_ids, weights, population=population)
+        for use in _present(recipe, legs)
+    ]
     scores: dict[str, float] = {}
     for standing in standings:
         _add(scores, standing)
     return _best(scores, limit, lambda agent_id: _votes(standings, agent_id))
 
 
-def fuse_tools(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int) -> list[Candidate]:
-    """The best `limit` tools: by each leg's rank of the tool itself, and of its agent where a leg ranks agents."""
-    standings = [Standing.of(use, legs[use.leg], legs[use.leg].entity_ids, weights) for use in _present(recipe, legs)]
+def fuse_tools(
+    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int, *, population: int
+) -> list[Candidate]:
+    """The best `limit` of `population` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
+    standings = [
+        Standing.of(recipe, use, legs[use.leg], legs[use.leg].entity_ids, weights, population=population)
+        for use in _present(recipe, legs)
+    ]
     owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
     scores: dict[str, float] = {}
     for standing in standings:
@@ -92,12 +127,11 @@ def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[
 
 
 def _add(scores: dict[str, float], standing: Standing) -> None:
-    parts = _parts(standing.weight, standing.use.k, max(standing.ranks.values(), default=0))
-    if not scores and len(parts) == len(standing.ranks):
-        scores.update(zip(standing.ranks, parts, strict=True))
+    if not scores:
+        scores.update(zip(standing.ranks, standing.parts, strict=True))
         return
-    for target, place in standing.ranks.items():
-        scores[target] = scores.get(target, 0.0) + parts[place - 1]
+    for target, part in zip(standing.ranks, standing.parts, strict=True):
+        scores[target] = scores.get(target, 0.0) + part
 
 
 @lru_cache(maxsize=256)
@@ -106,11 +140,36 @@ def _parts(weight: float, k: float, last: int) -> tuple[float, ...]:
     return tuple(weight / (k + place) for place in range(1, last + 1))
 
 
+def _best_scores(targets: Sequence[str], scores: Sequence[float]) -> list[float]:
+    """Of each distinct target, in the order of first appearance."""
+    # The last of equal keys wins: backwards, that is each target's best.
+    best = dict(zip(reversed(targets), reversed(scores), strict=True))
+    return [best[target] for target in dict.fromkeys(targets)]
+
+
+def _worths_of_cosines(best: Sequence[float], floor: float) -> list[float]:
+    """Each cosine above the floor, in [0, 1].
+
+    The floor is the last candidate's cosine, so that nobody gains by being the last one read; 0 where all were read.
+    """
+    return [max(0.0, score - floor) for score in best]
+
+
+def _worths_of_words(best: Sequence[float], population: int) -> list[float]:
+    """Each BM25 score in standard deviations over the population, those not found counting 0; ten are 1, the most."""
+    if not best:
+        return []
+    size = max(population, len(best))
+    variance = sum(score * score for score in best) / size - (sum(best) / size) ** 2
+    unit = max(DEVIATIONS * sqrt(max(variance, 0.0)), best[0])
+    return [score / unit for score in best]
+
+
 def _votes(standings: Iterable[Standing], target: str) -> tuple[Vote, ...]:
     return tuple(standing.vote(target) for standing in standings if target in standing.ranks)
 
 
-def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
+def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, *, weight: float, contribution: float) -> Vote:
     entity = hits.entity_ids[at]
     return Vote(
         entity_id=entity,
@@ -119,7 +178,7 @@ def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> 
         rank=place,
         score=hits.scores[at],
         weight=weight,
-        contribution=weight / (use.k + place),
+        contribution=contribution,
     )
 
 
@@ -136,11 +195,15 @@ def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights) -> 
     ]
     found.sort(key=itemgetter(0, 1))
     votes = [
-        (legs[use.leg].owner_ids[at], _vote(use, legs[use.leg], at, place, use.share * weights[use.kind]))
+        (legs[use.leg].owner_ids[at], _global_vote(use, legs[use.leg], at, place, use.share * weights[use.kind]))
         for place, (_, _, at, use) in enumerate(found, start=1)
     ]
     votes.sort(key=lambda pair: (-pair[1].contribution, pair[1].rank))
     return _traverse(votes)
+
+
+def _global_vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
+    return _vote(use, hits, at, place, weight=weight, contribution=weight / (use.k + place))
 
 
 def _traverse(votes: Iterable[tuple[str, Vote]]) -> list[Candidate]:

@@ -7,13 +7,17 @@ from waygraph.registry.errors import UnknownRecipe
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
 from waygraph.registry.model import EntityKind, TextForm
 
-Merge = Literal["one_list", "by_owner"]
-"""`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents."""
+Merge = Literal["one_list", "by_owner", "by_score"]
+"""`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents. `by_score`:
+each leg scores agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeLeg:
-    """A leg's part: weight = `share` × the recipe's weight for `kind`; contribution = weight / (k + rank)."""
+    """A leg's part: weight = `share` × the recipe's weight for `kind`.
+
+    An agent's contribution is weight / (k + rank), or where a recipe merges by score, weight × worth: see `fusion`.
+    """
 
     leg: Leg
     kind: EntityKind
@@ -92,7 +96,22 @@ LEXICAL = Recipe(
 )
 HYBRID = Recipe(
     name="hybrid",
-    purpose="the default: vectors and words, tools and agents, typed weights",
+    purpose="the default: vectors and words, tools and agents, by their scores",
+    legs=(
+        RecipeLeg(leg="capability_vector", kind="tool"),
+        RecipeLeg(leg="agent_vector", kind="agent", share=0.5),
+        RecipeLeg(leg="capability_text", kind="tool", share=0.5),
+        RecipeLeg(leg="agent_text", kind="agent", share=0.25),
+        # More than all other legs together can give.
+        RecipeLeg(leg="name", kind="tool", share=2.5, k=0.0),
+    ),
+    merge="by_score",
+    texts="contextual",
+    least_fit=0.25,
+)
+RANKS = Recipe(
+    name="ranks",
+    purpose="the legs of hybrid by reciprocal ranks alone, whatever the scores",
     legs=(
         RecipeLeg(leg="capability_vector", kind="tool", k=10.0),
         RecipeLeg(leg="agent_vector", kind="agent", share=0.5, k=10.0),
@@ -104,7 +123,7 @@ HYBRID = Recipe(
     least_fit=0.25,
 )
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, TOOLS)}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TOOLS)}
 DEFAULT_RECIPE = HYBRID.name
 
 

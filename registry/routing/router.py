@@ -143,7 +143,7 @@ class Router:
         return NOTHING_FITS
 
     def _agent_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[AgentMatch, ...]:
-        best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit)
+        best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.agents)
         tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
         agents = hits.records.agents()
         return tuple(
@@ -157,7 +157,7 @@ class Router:
         )
 
     def _tool_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
-        best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit)
+        best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.tools)
         agents = hits.records.agents()
         return tuple(
             ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=candidate.votes)

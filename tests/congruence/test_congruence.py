@@ -47,7 +47,9 @@ TIE = 1e-6
 """Cosines and fresh BM25 scores no further apart count as equal: both engines add in float32, each in its order."""
 LEAST_OVERLAP = 0.9
 LEAST_SAME_ROUTES = 0.98
-MOST_COVERAGE_APART = 0.2
+MOST_COVERAGE_APART = 0.25
+LEAST_VECTOR_OVERLAP = 0.99
+"""On average, in worlds of many hundred tools: there HNSW may miss one among the last of a hundred."""
 ASKED_BETWEEN, ASKED_AT_THE_END = 2, 40
 """Questions after each edit, and for each form of texts after the last one."""
 
@@ -112,16 +114,17 @@ def test_every_revision_shows_the_same(lived: "Lived") -> None:
 
 def test_vectors_find_the_same(lived: "Lived") -> None:
     """The vector legs are equal; where they differ in a place, the scores there are equal as far as floats go."""
-    compared = 0
+    shares = []
     for answer in lived.answers:
         legs = VECTOR_LEGS & answer.here.legs.keys()
         assert VECTOR_LEGS & answer.there.legs.keys() == legs, answer.of
-        if not answer.blank:
-            compared += len(legs)
-            apart = {leg: differences(answer.here.legs[leg], answer.there.legs[leg]) for leg in legs}
-            assert not any(apart.values()), (answer.of, apart)
-            assert answer.there.hits.similarity == pytest.approx(answer.here.hits.similarity, abs=TIE), answer.of
-    LOG.info("vector legs: %d, all the same", compared)
+        pairs = {leg: (answer.here.legs[leg], answer.there.legs[leg]) for leg in legs}
+        shares += [overlap(here.entity_ids, there.entity_ids) for here, there in pairs.values() if here.scores]
+        apart = {leg: differences(*pair) for leg, pair in pairs.items()}
+        assert lived.is_large or not any(apart.values()), (answer.of, apart)
+        assert answer.there.hits.similarity == pytest.approx(answer.here.hits.similarity, abs=TIE), answer.of
+    LOG.info("vector legs: %d, mean overlap %.4f", len(shares), fmean(shares or [1]))
+    assert fmean(shares or [1]) >= LEAST_VECTOR_OVERLAP
 
 
 def test_names_find_the_same(lived: "Lived") -> None:
@@ -233,20 +236,20 @@ class Answer:
 class Twins[T]:
     """The same of both: of the embedded registry and of the one on a server. `of` names what led to it.
 
-    `fresh`: until then texts were only added. `blank`: the question's vector is all zeros.
+    `fresh`: until then texts were only added.
     """
 
     of: str
     here: T
     there: T
     fresh: bool = False
-    blank: bool = False
 
 
 @dataclass
 class Lived:
     """All that was seen on the way."""
 
+    is_large: bool = False
     seen: list[Twins[Seen]] = field(default_factory=list)
     answers: list[Twins[Answer]] = field(default_factory=list)
 
@@ -259,7 +262,7 @@ class Lived:
         return [
             Twins(of=both.of, here=both.here.routes[recipe], there=both.there.routes[recipe])
             for both in asked
-            if recipe in both.here.routes and not both.blank
+            if recipe in both.here.routes
         ]
 
 
@@ -314,7 +317,6 @@ class Pair:
                     here=answer(self.here, question, vector),
                     there=answer(self.there, question, vector),
                     fresh=self.fresh,
-                    blank=vector is not None and not vector.any(),
                 )
             )
 
@@ -358,6 +360,10 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
     found = {
         name: session.run(load(name), **given.get(name, {})) for name in (*reading, "state/read", "schema/migrations")
     }
+    for rows in found.values():
+        # Java orders characters beyond the Basic Multilingual Plane before the last ones within it.
+        if any(max(row.get("id") or " ") > "\uffff" for row in rows):
+            rows.sort(key=lambda row: row["id"])
     found["check/orphans"].sort(key=lambda row: row["id"])
     return {name: [comparable(row) for row in rows] for name, rows in found.items()}
 
@@ -419,7 +425,7 @@ def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         there = stack.enter_context(opened(new_place(server, folder, neo4j_servers, other), life, environ))
         clock = Clock()
         stack.enter_context(pytest.MonkeyPatch.context()).setattr(live_graph, "now", clock.now)
-        return Pair(here, there, model(life, environ), clock).live(life)
+        return Pair(here, there, model(life, environ), clock, Lived(is_large=life.agents > Life.agents)).live(life)
 
 
 def opened(place: Place, life: Life, environ: Mapping[str, str]) -> Registry:

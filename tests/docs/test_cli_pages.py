@@ -17,6 +17,8 @@ CATALOG = ROOT / "examples" / "catalog"
 REFERENCE = ROOT / "docs" / "cli.md"
 SHAPES = ROOT / "docs" / "json-output.md"
 
+REQUESTS = ROOT / "examples" / "requests"
+
 OWN = "OWN"
 """Stands for the test's own registry."""
 
@@ -39,9 +41,11 @@ COMMANDS: dict[str, list[list[str]]] = {
     "model list": [["model", "list"]],
     "model path": [["model", "path", "onnx:/models/x"]],
     "model pull": [["model", "pull", "onnx:/models/x"]],
+    "eval run": [["eval", str(REQUESTS), "--recipe", "lexical", "--recipe", "paper"]],
+    "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
 }
-GROUPS = {"model"}
+GROUPS = {"model", "eval"}
 """Commands that only hold others."""
 
 
@@ -53,12 +57,24 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Recipe → the record of its evaluation on the examples."""
+    folder = tmp_path_factory.mktemp("records")
+    records = {name: folder / f"{name}.json" for name in ("lexical", "agents")}
+    for name, path in records.items():
+        assert main(["eval", str(REQUESTS), "--recipe", name, "-o", str(path)]) == 0
+    return records
+
+
 @pytest.fixture
-def own(held: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it to write to; any folder stands for a model's, so no test needs the network."""
     shutil.copytree(held.with_name("held.grafeo.index"), tmp_path / "own.grafeo.index")
     for name in ("pull", "locate"):
         monkeypatch.setattr(f"waygraph.registry.embedding.weights.{name}", lambda spec, _: Path(spec[5:]))
+    for name, record in evaluated.items():
+        shutil.copy(record, tmp_path / f"own.grafeo.{name}.json")
     return Path(shutil.copy(held, tmp_path / "own.grafeo"))
 
 

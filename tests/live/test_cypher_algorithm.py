@@ -19,7 +19,10 @@ from waygraph.registry.embedding.protocol import Embedder
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
-REQUESTS = [json.loads(line)["text"] for line in (ROOT / "examples" / "requests.jsonl").read_text("utf-8").splitlines()]
+REQUESTS = [
+    json.loads(line)["text"]
+    for line in (ROOT / "examples" / "requests" / "queries.jsonl").read_text("utf-8").splitlines()
+]
 PAPER = RECIPES["paper"]
 
 

@@ -1,0 +1,141 @@
+"""`eval`: how well routes are, on a dataset with known answers."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waygraph.api.cli.invocation import Invocation, invocation
+from waygraph.api.cli.options import AsJson
+from waygraph.api.cli.output import note, show
+from waygraph.api.cli.quick import DefaultGroup, QuickCommand
+
+if TYPE_CHECKING:
+    from waygraph.registry.evaluation.dataset import By, Dataset
+    from waygraph.registry.evaluation.grid import Grid
+    from waygraph.registry.evaluation.record import Record
+    from waygraph.registry.model import TextForm
+
+evaluate = typer.Typer(
+    cls=DefaultGroup, no_args_is_help=True, help="Measure routing on a dataset: `waygraph eval DIR`."
+)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A dataset: agents.jsonl and queries.jsonl, or a known one.")
+]
+
+
+@evaluate.command(cls=QuickCommand)
+def run(
+    context: typer.Context,
+    folder: Folder,
+    *,
+    recipe: Annotated[list[str] | None, typer.Option(help="Again for more. Default: hybrid.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(help="questions, steps or united. Default: questions, and steps if there are.")
+    ] = None,
+    weights: Annotated[list[str] | None, typer.Option(metavar="AGENT,TOOL", help="In place of the recipe's.")] = None,
+    k: Annotated[list[float] | None, typer.Option(help="Of every leg.")] = None,
+    depth: Annotated[list[int] | None, typer.Option(help="Candidates a leg.")] = None,
+    texts: Annotated[list[str] | None, typer.Option(help="contextual or plain.")] = None,
+    with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
+    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Route every query of a dataset and compare with what is right.
+
+    waygraph eval my-dataset --recipe hybrid --recipe paper
+
+    Every combination of the options is tried.
+    """
+    from waygraph.api.cli import shapes, views
+    from waygraph.ingest.datasets import read_dataset
+    from waygraph.registry.evaluation.dataset import BYS
+    from waygraph.registry.evaluation.grid import Grid
+    from waygraph.registry.evaluation.record import summary_of, write_record
+    from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
+
+    told = invocation(context)
+    dataset = read_dataset(folder, told.settings())
+    grid = Grid(
+        recipes=[recipe_named(name) for name in recipe or [DEFAULT_RECIPE]],
+        bys=_choices("--by", by, BYS) or _usual_bys(dataset),
+        weights=[_weights(pair) for pair in weights or ()] or (None,),
+        ks=k or (None,),
+        depths=depth or (None,),
+        texts=_choices("--texts", texts, _FORMS) or (None,),
+        embedders=with_embedder or (told.embedder,),
+        split=split,
+    )
+    record = _record(told, dataset, grid)
+    if output:
+        write_record(record, output)
+        note(f"the record is in {output}")
+    show(summary_of(record), shapes.evaluated, views.evaluated, as_json)
+
+
+@evaluate.command(cls=QuickCommand)
+def diff(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A record: what `waygraph eval -o FILE` wrote.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    metric: Annotated[str, typer.Option(help="By which queries are compared, such as Recall@5.")] = "nDCG@5",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Queries shown, won and lost each.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show which queries B answers better than A, and which worse, with the votes."""
+    from waygraph.api.cli import shapes, views
+    from waygraph.registry.evaluation.difference import differences
+    from waygraph.registry.evaluation.record import read_record
+
+    found = differences(read_record(one), read_record(other), metric)
+    show(found, shapes.differences, partial(views.differences, limit=limit), as_json)
+
+
+_FORMS: "tuple[TextForm, ...]" = ("contextual", "plain")
+
+
+def _choices[T: str](option: str, given: list[str] | None, known: tuple[T, ...]) -> tuple[T, ...]:
+    """Raises BadParameter."""
+    for name in given or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint=f"'{option}'")
+    return tuple(value for value in known if value in (given or ()))
+
+
+def _weights(pair: str) -> tuple[float, float]:
+    """Raises BadParameter."""
+    try:
+        agent, tool = map(float, pair.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{pair!r} is not two numbers, as in 1.5,1", param_hint="'--weights'") from None
+    return agent, tool
+
+
+def _usual_bys(dataset: "Dataset") -> "tuple[By, ...]":
+    return ("questions", "steps") if dataset.size["steps"] else ("questions",)
+
+
+def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
+    import os
+    from datetime import UTC, datetime
+    from importlib.metadata import version
+
+    from waygraph.api.cli.progress import progress_bar
+    from waygraph.ingest.datasets.trials import Bench
+    from waygraph.registry.evaluation.record import record_of
+
+    settings = told.settings()
+    bench = Bench(
+        settings=settings, environ=os.environ, watching=partial(progress_bar, after_s=settings.progress_after_s)
+    )
+    about = {
+        "command": " ".join(["waygraph", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "waygraph": version("waygraph"),
+    }
+    return record_of(dataset, bench.outcomes(dataset, grid.trials()), about)

@@ -1,0 +1,164 @@
+"""A dataset of anybody's own: `queries.jsonl`, the agents that they are asked of, and what `dataset.json` tells of it.
+
+agents.jsonl    {"id", "name", "description", "tools": [{"name", "description", "inputSchema"}]}
+queries.jsonl   {"id", "text", "gold": [[agent ids, any one is right], …], "gold_tools": [["agent/tool", …], …],
+                 "steps": [{"text", "gold", "gold_tools"}], "split"}
+dataset.json    {"name", "origin", "license", "checksum", "catalog"}, each if it is wanted: `catalog` is whatever
+                `waygraph ingest` reads, relative to the folder, in place of agents.jsonl; the checksum is
+                `gold.checksum` over the agents' file or files and the queries
+
+A need that no tool meets (its agent has none) has an empty list among `gold_tools`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from waygraph.ingest.datasets.gold import Known, checksum
+from waygraph.ingest.manifest import AgentRecord, Intake
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sources.tools_list import tool_records
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import InvalidDataset
+from waygraph.registry.evaluation.dataset import Dataset, Need, Question
+from waygraph.registry.settings import Settings
+
+AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
+FILES = (QUERIES,)
+
+
+def read(path: Path, settings: Settings) -> Dataset:
+    """Raises InvalidDataset, with file and line, and SourceError for a catalogue that cannot be read."""
+    about = _about(path / ABOUT)
+    catalogue, files = _agents(path, about, settings)
+    seen = checksum([*files, path / QUERIES])
+    if about.get("checksum") not in (None, "", seen):
+        raise InvalidDataset(str(path / ABOUT), f"checksum is {about['checksum']}, the files have {seen}")
+    known = Known.of(catalogue)
+    questions = tuple(_question(record, known, where) for where, record in lines(path / QUERIES))
+    _refuse_repeats(questions, path / QUERIES)
+    return Dataset(
+        name=str(about.get("name") or path.name),
+        origin=str(about.get("origin") or ""),
+        license=str(about.get("license") or ""),
+        checksum=seen,
+        catalogue=catalogue,
+        questions=questions,
+    )
+
+
+def _agents(path: Path, about: Mapping[str, Any], settings: Settings) -> tuple[Manifest, list[Path]]:
+    """The catalogue, and the files that it is in."""
+    named = about.get("catalog")
+    if not named:
+        return _catalogue(path / AGENTS, settings), [path / AGENTS]
+    place = path / str(named)
+    manifests = list(read_path(str(place), settings))
+    entries = tuple(entry for manifest in manifests for entry in manifest.entries)
+    rejected = tuple(each for manifest in manifests for each in manifest.rejected)
+    files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
+    return Manifest(source=str(place), entries=entries, rejected=rejected), files
+
+
+def lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Place (`file:line`) and object of each line that is not blank. Raises InvalidDataset."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            yield f"{path}:{number}", _object(line, f"{path}:{number}")
+
+
+def _object(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidDataset(where, f"is not JSON: {error}") from error
+    if not isinstance(record, Mapping):
+        raise InvalidDataset(where, f"expected an object, found {type(record).__name__}")
+    return record
+
+
+def _about(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return _object(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+
+
+def _catalogue(path: Path, settings: Settings) -> Manifest:
+    entries: dict[str, Any] = {}
+    for where, record in lines(path):
+        intake = Intake(where, settings)
+        intake.take(_agent(record, intake))
+        for rejected in intake.rejected[:1]:
+            raise InvalidDataset(rejected.where, rejected.reason)
+        for entry in intake.entries:
+            if entries.setdefault(entry.agent.id, entry) is not entry:
+                raise InvalidDataset(where, f"a second agent {entry.key!r}")
+    return Manifest(source=str(path), entries=tuple(entries.values()))
+
+
+def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
+    return AgentRecord(
+        pointer="",
+        key=record.get("id"),
+        name=record.get("name") or "",
+        description=record.get("description") or "",
+        kind=record.get("kind") or "custom",
+        tags=record.get("tags") or (),
+        tools=tool_records(record.get("tools") or [], "/tools", intake),
+    )
+
+
+def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
+    if not isinstance(record.get("id"), str | int):
+        raise InvalidDataset(where, "a query needs an id")
+    steps = record.get("steps") or []
+    if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
+        raise InvalidDataset(where, "steps: expected a list of objects")
+    return Question(
+        id=str(record["id"]),
+        need=_need(record, known, where),
+        steps=tuple(_need(step, known, f"{where}, step {number}") for number, step in enumerate(steps, start=1)),
+        split=str(record.get("split") or ""),
+    )
+
+
+def _need(record: Mapping[str, Any], known: Known, where: str) -> Need:
+    text = record.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidDataset(where, "a query needs a text")
+    return Need(
+        text=text,
+        gold=known.agents_of(_without_empty(_items(record, "gold", where), where), where),
+        gold_tools=known.tools_of(filter(None, _items(record, "gold_tools", where)), where),
+    )
+
+
+def _items(record: Mapping[str, Any], name: str, where: str) -> list[list[str]]:
+    items = record.get(name) or []
+    whole = isinstance(items, list) and all(isinstance(item, list) for item in items)
+    if not whole or not all(isinstance(choice, str) for item in items for choice in item):
+        raise InvalidDataset(where, f"{name}: expected a list of lists of ids")
+    return items
+
+
+def _without_empty(items: list[list[str]], where: str) -> list[list[str]]:
+    """Raises InvalidDataset for an item that nothing could satisfy."""
+    if not all(items):
+        raise InvalidDataset(where, "gold: an item names no agent; leave it out if none is right")
+    return items
+
+
+def _refuse_repeats(questions: tuple[Question, ...], path: Path) -> None:
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise InvalidDataset(str(path), f"a second query {question.id!r}")
+        seen.add(question.id)

@@ -1,0 +1,25 @@
+"""From a folder to a Dataset, whichever format it has."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from waygraph.ingest.datasets import a2x, folder, livemcpbench
+from waygraph.registry.errors import InvalidDataset
+from waygraph.registry.evaluation.dataset import Dataset
+from waygraph.registry.settings import Settings
+
+FORMATS: Sequence[tuple[Sequence[str], Callable[[Path, Settings], Dataset]]] = (
+    (folder.FILES, folder.read),
+    (livemcpbench.FILES, livemcpbench.read),
+    (a2x.FILES, a2x.read),
+)
+"""The files that must be there, and who reads them."""
+
+
+def read_dataset(path: Path, settings: Settings) -> Dataset:
+    """Raises InvalidDataset, which says where and why."""
+    for files, read in FORMATS:
+        if all((path / name).is_file() for name in files):
+            return read(path, settings)
+    known = "; or ".join(" and ".join(files) for files, _ in FORMATS)
+    raise InvalidDataset(str(path), f"is no dataset: a folder that holds {known}")

@@ -1,0 +1,48 @@
+"""Trials on a dataset: a registry in memory for each embedder and form of texts, and every trial over it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import groupby
+
+from waygraph.ingest.sync import sync
+from waygraph.registry.evaluation.dataset import Dataset
+from waygraph.registry.evaluation.trial import Outcome, Progress, Trial, run
+from waygraph.registry.model import TextForm
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+Watching = Callable[[str], AbstractContextManager[Progress | None]]
+"""Who watches a part of the work, by its name."""
+
+
+def _nobody(part: str) -> AbstractContextManager[None]:  # noqa: ARG001
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Where trials are run."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    watching: Watching = _nobody
+
+    def outcomes(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
+        """Those over one registry together, else in the order of the trials."""
+        for (embedder, texts), group in groupby(sorted(trials, key=_registry_of), key=_registry_of):
+            with Registry.open(
+                ":memory:", embedder=embedder or None, settings=self.settings, environ=self.environ
+            ) as registry:
+                with self.watching("Embedding") as progress:
+                    sync(registry, dataset.catalogue, texts=texts, progress=progress)
+                yield from (self._outcome(registry, dataset, trial) for trial in group)
+
+    def _outcome(self, registry: Registry, dataset: Dataset, trial: Trial) -> Outcome:
+        asked = dataset.asked(trial.by, split=trial.split)
+        with self.watching(f"{trial.name}, {trial.by}") as progress:
+            return run(registry, trial, asked, progress)
+
+
+def _registry_of(trial: Trial) -> tuple[str, TextForm]:
+    return trial.embedder, trial.texts

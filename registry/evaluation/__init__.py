@@ -1,0 +1,1 @@
+"""How good rankings are, and how sure that is."""

@@ -1,0 +1,92 @@
+"""What is evaluated: a catalogue, questions, and what is right for each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from waygraph.registry.changes import Manifest
+from waygraph.registry.evaluation.metrics import Gold
+
+By = Literal["questions", "steps", "united"]
+"""How a dataset is asked: each question as it stands; each step as a query of its own; or each question by all its
+steps in one query, judged by the question's gold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What somebody asks, and what is right: items, each a set of ids any one of which is right."""
+
+    text: str
+    gold: Gold
+    gold_tools: Gold = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`split` names a part of the dataset, such as `dev`; empty if it has none."""
+
+    id: str
+    need: Need
+    steps: tuple[Need, ...] = ()
+    split: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One query of a run: a text or several steps, and the gold that its answer is judged by."""
+
+    id: str
+    texts: tuple[str, ...]
+    gold: Gold
+    gold_tools: Gold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """`checksum`: SHA-256 of the files read. `unsatisfiable`: how often the dataset itself says that no agent of its
+    catalogue has a tool; such an item is no gold."""
+
+    name: str
+    catalogue: Manifest
+    questions: tuple[Question, ...]
+    origin: str = ""
+    license: str = ""
+    checksum: str = ""
+    unsatisfiable: int = 0
+
+    def asked(self, by: By, *, split: str = "") -> tuple[Asked, ...]:
+        """Every query that can be judged: those without gold are left out."""
+        chosen = [question for question in self.questions if split in ("", question.split)]
+        queries = [query for question in chosen for query in _ASKED[by](question)]
+        return tuple(query for query in queries if query.gold)
+
+    @property
+    def size(self) -> Mapping[str, int]:
+        entries = self.catalogue.entries
+        return {
+            "agents": len(entries),
+            "tools": sum(len(entry.tools) for entry in entries),
+            "questions": len(self.questions),
+            "steps": sum(len(question.steps) for question in self.questions),
+        }
+
+
+def _asked(name: str, texts: tuple[str, ...], need: Need) -> Asked:
+    return Asked(id=name, texts=texts, gold=need.gold, gold_tools=need.gold_tools)
+
+
+def _whole(question: Question) -> list[Asked]:
+    return [_asked(question.id, (question.need.text,), question.need)]
+
+
+def _each_step(question: Question) -> list[Asked]:
+    return [_asked(f"{question.id}.{at}", (need.text,), need) for at, need in enumerate(question.steps, start=1)]
+
+
+def _united(question: Question) -> list[Asked]:
+    texts = tuple(need.text for need in question.steps)
+    return [_asked(question.id, texts, question.need)] if texts else []
+
+
+_ASKED = {"questions": _whole, "steps": _each_step, "united": _united}
+BYS: tuple[By, ...] = ("questions", "steps", "united")

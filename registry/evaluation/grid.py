@@ -1,0 +1,61 @@
+"""Ablations: every combination of what is to be varied, as trials."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from waygraph.registry.evaluation.dataset import By
+from waygraph.registry.evaluation.trial import Trial, varied
+from waygraph.registry.index.search_index import VECTOR_LEGS
+from waygraph.registry.model import TextForm
+from waygraph.registry.routing.recipes import Recipe
+
+DEFAULT_TEXTS: TextForm = "contextual"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """What to vary. `None` among the values: as the recipe has it. Weights are (agent, tool)."""
+
+    recipes: Sequence[Recipe]
+    bys: Sequence[By] = ("questions",)
+    weights: Sequence[tuple[float, float] | None] = (None,)
+    ks: Sequence[float | None] = (None,)
+    depths: Sequence[int | None] = (None,)
+    texts: Sequence[TextForm | None] = (None,)
+    embedders: Sequence[str] = ("",)
+    split: str = ""
+
+    def trials(self) -> tuple[Trial, ...]:
+        """In the order of the values; a recipe that is made for other texts than those asked for is left out."""
+        return tuple(self._trials())
+
+    def _trials(self) -> Iterator[Trial]:
+        combined = product(self.recipes, self.bys, self.embedders, self.texts, self.weights, self.ks, self.depths)
+        for recipe, by, embedder, texts, weights, k, depth in combined:
+            if texts in (None, recipe.texts) or recipe.texts is None:
+                yield Trial(
+                    recipe=varied(recipe, weights=weights, k=k, depth=depth),
+                    by=by,
+                    texts=texts or recipe.texts or DEFAULT_TEXTS,
+                    embedder=embedder,
+                    split=self.split,
+                    label=_label(recipe.name, weights, k, depth, self._told(recipe, texts, embedder)),
+                )
+
+    def _told(self, recipe: Recipe, texts: TextForm | None, embedder: str) -> list[str]:
+        """What tells a trial from others that share the rest."""
+        by_vectors = any(use.leg in VECTOR_LEGS for use in recipe.legs)
+        told = [texts] if texts and len(self.texts) > 1 and by_vectors else []
+        return [*told, *([embedder] if len(self.embedders) > 1 and embedder else [])]
+
+
+def _label(
+    name: str, weights: tuple[float, float] | None, k: float | None, depth: int | None, others: Sequence[str]
+) -> str:
+    """Such as `paper (1.5, 1) k=60 N=50`."""
+    parts = [name]
+    parts += [f"({weights[0]:g}, {weights[1]:g})"] if weights else []
+    parts += [f"k={k:g}"] if k is not None else []
+    parts += [f"N={depth}"] if depth is not None else []
+    return " ".join([*parts, *others])

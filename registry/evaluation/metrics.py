@@ -1,0 +1,100 @@
+"""How good one ranking is, by what is right: recall, nDCG, average precision and their kin. Pure.
+
+A gold item is the set of ids any one of which is right; a query has one or more, and `ValueError` is raised for
+none. A ranking is a list of ids, best first and without repeats; an empty one scores 0. `depth` is how many of its
+first ids count, 1 or more.
+
+`recall` asks of each item whether any of its ids is there, so one id may find several items. In every other metric an
+id finds one item, the first in the order of `gold` that it fits and that was not found before it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import log2
+
+Gold = Sequence[frozenset[str]]
+Metric = Callable[[Sequence[str], Gold, int], float]
+"""ranked, gold, depth → a value in [0, 1], 1 = best."""
+
+
+def gold_items(alternatives: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
+    """Distinct items in the order of first appearance: two tools of one agent are one need."""
+    return tuple(dict.fromkeys(frozenset(items) for items in alternatives))
+
+
+def recall(ranked: Sequence[str], gold: Gold, depth: int) -> float:
+    """Found gold items / gold items, in [0, 1]; an item is found if any of its ids is in the first `depth`."""
+    _refuse_unjudged(gold)
+    top = set(ranked[:depth])
+    return sum(not item.isdisjoint(top) for item in gold) / len(gold)
+
+
+def ndcg(ranked: Sequence[str], gold: Gold, depth: int) -> float:
+    """DCG / ideal DCG, in [0, 1]: gain 1 for an id that finds an item not found before it, discount 1/log2(rank+1).
+
+    The ideal finds one item at each of the first min(items, depth) ranks.
+    """
+    ideal = range(1, min(len(gold), depth) + 1)
+    return sum(map(_discount, _found_at(ranked, gold, depth))) / sum(map(_discount, ideal))
+
+
+def average_precision(ranked: Sequence[str], gold: Gold, depth: int) -> float:
+    """Σ found so far / rank, over the ranks that find a new item, divided by the number of items; in [0, 1].
+
+    As `map_cut` of trec_eval: with more items than `depth`, even the best ranking is below 1.
+    """
+    ranks = _found_at(ranked, gold, depth)
+    return sum(found / rank for found, rank in enumerate(ranks, start=1)) / len(gold)
+
+
+def reciprocal_rank(ranked: Sequence[str], gold: Gold, depth: int) -> float:
+    """1 / the rank of the first id that is right, in [0, 1]; 0 if there is none in the first `depth`."""
+    return next((1 / rank for rank in _found_at(ranked, gold, depth)), 0.0)
+
+
+def hit(ranked: Sequence[str], gold: Gold, depth: int) -> float:
+    """1 if any item is found in the first `depth`, else 0; others call this success."""
+    return float(len(_found_at(ranked, gold, depth)) > 0)
+
+
+def success(ranked: Sequence[str], gold: Gold, depth: int) -> float:
+    """1 if all items are found in the first `depth`, each by an id of its own, else 0."""
+    return float(len(_found_at(ranked, gold, depth)) == len(gold))
+
+
+METRICS: Mapping[str, Metric] = {
+    "Recall": recall,
+    "nDCG": ndcg,
+    "mAP": average_precision,
+    "MRR": reciprocal_rank,
+    "Hit": hit,
+    "Success": success,
+}
+"""Each by the name of its mean over queries."""
+DEPTHS = (1, 3, 5, 10, 20)
+
+
+def measured(ranked: Sequence[str], gold: Gold) -> dict[str, float]:
+    """Every metric of one query at every depth, such as `Recall@5`; values in [0, 1]."""
+    return {f"{name}@{depth}": metric(ranked, gold, depth) for name, metric in METRICS.items() for depth in DEPTHS}
+
+
+def _found_at(ranked: Sequence[str], gold: Gold, depth: int) -> list[int]:
+    """The ranks, rising and from 1, of the ids that find an item not found before them."""
+    _refuse_unjudged(gold)
+    open_items = list(gold)
+    ranks = []
+    for rank, ranked_id in enumerate(ranked[:depth], start=1):
+        item = next((item for item in open_items if ranked_id in item), None)
+        if item is not None:
+            open_items.remove(item)
+            ranks.append(rank)
+    return ranks
+
+
+def _refuse_unjudged(gold: Gold) -> None:
+    if not gold:
+        raise ValueError("gold is empty; a query is judged by one item or more: leave out those without any")
+
+
+def _discount(rank: int) -> float:
+    return 1 / log2(rank + 1)

@@ -1,0 +1,97 @@
+"""What an evaluation leaves behind, as JSON: enough to repeat it, to draw tables, and to compare two of them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from waygraph.registry.errors import InvalidDataset
+from waygraph.registry.evaluation.dataset import Dataset
+from waygraph.registry.evaluation.trial import Judgement, Mean, Outcome
+
+KIND = "waygraph evaluation 1"
+TEXT_CHARS = 300
+"""Of a query's text; page-long ones are not kept whole."""
+EXPLAINED = 3
+"""Agents whose votes are kept, beside the right ones."""
+
+Record = Mapping[str, Any]
+
+
+def record_of(dataset: Dataset, outcomes: Iterable[Outcome], about: Mapping[str, Any]) -> dict[str, Any]:
+    """`about`: command, date, commit, versions: what only the caller knows."""
+    told = {
+        "name": dataset.name,
+        "origin": dataset.origin,
+        "license": dataset.license,
+        "checksum": dataset.checksum,
+        "unsatisfiable": dataset.unsatisfiable,
+        **dataset.size,
+    }
+    return {"kind": KIND, **about, "dataset": told, "outcomes": [_outcome(outcome) for outcome in outcomes]}
+
+
+def summary_of(record: Record) -> dict[str, Any]:
+    """The record without its queries."""
+    outcomes = [{key: part for key, part in o.items() if key != "queries"} for o in record["outcomes"]]
+    return {**record, "outcomes": outcomes}
+
+
+def write_record(record: Record, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(path: Path) -> Record:
+    """Raises InvalidDataset for a file that is no record."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+    if not isinstance(record, Mapping) or record.get("kind") != KIND:
+        raise InvalidDataset(str(path), "is no record of `waygraph eval`")
+    return record
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    trial = outcome.trial
+    return {
+        "name": trial.name,
+        "by": trial.by,
+        "split": trial.split,
+        "recipe": asdict(trial.recipe),
+        "texts": trial.texts,
+        "embedder": outcome.fingerprint,
+        "revision": outcome.revision,
+        "judged": len(outcome.judgements),
+        "withheld": sum(not judgement.agents for judgement in outcome.judgements),
+        "p50_ms": round(outcome.p50_ms, 3),
+        "p95_ms": round(outcome.p95_ms, 3),
+        "agents": _means(outcome.agents),
+        "tools": _means(outcome.tools),
+        "queries": [_query(judgement) for judgement in outcome.judgements],
+    }
+
+
+def _means(means: Mapping[str, Mean]) -> dict[str, list[float]]:
+    """Metric → value, low, high."""
+    return {name: [round(mean.value, 4), round(mean.low, 4), round(mean.high, 4)] for name, mean in means.items()}
+
+
+def _query(judgement: Judgement) -> dict[str, Any]:
+    right = {agent for item in judgement.gold for agent in item}
+    explained = {*judgement.agents[:EXPLAINED], *right} & judgement.votes.keys()
+    return {
+        "id": judgement.id,
+        "text": judgement.text[:TEXT_CHARS],
+        "gold": [sorted(item) for item in judgement.gold],
+        "agents": list(judgement.agents),
+        "tools": list(judgement.tools),
+        "votes": {agent: _votes(judgement, agent) for agent in judgement.agents if agent in explained},
+    }
+
+
+def _votes(judgement: Judgement, agent: str) -> Sequence[Sequence[Any]]:
+    """Leg, entity, rank and contribution of each."""
+    return [[v.leg, v.entity_id, v.rank, round(v.contribution, 5)] for v in judgement.votes[agent]]

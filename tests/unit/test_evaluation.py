@@ -1,0 +1,139 @@
+"""Trials, records and their differences, over a real registry of the examples."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.datasets.trials import Bench
+from waygraph.registry.errors import InvalidDataset, UnknownName
+from waygraph.registry.evaluation.dataset import Dataset, Need, Question
+from waygraph.registry.evaluation.difference import differences
+from waygraph.registry.evaluation.grid import Grid
+from waygraph.registry.evaluation.metrics import measured
+from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
+from waygraph.registry.evaluation.trial import Outcome, Trial
+from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS
+from waygraph.registry.settings import Settings
+
+REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return read_dataset(REQUESTS, Settings())
+
+
+def outcomes(dataset: Dataset, *trials: Trial) -> list[Outcome]:
+    return list(Bench(settings=Settings(), environ={}).outcomes(dataset, trials))
+
+
+@pytest.fixture(scope="module")
+def lexical(dataset: Dataset) -> Outcome:
+    return outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none"))[0]
+
+
+@pytest.fixture(scope="module")
+def record(dataset: Dataset, lexical: Outcome) -> Record:
+    return record_of(dataset, [lexical], {"command": "a test"})
+
+
+def test_every_query_is_judged_by_what_the_registry_answers(dataset: Dataset, lexical: Outcome) -> None:
+    """Rankings, votes and metrics of each query, in the dataset's order; means over all of them, withheld ones too."""
+    asked = dataset.asked("questions")
+    assert [judgement.id for judgement in lexical.judgements] == [query.id for query in asked]
+    for judgement, query in zip(lexical.judgements, asked, strict=True):
+        assert judgement.agent_metrics == measured(judgement.agents, query.gold)
+        assert judgement.votes.keys() == set(judgement.agents)
+    mean = lexical.agents["Recall@5"]
+    assert mean.value == pytest.approx(sum(j.agent_metrics["Recall@5"] for j in lexical.judgements) / len(asked))
+    assert mean.low < mean.value < mean.high
+    assert 0.5 < mean.value < 1
+    assert 0.3 < lexical.tools["Recall@5"].value < 1
+
+
+def test_steps_are_asked_alone_or_united() -> None:
+    """A question by its steps finds what each of them finds."""
+    whole = read_dataset(REQUESTS, Settings())
+    first, second = whole.questions[0].need, whole.questions[2].need
+    both = Need(text="both", gold=(*first.gold, *second.gold))
+    dataset = replace(whole, questions=(Question(id="q", need=both, steps=(first, second)),))
+    trial = Trial(recipe=LEXICAL, texts="contextual", embedder="none")
+    alone, united = outcomes(dataset, replace(trial, by="steps"), replace(trial, by="united"))
+    assert [judgement.id for judgement in alone.judgements] == ["q.1", "q.2"]
+    (judgement,) = united.judgements
+    assert set(judgement.agents[:2]) == {judged.agents[0] for judged in alone.judgements}
+    assert judgement.tools == ()
+
+
+def test_a_grid_holds_every_combination() -> None:
+    """Recipes, weights, k and depth; a recipe made for other texts is left out; labels tell them apart."""
+    grid = Grid(recipes=[PAPER, TOOLS], weights=[(1, 1), (1.5, 1)], ks=[10, 60], texts=["plain", "contextual"])
+    trials = grid.trials()
+    assert len(trials) == 2 * 2 + 2 * 2 * 2
+    assert len({trial.name for trial in trials}) == len(trials)
+    assert {trial.texts for trial in trials if trial.recipe.name == "paper"} == {"plain"}
+    one = next(trial for trial in trials if trial.name == "paper (1.5, 1) k=10 plain")
+    assert (one.recipe.agent_weight, {use.k for use in one.recipe.legs}) == (1.5, {10})
+
+
+def test_a_dataset_that_nothing_can_be_judged_of_is_refused(dataset: Dataset) -> None:
+    with pytest.raises(ValueError, match="no query"):
+        outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", by="steps"))
+
+
+def test_a_record_comes_back_as_it_was_written(record: Record, tmp_path: Path) -> None:
+    """Through a file; the summary is the same without queries."""
+    write_record(record, tmp_path / "sub" / "a.json")
+    assert read_record(tmp_path / "sub" / "a.json") == json.loads(json.dumps(record))
+    summary = summary_of(record)
+    assert "queries" not in summary["outcomes"][0]
+    assert summary["outcomes"][0]["agents"] == record["outcomes"][0]["agents"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"kind": "another"}'])
+def test_what_is_no_record_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidDataset, match=r"a\.json: (is no record|cannot be read)"):
+        read_record(tmp_path / "a.json")
+
+
+def worse(record: Record, query: str) -> dict[str, Any]:
+    """The same, but that nothing was found for one query."""
+    copied: dict[str, Any] = json.loads(json.dumps(record))
+    found = next(each for each in copied["outcomes"][0]["queries"] if each["id"] == query)
+    found |= {"agents": [], "votes": {}}
+    return copied
+
+
+def test_differences_tell_what_was_won_and_lost(record: Record) -> None:
+    """One lost query is the whole difference; the other way round it is won; a record and itself differ in nothing."""
+    answered = next(q for q in record["outcomes"][0]["queries"] if q["agents"] and q["agents"][0] in q["gold"][0])
+    (lost,) = differences(record, worse(record, answered["id"]), "Recall@5")
+    (changed,) = lost.changed
+    assert (lost.won, lost.lost, changed.id, changed.other.agents) == (0, 1, answered["id"], ())
+    assert changed.one.votes[answered["agents"][0]]
+    assert lost.one - lost.other == pytest.approx(changed.one.value / lost.queries)
+    (won,) = differences(worse(record, answered["id"]), record, "Recall@5")
+    assert (won.won, won.lost, won.p) == (1, 0, 1.0)
+    (none,) = differences(record, record, "Recall@5")
+    assert (none.changed, none.p) == ((), 1.0)
+
+
+def test_unknown_metrics_and_strange_records_are_told(record: Record) -> None:
+    with pytest.raises(UnknownName, match="metric"):
+        differences(record, record, "Recal@5")
+    two = {**record, "outcomes": [{**record["outcomes"][0], "name": name} for name in ("x", "y")]}
+    with pytest.raises(UnknownName, match="outcome"):
+        differences(record, two, "Recall@5")
+
+
+def test_every_recipe_can_be_tried(dataset: Dataset) -> None:
+    """With the default model, each over the texts that it was made for."""
+    tried = outcomes(dataset, *Grid(recipes=list(RECIPES.values())).trials())
+    assert {outcome.trial.name for outcome in tried} == set(RECIPES)
+    by_name = {outcome.trial.name: outcome.agents["nDCG@5"].value for outcome in tried}
+    assert by_name["hybrid"] > by_name["lexical"]
