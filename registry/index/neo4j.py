@@ -317,7 +317,9 @@ class _Answer:
     def hits(self, ask: _Ask, state: IndexState) -> Hits:
         legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
         tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
-        now = replace(state, revision=self.revision, commit=self.commit)
+        # What is fused depends on how many there are: of this answer's revision, not of the last look at the state.
+        agents = self.frequencies[0][0] if self.frequencies else state.agents
+        now = replace(state, revision=self.revision, commit=self.commit, agents=agents)
         return Hits(legs, max(tops, default=0.0), self._coverage(legs), _Shown(self, now))
 
     def _leg_hits(self, name: Leg, ask: _Ask) -> LegHits:
