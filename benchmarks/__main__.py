@@ -9,7 +9,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import abstention, graph_server, ingest_speed, livemcpbench, memory, process_speed, route_speed
+from benchmarks import (
+    abstention,
+    default_recipe,
+    graph_server,
+    ingest_speed,
+    livemcpbench,
+    memory,
+    process_speed,
+    route_speed,
+)
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.table import write_table
 from benchmarks.world import World
@@ -18,6 +27,7 @@ from waygraph.registry.settings import load_settings
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
     abstention.NAME: abstention.run,
+    default_recipe.NAME: default_recipe.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
     ingest_speed.NAME: ingest_speed.run,

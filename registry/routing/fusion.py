@@ -11,7 +11,6 @@ This is the hot path: scores are added up by name, and votes are made only for t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from itertools import count
 from math import sqrt
 from operator import itemgetter
 from typing import NamedTuple
@@ -36,41 +35,37 @@ class Candidate(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How a leg ranks its targets: `ranks` by name, 1 = best, the first appearance of each counts.
-
-    `parts` are the contributions, in the order of `ranks`.
-    """
+    """What a leg gives its targets: `parts` are contributions by name, best first; of each the first hit counts."""
 
     use: RecipeLeg
     hits: LegHits
     targets: Sequence[str]
     weight: float
-    ranks: Mapping[str, int]
-    parts: Sequence[float]
+    parts: Mapping[str, float]
 
     @classmethod
     def of(
         cls, recipe: Recipe, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights, *, population: int
     ) -> "Standing":
         """`population`: how many targets there are, found or not."""
-        distinct, weight = dict.fromkeys(targets), use.share * weights[use.kind]
+        weight = use.share * weights[use.kind]
         if use.leg == "name":
             # Whoever is named outright is named as much as the next: no rank among them.
-            return cls(use, hits, targets, weight, dict.fromkeys(distinct, 1), [weight / (use.k + 1)] * len(distinct))
-        places = dict(zip(distinct, count(1), strict=False))
-        if recipe.merge == "by_score":
-            best = _best_scores(targets, hits.scores)
-            floor = hits.scores[-1] if len(hits.scores) >= recipe.depth else 0.0
-            worths = _worths_of_words(best, population) if use.leg in TEXT_LEGS else _worths_of_cosines(best, floor)
-            parts: Sequence[float] = [weight * worth for worth in worths]
+            parts = dict.fromkeys(targets, weight / (use.k + 1))
+        elif recipe.merge != "by_score":
+            distinct = dict.fromkeys(targets)
+            parts = dict(zip(distinct, _parts(weight, use.k, len(distinct)), strict=True))
+        elif use.leg in TEXT_LEGS:
+            parts = _parts_of_words(weight, _best_scores(targets, hits.scores), population)
         else:
-            parts = _parts(weight, use.k, len(distinct))
-        return cls(use, hits, targets, weight, places, parts)
+            floor = hits.scores[-1] if len(hits.scores) >= recipe.depth else 0.0
+            parts = _parts_of_cosines(weight, _best_scores(targets, hits.scores), floor)
+        return cls(use, hits, targets, weight, parts)
 
     def vote(self, target: str) -> Vote:
         at = self.targets.index(target)
-        part = self.parts[self.ranks[target] - 1]
-        return _vote(self.use, self.hits, at, self.ranks[target], weight=self.weight, contribution=part)
+        place = 1 if self.use.leg == "name" else list(self.parts).index(target) + 1
+        return _vote(self.use, self.hits, at, place, weight=self.weight, contribution=self.parts[target])
 
 
 def fuse_agents(
@@ -128,9 +123,9 @@ def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[
 
 def _add(scores: dict[str, float], standing: Standing) -> None:
     if not scores:
-        scores.update(zip(standing.ranks, standing.parts, strict=True))
+        scores.update(standing.parts)
         return
-    for target, part in zip(standing.ranks, standing.parts, strict=True):
+    for target, part in standing.parts.items():
         scores[target] = scores.get(target, 0.0) + part
 
 
@@ -140,33 +135,36 @@ def _parts(weight: float, k: float, last: int) -> tuple[float, ...]:
     return tuple(weight / (k + place) for place in range(1, last + 1))
 
 
-def _best_scores(targets: Sequence[str], scores: Sequence[float]) -> list[float]:
-    """Of each distinct target, in the order of first appearance."""
-    # The last of equal keys wins: backwards, that is each target's best.
-    best = dict(zip(reversed(targets), reversed(scores), strict=True))
-    return [best[target] for target in dict.fromkeys(targets)]
+def _best_scores(targets: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
+    """Of each target, in the order of first appearance; scores fall."""
+    best: dict[str, float] = {}
+    for target, score in zip(targets, scores, strict=True):
+        if target not in best:
+            best[target] = score
+    return best
 
 
-def _worths_of_cosines(best: Sequence[float], floor: float) -> list[float]:
-    """Each cosine above the floor, in [0, 1].
+def _parts_of_cosines(weight: float, best: Mapping[str, float], floor: float) -> dict[str, float]:
+    """Weight × the cosine above the floor, which is 0 at least.
 
     The floor is the last candidate's cosine, so that nobody gains by being the last one read; 0 where all were read.
     """
-    return [max(0.0, score - floor) for score in best]
+    return {target: weight * (score - floor) if score > floor else 0.0 for target, score in best.items()}
 
 
-def _worths_of_words(best: Sequence[float], population: int) -> list[float]:
-    """Each BM25 score in standard deviations over the population, those not found counting 0; ten are 1, the most."""
+def _parts_of_words(weight: float, best: Mapping[str, float], population: int) -> dict[str, float]:
+    """Weight × the BM25 score in standard deviations over the population, those not found counting 0: ten are 1, which
+    is the most."""
     if not best:
-        return []
+        return {}
     size = max(population, len(best))
-    variance = sum(score * score for score in best) / size - (sum(best) / size) ** 2
-    unit = max(DEVIATIONS * sqrt(max(variance, 0.0)), best[0])
-    return [score / unit for score in best]
+    variance = sum(score * score for score in best.values()) / size - (sum(best.values()) / size) ** 2
+    factor = weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best.values())
+    return {target: factor * score for target, score in best.items()}
 
 
 def _votes(standings: Iterable[Standing], target: str) -> tuple[Vote, ...]:
-    return tuple(standing.vote(target) for standing in standings if target in standing.ranks)
+    return tuple(standing.vote(target) for standing in standings if target in standing.parts)
 
 
 def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, *, weight: float, contribution: float) -> Vote:
