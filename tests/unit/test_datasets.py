@@ -14,11 +14,11 @@ from waygraph.registry.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", ROOT.parent / "shared" / "data"))
-AGENTS = [
+AGENTS: list[dict[str, Any]] = [
     {"id": "mail", "description": "Sends letters", "tools": [{"name": "send"}, {"name": "a/b", "inputSchema": {}}]},
     {"id": "Über maps", "name": "Maps", "description": "Finds ways"},
 ]
-QUERY = {
+QUERY: dict[str, Any] = {
     "id": 1,
     "text": "write to Ada",
     "gold": [["mail", "Über maps"]],
