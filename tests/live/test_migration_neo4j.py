@@ -129,15 +129,19 @@ def test_a_registry_goes_to_a_server_and_back(rich: Richly, source: Path, server
     assert rich.routes(back) == rich.routes(source)
     findings = examine_at(server.location, deep=True, settings=server.settings, environ={})
     assert {finding.check: finding.detail for finding in findings if not finding.ok} == {}
-    assert names_of(rich.routes(server.location, server.settings)) == names_of(rich.routes(source))
+    there_routes, here_routes = rich.routes(server.location, server.settings), rich.routes(source)
+    assert names_of(there_routes) == names_of(here_routes)
+    # Agents are written twice, once for their tools: Lucene counts the former texts too until it merges its files.
+    assert scores_of(there_routes) == pytest.approx(scores_of(here_routes), abs=1e-3)
 
 
 def names_of(routes: list[Any]) -> list[object]:
-    """Agents, pinned ones, tools and scores, the last to six digits: a server adds them up in its own way."""
-    return [
-        [(m.agent.id, round(m.score, 6), [t.id for t in m.tools]) for m in (*matches, *pinned)]
-        for matches, pinned, _ in routes
-    ]
+    """Agents, pinned ones, and their tools."""
+    return [[(m.agent.id, [t.id for t in m.tools]) for m in (*matches, *pinned)] for matches, pinned, _ in routes]
+
+
+def scores_of(routes: list[Any]) -> list[float]:
+    return [match.score for matches, _, _ in routes for match in matches]
 
 
 def test_an_empty_registry_takes_vectors_after_it_was_copied(rich: Richly, server: Server, tmp_path: Path) -> None:
