@@ -3,12 +3,12 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from waygraph.api.cli.invocation import Invocation, invocation
-from waygraph.api.cli.options import AsJson
+from waygraph.api.cli.options import AsJson, TextForm
 from waygraph.api.cli.output import note, show
 from waygraph.api.cli.quick import DefaultGroup, QuickCommand
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation.dataset import By, Dataset
     from waygraph.registry.evaluation.grid import Grid
     from waygraph.registry.evaluation.record import Record
-    from waygraph.registry.model import TextForm
 
 evaluate = typer.Typer(
     cls=DefaultGroup, no_args_is_help=True, help="Measure routing on a dataset: `waygraph eval DIR`."
@@ -96,7 +95,7 @@ def diff(
     show(found, shapes.differences, partial(views.differences, limit=limit), as_json)
 
 
-_FORMS: "tuple[TextForm, ...]" = ("contextual", "plain")
+_FORMS: tuple[TextForm, ...] = get_args(TextForm)
 
 
 def _choices[T: str](option: str, given: list[str] | None, known: tuple[T, ...]) -> tuple[T, ...]:

@@ -6,11 +6,9 @@ from itertools import product
 
 from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.trial import Trial, varied
-from waygraph.registry.index.search_index import VECTOR_LEGS
 from waygraph.registry.model import TextForm
 from waygraph.registry.routing.recipes import Recipe
-
-DEFAULT_TEXTS: TextForm = "contextual"
+from waygraph.registry.writing import DEFAULT_TEXTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +43,7 @@ class Grid:
 
     def _told(self, recipe: Recipe, texts: TextForm | None, embedder: str) -> list[str]:
         """What tells a trial from others that share the rest."""
-        by_vectors = any(use.leg in VECTOR_LEGS for use in recipe.legs)
-        told = [texts] if texts and len(self.texts) > 1 and by_vectors else []
+        told = [texts] if texts and len(self.texts) > 1 and recipe.needs_vectors else []
         return [*told, *([embedder] if len(self.embedders) > 1 and embedder else [])]
 
 

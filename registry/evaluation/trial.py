@@ -169,13 +169,12 @@ def varied(
     weights: tuple[float, float] | None = None,
     k: float | None = None,
     depth: int | None = None,
-    withholding: bool = True,
 ) -> Recipe:
-    """The recipe with other weights (agent, tool), one k for all legs but names, another depth, or no threshold."""
+    """The recipe with other weights (agent, tool), one k for all legs but names, or another depth."""
     if weights is not None:
         recipe = replace(recipe, agent_weight=weights[0], tool_weight=weights[1])
     if k is not None:
         recipe = replace(recipe, legs=tuple(use if use.leg == "name" else replace(use, k=k) for use in recipe.legs))
     if depth is not None:
         recipe = replace(recipe, depth=depth)
-    return recipe if withholding else replace(recipe, least_fit=None)
+    return recipe

@@ -13,18 +13,17 @@ What holds even if `readonly` was fooled:
 
 import datetime
 import decimal
-import json
 import re
 import resource
-import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grafeo
 
-from waygraph.registry.graph.cypher_answer import RowTooLarge, as_json, told
-from waygraph.registry.graph.worker_limits import die_with, limit_memory, lower
+from waygraph.registry.graph.cypher_answer import told
+from waygraph.registry.graph.worker import NotARead, Request, work
+from waygraph.registry.graph.worker_limits import limit_memory, lower
 
 IMPORTED_FOR_THE_ENGINE = (datetime, decimal)
 """It imports them at the first value of their kind, when no file can be opened any more."""
@@ -40,48 +39,18 @@ READ_OPERATORS = frozenset({
 OPERATOR = re.compile(r"\s*(Discriminant\(\d+\)|\w*)")
 
 
-class NotARead(Exception):
-    pass
-
-
-KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
-    RowTooLarge: {"limit": "size"},
-    MemoryError: {"limit": "memory"},
-    RecursionError: {"failed": "a value of the answer is nested too deeply"},
-}
-
-
 def main() -> None:
-    die_with(int(sys.argv[1]))
-    request = json.loads(sys.stdin.buffer.read())
-    for part in _answer(request):
-        sys.stdout.buffer.write(part)
-    sys.stdout.buffer.flush()
+    work(_run, _failure)
 
 
-def _answer(request: dict[str, Any]) -> Iterable[bytes]:
-    try:
-        return _run(request)
-    except BaseException as exc:  # noqa: BLE001 - the parent must hear of it, and a panic of the engine is no Exception
-        return [as_json(_failure(exc, request["path"]))]
-
-
-def _failure(exc: BaseException, path: str) -> dict[str, str]:
-    known = KNOWN_FAILURES.get(type(exc))
-    if known:
-        return known
-    if isinstance(exc, NotARead):
-        return {"refused": str(exc)}
+def _failure(exc: BaseException, request: Request) -> dict[str, str]:
     if isinstance(exc, Exception):
-        return {"failed": _in_one_line(str(exc), path)}
+        return {"failed": _in_one_line(str(exc), request["path"])}
     # A panic tells of the engine's insides, and of this machine's folders.
     return {"limit": "memory"} if re.search("capacity overflow|memory", str(exc)) else {"failed": "the engine panicked"}
 
 
-def _run(request: dict[str, Any]) -> list[bytes]:
-    lower(resource.RLIMIT_CORE, 0)
-    lower(resource.RLIMIT_FSIZE, 0)
-    lower(resource.RLIMIT_CPU, request["cpu_s"])
+def _run(request: Request) -> list[bytes]:
     graph = grafeo.GrafeoDB.open_read_only(request["path"])
     _close_the_door(request["memory_mib"])
     started = time.perf_counter()

@@ -4,24 +4,20 @@
 what the server wants to know of us, comes in on stdin; one JSON answer, without it, goes out on stdout.
 """
 
-import json
 import re
-import resource
-import sys
 import time
-from collections.abc import Iterable
 from contextlib import closing
-from typing import Any
 from urllib.parse import urlsplit
 
 from waygraph.cypher import load
 from waygraph.registry.errors import RegistryError, ServerRefused, ServerUnavailable
-from waygraph.registry.graph.cypher_answer import RowTooLarge, as_json, told
+from waygraph.registry.graph.cypher_answer import told
 from waygraph.registry.graph.neo4j import Neo4jEngine, Plan
 from waygraph.registry.graph.neo4j_errors import seen
 from waygraph.registry.graph.readonly import NEO4J
 from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.graph.worker_limits import die_with, limit_memory, lower
+from waygraph.registry.graph.worker import NotARead, Request, work
+from waygraph.registry.graph.worker_limits import limit_memory
 from waygraph.registry.settings import Settings
 
 MARK = {"waygraph": "typed"}
@@ -36,20 +32,9 @@ POSITION = re.compile(r" *\(line (\d+), column (\d+) \(offset: \d+\)\)")
 LONGEST_REASON_CHARS = 300
 
 
-class NotARead(Exception):
-    pass
-
-
 class Unstopped(Exception):
     pass
 
-
-KNOWN_FAILURES: dict[type[BaseException], dict[str, str]] = {
-    RowTooLarge: {"limit": "size"},
-    MemoryError: {"limit": "memory"},
-    Unstopped: {"limit": "unstopped"},
-    RecursionError: {"failed": "a value of the answer is nested too deeply"},
-}
 
 KNOWN_CODES: dict[str, dict[str, str]] = {
     "TransactionTimedOut": {"limit": "time"},
@@ -62,24 +47,10 @@ KNOWN_CODES: dict[str, dict[str, str]] = {
 
 
 def main() -> None:
-    die_with(int(sys.argv[1]))
-    request = json.loads(sys.stdin.buffer.read())
-    for part in _answer(request):
-        sys.stdout.buffer.write(part)
-    sys.stdout.buffer.flush()
+    work(_run, _failure)
 
 
-def _answer(request: dict[str, Any]) -> Iterable[bytes]:
-    try:
-        return _run(request)
-    except BaseException as exc:  # noqa: BLE001 - the parent must hear of it, whatever it is
-        return [as_json(_failure(exc, urlsplit(request["location"]["address"]).netloc))]
-
-
-def _run(request: dict[str, Any]) -> list[bytes]:
-    lower(resource.RLIMIT_CORE, 0)
-    lower(resource.RLIMIT_FSIZE, 0)
-    lower(resource.RLIMIT_CPU, request["cpu_s"])
+def _run(request: Request) -> list[bytes]:
     settings = Settings(**request["settings"])
     location = ServerLocation(**request["location"])
     with closing(Neo4jEngine.open(location, settings, request["bookmarks"])) as engine:
@@ -97,7 +68,7 @@ def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
         time.sleep(ENDING_S / 10)
 
 
-def _rows_told(engine: Neo4jEngine, request: dict[str, Any], timeout_s: float) -> list[bytes]:
+def _rows_told(engine: Neo4jEngine, request: Request, timeout_s: float) -> list[bytes]:
     statement, params = request["statement"], request["params"]
     with engine.typed(timeout_s, MARK) as transaction:
         check_plan(transaction.plan(statement, params))
@@ -116,11 +87,9 @@ def check_plan(plan: Plan) -> None:
             raise NotARead(f"its plan does more than read: {operator}")
 
 
-def _failure(exc: BaseException, netloc: str) -> dict[str, str]:
-    if type(exc) in KNOWN_FAILURES:
-        return KNOWN_FAILURES[type(exc)]
-    if isinstance(exc, NotARead):
-        return {"refused": str(exc)}
+def _failure(exc: BaseException, request: Request) -> dict[str, str]:
+    if isinstance(exc, Unstopped):
+        return {"limit": "unstopped"}
     cause = exc.__cause__ if isinstance(exc, RegistryError) else None
     code = str(getattr(cause, "code", ""))
     known = next((meaning for part, meaning in KNOWN_CODES.items() if part in code), None)
@@ -130,6 +99,7 @@ def _failure(exc: BaseException, netloc: str) -> dict[str, str]:
         return {"unavailable": exc.reason}
     if isinstance(exc, ServerRefused):
         return {"no entry": exc.reason}
+    netloc = urlsplit(request["location"]["address"]).netloc
     return {"failed": _in_one_line(seen(cause or exc)).replace(netloc, "the server")}
 
 
