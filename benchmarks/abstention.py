@@ -18,7 +18,7 @@ from benchmarks.record import Measure, Result
 from benchmarks.world import World
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.embedding.query_cache import QueryCache
-from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.search_index import Hits, Scope
@@ -63,7 +63,7 @@ class Prober:
     recipe: Recipe
 
     def probe(self, need: Need, filters: Filters) -> Probe:
-        text = query_text(need.text)
+        text = query_text(need.text, literals=self.recipe.literals)
         vector = self.router.embed(text) if self.router.embed and self.recipe.needs_vectors else None
         hits = self.router.index.search(self.recipe.leg_names, vector, text, self.recipe.depth, Scope(filters))
         query = Query(text=need.text, limit=DEPTH, filters=filters)

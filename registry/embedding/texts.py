@@ -1,11 +1,10 @@
-"""Which texts stand for an agent or a tool, and what of a query is embedded. Pure functions.
+"""Which texts stand for an agent or a tool. Pure functions.
 
 `plain` is the text of the Agent-as-a-Graph paper, `name: description`. `contextual` says more: whose the tool
 is, what it takes, what an agent can do.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
 TOOL_NAMES_SHOWN = 25
 """More names than these would fill what a model reads of an agent's text."""
-
-DATA_URI = re.compile(r"data:[\w/+.-]{0,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/=_-]*", re.ASCII)
-BLOB = re.compile(r"[A-Za-z0-9+/=_-]{200,}")
-"""Base64 or hex of a file that someone pasted: no words."""
 
 
 def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tuple[str, ...]:
@@ -48,11 +43,6 @@ def parameter_text(schema: JsonText, limit: int = 100) -> str:
     A schema without properties, or one that is not a schema at all, gives an empty text.
     """
     return ", ".join(islice(_parameters(schema), limit))
-
-
-def query_text(text: str) -> str:
-    """The query without pasted files (data URIs, base64 or hex of 200 characters or more), blanks collapsed."""
-    return " ".join(BLOB.sub(" ", DATA_URI.sub(" ", text)).split())
 
 
 def unit_mean(matrix: "Matrix", lengths: Sequence[int]) -> "Matrix":

@@ -28,6 +28,7 @@ class RecipeLeg:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
+    `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
 
     An answer whose `fit` is below `least_fit` is withheld: nothing fits. The thresholds are set on
     examples/catalog, so that no right answer to its requests is lost; None: never withheld.
@@ -41,6 +42,7 @@ class Recipe:
     tool_weight: float = 1.0
     depth: int = 100
     texts: TextForm | None = None
+    literals: bool = False
     least_fit: float | None = None
 
     @property
@@ -73,16 +75,19 @@ PAPER = Recipe(
     agent_weight=1.5,
     tool_weight=1.0,
     texts="plain",
+    literals=True,
 )
 AGENTS = Recipe(
     name="agents",
     purpose="agents by their own vectors alone",
     legs=(RecipeLeg(leg="agent_vector", kind="agent"),),
+    literals=True,
 )
 TOOLS = Recipe(
     name="tools",
     purpose="agents by their best tool's vector alone",
     legs=(RecipeLeg(leg="tool_vector", kind="tool"),),
+    literals=True,
 )
 LEXICAL = Recipe(
     name="lexical",

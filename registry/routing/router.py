@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import routable
-from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
@@ -122,7 +122,7 @@ class Router:
         )
 
     def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
-        told = query_text(text)
+        told = query_text(text, literals=ask.recipe.literals)
         vector = self.embed(told) if self.embed and ask.recipe.needs_vectors else None
         return self.index.search(ask.recipe.leg_names, vector, told, ask.recipe.depth, scope)
 

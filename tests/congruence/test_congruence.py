@@ -21,7 +21,7 @@ from tests.places import SERVERS, Place, Servers, new_place
 from waygraph.cypher import load, names
 from waygraph.registry.changes import ChangeSet, SyncReport
 from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import WaygraphError
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits

@@ -16,7 +16,7 @@ from waygraph.ingest.sync import sync
 from waygraph.registry import RECIPES, Query, Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.protocol import Embedder
-from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
 REQUESTS = [
@@ -49,7 +49,7 @@ def driver(neo4j_target: Target) -> Iterator[Driver]:
 
 
 def vector_of(text: str, embedder: Embedder) -> list[float]:
-    return [float(number) for number in embedder.embed([query_text(text)], "query")[0]]
+    return [float(number) for number in embedder.embed([query_text(text, literals=PAPER.literals)], "query")[0]]
 
 
 def params(vector: list[float], **changes: object) -> dict[str, object]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
 from waygraph.registry.changes import Rejected
-from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
+from waygraph.registry.embedding.query_text import query_text
+from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.identity import AGENT_ID, call_name
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.model import Tool
