@@ -19,6 +19,7 @@ from benchmarks import (
     process_speed,
     route_speed,
 )
+from benchmarks.ablations import run as ablations
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.table import write_table
 from benchmarks.world import World
@@ -28,6 +29,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
     abstention.NAME: abstention.run,
     default_recipe.NAME: default_recipe.run,
+    ablations.NAME: ablations.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
     ingest_speed.NAME: ingest_speed.run,

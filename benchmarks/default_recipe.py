@@ -109,12 +109,12 @@ def measured(
         dataset = read_dataset(folder_of(world, name), world.settings)
         progress = shown(f"{name}, {by}")
         trials = [Trial(recipe=recipe, texts=recipe.texts or "contextual", by=by) for recipe in recipes]
-        for done, outcome in enumerate(bench.outcomes(_small(dataset, world), trials), start=1):
+        for done, outcome in enumerate(bench.outcomes(small(dataset, world), trials), start=1):
             progress(done, len(trials))
             yield outcome.trial.recipe.name, {(name, by, metric): _mean(outcome, metric) for metric in metrics}
 
 
-def _small(dataset: Dataset, world: World) -> Dataset:
+def small(dataset: Dataset, world: World) -> Dataset:
     return replace(dataset, questions=dataset.questions[:20]) if world.quick else dataset
 
 

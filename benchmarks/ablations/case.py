@@ -1,0 +1,166 @@
+"""A dataset's queries as matrices: every cosine and BM25 score of every agent and tool, on which ideas are tried.
+
+The router reads a leg's best hundred. Here all are at hand, so that an idea is a few lines and needs no place in the
+product until it wins.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.world import World
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import AgentEntry
+from waygraph.registry.embedding.entities import TextForms, new_vectors
+from waygraph.registry.embedding.opened import OpenedEmbedders
+from waygraph.registry.embedding.protocol import Embedder, Role
+from waygraph.registry.embedding.query_text import query_text
+from waygraph.registry.evaluation.dataset import By, Dataset
+from waygraph.registry.evaluation.metrics import Gold
+from waygraph.registry.index.search_index import Leg, Scope, SearchIndex
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import DEFAULT_EMBEDDER
+
+Matrix = NDArray[np.float32]
+ALL = 1_000_000
+"""Deeper than any catalogue here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """Agents, and capabilities: agents without tools, then tools. `index` searches their words alone.
+
+    `agents` is (agents, dim), `capabilities` (capabilities, dim), of unit rows; `owners` has a row of `agents` for
+    each capability, and `entries` are in the order of `agents`.
+    """
+
+    entries: tuple[AgentEntry, ...]
+    capability_ids: tuple[str, ...]
+    agents: Matrix
+    capabilities: Matrix
+    owners: NDArray[np.intp]
+    index: SearchIndex
+    embedder: Embedder
+
+    @cached_property
+    def agent_ids(self) -> tuple[str, ...]:
+        return tuple(entry.agent.id for entry in self.entries)
+
+    def embed(self, texts: Sequence[str], role: Role = "query") -> Matrix:
+        return self.embedder.embed(texts, role)
+
+    def words(self, leg: Leg, texts: Sequence[str]) -> Matrix:
+        """BM25 of every text and entity of the leg, (texts, entities); 0 where no word is shared."""
+        names = self.agent_ids if leg == "agent_text" else self.capability_ids
+        column = {name: at for at, name in enumerate(names)}
+        scores = np.zeros((len(texts), len(names)), dtype=np.float32)
+        for row, text in enumerate(texts):
+            hits = self.index.search((leg,), None, text, ALL, Scope()).legs[leg]
+            scores[row, [column[name] for name in hits.entity_ids]] = hits.scores
+        return scores
+
+    def best_of_owner(self, scores: Matrix) -> Matrix:
+        """(queries, capabilities) → (queries, agents): the best of each agent's capabilities, which it always has."""
+        best = np.full((len(scores), len(self.entries)), -np.inf, dtype=np.float32)
+        for row, values in zip(best, scores, strict=True):
+            np.maximum.at(row, self.owners, values)
+        return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Queries over a catalogue: as written, and as read. `vectors` is (queries, dim), scores are (queries, agents) or
+    (queries, capabilities)."""
+
+    catalogue: Catalogue
+    raw: tuple[str, ...]
+    texts: tuple[str, ...]
+    golds: tuple[Gold, ...]
+    vectors: Matrix
+    agent_words: Matrix
+    capability_words: Matrix
+
+    @cached_property
+    def agent_cosines(self) -> Matrix:
+        return self.vectors @ self.catalogue.agents.T
+
+    @cached_property
+    def capability_cosines(self) -> Matrix:
+        return self.vectors @ self.catalogue.capabilities.T
+
+    def asking(self, told: Callable[[str], str], *, words: bool = True) -> "Case":
+        """The same queries in other words; what is left empty stays. Without `words` only their vectors change."""
+        return self.reading([told(text).strip() or text for text in self.texts], words=words)
+
+    def reading(self, texts: Sequence[str], *, words: bool = True) -> "Case":
+        rows = [row for row, text in enumerate(texts) if text != self.texts[row]]
+        if not rows:
+            return self
+        changed = [texts[row] for row in rows]
+        case = replace(self, vectors=_with_rows(self.vectors, rows, self.catalogue.embed(changed)))
+        if not words:
+            return case
+        return replace(
+            case,
+            texts=tuple(texts),
+            agent_words=_with_rows(self.agent_words, rows, self.catalogue.words("agent_text", changed)),
+            capability_words=_with_rows(self.capability_words, rows, self.catalogue.words("capability_text", changed)),
+        )
+
+
+@contextmanager
+def opened(world: World, dataset: Dataset) -> Iterator[Catalogue]:
+    """The dataset's catalogue with contextual texts, by the default embedder."""
+    entries = tuple(sorted(dataset.catalogue.entries, key=lambda entry: bool(entry.tools)))
+    embedders = OpenedEmbedders(world.settings, world.environ)
+    embedder = embedders.open_for_documents(DEFAULT_EMBEDDER).embedder
+    assert embedder is not None
+    texts = TextForms(form="contextual", max_chars=world.settings.max_embedded_chars).of_entries(entries)
+    vectors = {name: vector for name, vector in new_vectors(texts, {}, embedder).vectors.items() if vector is not None}
+    capabilities = list(capabilities_of(entries))
+    with Registry.open(":memory:", embedder="none", settings=world.settings, environ=world.environ) as registry:
+        sync(registry, dataset.catalogue)
+        yield Catalogue(
+            entries=entries,
+            capability_ids=tuple(name for name, _ in capabilities),
+            agents=np.stack([vectors[entry.agent.id] for entry in entries]),
+            capabilities=np.stack([vectors[name] for name, _ in capabilities]),
+            owners=np.array([owner for _, owner in capabilities], dtype=np.intp),
+            index=registry.store.index(fresh=True),
+            embedder=embedders.open(DEFAULT_EMBEDDER).embedder or embedder,
+        )
+
+
+def capabilities_of(entries: Sequence[AgentEntry]) -> Iterator[tuple[str, int]]:
+    """Id and row of the owner."""
+    for row, entry in enumerate(entries):
+        yield from [(tool.id, row) for tool in entry.tools] or [(entry.agent.id, row)]
+
+
+def case_of(catalogue: Catalogue, dataset: Dataset, by: By) -> Case:
+    asked = dataset.asked(by)
+    return case_asking(catalogue, [query.texts[0] for query in asked], [query.gold for query in asked])
+
+
+def case_asking(catalogue: Catalogue, raw: Sequence[str], golds: Sequence[Gold]) -> Case:
+    """Read as `hybrid` reads them."""
+    texts = tuple(query_text(text) for text in raw)
+    return Case(
+        catalogue=catalogue,
+        raw=tuple(raw),
+        texts=texts,
+        golds=tuple(golds),
+        vectors=catalogue.embed(texts),
+        agent_words=catalogue.words("agent_text", texts),
+        capability_words=catalogue.words("capability_text", texts),
+    )
+
+
+def _with_rows(matrix: Matrix, rows: Sequence[int], changed: Matrix) -> Matrix:
+    copy = matrix.copy()
+    copy[rows] = changed
+    return copy

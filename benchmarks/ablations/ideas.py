@@ -1,0 +1,225 @@
+"""The ideas. Each takes the queries of a dataset and scores every agent for each; `BASELINE` is what ships.
+
+None has a setting for a dataset. Where an idea has a strength, one was chosen before it was tried here.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks.ablations.case import Case, Matrix
+from benchmarks.ablations.learned import learned
+from benchmarks.ablations.worths import (
+    hybrid,
+    worth_of_cosines,
+    worth_of_words,
+)
+from waygraph.registry.embedding.query_text import query_text
+from waygraph.registry.embedding.texts import agent_texts, tool_texts
+from waygraph.registry.index.analyser import query_terms
+
+Idea = Callable[[Case], Matrix]
+"""Queries → (queries, agents), higher is better."""
+
+NEIGHBOURS = 10
+QUOTED = re.compile(r"(?<!\w)['\"“‘「][^'\"”’」]{1,80}['\"”’」](?!\w)")
+NUMBER = re.compile(r"\b\d[\d.,:/\-]*(?:st|nd|rd|th|%|k|km|am|pm)?\b", re.IGNORECASE)
+PROPER = re.compile(r"(?<=[a-z,;] )[A-Z][\w'’]*(?:\s+[A-Z][\w'’]*)*")
+LEAD = re.compile(
+    r"^(?:(?:hi|hey|hello|please|kindly|(?:could|can|would) you|i (?:want|need|would like) (?:you )?to|help me(?: to)?"
+    r"|请帮我|请|帮我|我想要?|我需要|你能)[\s,]*){1,4}",
+    re.IGNORECASE,
+)
+CLAUSE = re.compile(
+    r"(?<=[.!?;。！？；])\s*|\n+|[,，、:：]\s*(?=\S)|\s+(?:and|then|but|so|also)\s+|并且|然后|以及", re.IGNORECASE
+)
+MOST_CLAUSES = 16
+
+
+def without(pattern: re.Pattern[str], *, words: bool = True) -> Idea:
+    return lambda case: hybrid(case.asking(lambda text: " ".join(pattern.sub(" ", text).split()), words=words))
+
+
+def as_written(case: Case) -> Matrix:
+    """URLs, paths and ids read letter by letter."""
+    return hybrid(case.reading([query_text(text, literals=True) for text in case.raw]))
+
+
+def clauses(case: Case, *, weight: float = 1.0, apart: re.Pattern[str] = CLAUSE) -> Matrix:
+    """Beside the whole text, the best of its clauses: a page-long request names its need in one of them."""
+    agents, capabilities = case.agent_cosines.copy(), case.capability_cosines.copy()
+    for row, text in enumerate(case.texts):
+        parts = [part for part in apart.split(text) if part and len(query_terms(part)) > 1][:MOST_CLAUSES]
+        if len(parts) > 1:
+            vectors = case.catalogue.embed(parts)
+            for whole, entities in ((agents, case.catalogue.agents), (capabilities, case.catalogue.capabilities)):
+                best = (vectors @ entities.T).max(axis=0)
+                whole[row] = (whole[row] + weight * best) / (1 + weight)
+    return hybrid(case, agent_cosines=agents, capability_cosines=capabilities)
+
+
+def centred(case: Case) -> Matrix:
+    """The catalogue's mean taken from every vector: what all have in common tells nothing."""
+    mean = np.concatenate([case.catalogue.agents, case.catalogue.capabilities]).mean(axis=0)
+    moved = replace(
+        case.catalogue,
+        agents=unit(case.catalogue.agents - mean),
+        capabilities=unit(case.catalogue.capabilities - mean),
+    )
+    return hybrid(replace(case, catalogue=moved, vectors=unit(case.vectors - mean)))
+
+
+def without_hubs(case: Case, *, strength: float = 0.2) -> Matrix:
+    """Less for entities that are near to many others."""
+    return hybrid(
+        case,
+        agent_cosines=case.agent_cosines - strength * nearness(case.catalogue.agents),
+        capability_cosines=case.capability_cosines - strength * nearness(case.catalogue.capabilities),
+    )
+
+
+def nearness(rows: Matrix) -> Matrix:
+    """Mean cosine of each row with its nearest others, less the mean of that."""
+    cosines = rows @ rows.T
+    np.fill_diagonal(cosines, -1)
+    near: Matrix = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1)
+    return near - near.mean()
+
+
+def feedback(case: Case, *, strength: float = 0.3, best: int = 5) -> Matrix:
+    """Rocchio: the query moved towards the mean of what it finds first."""
+    nearest = np.argsort(-case.capability_cosines, axis=1)[:, :best]
+    means = np.stack([case.catalogue.capabilities[rows].mean(axis=0) for rows in nearest])
+    return hybrid(replace(case, vectors=unit(case.vectors + strength * unit(means))))
+
+
+def walk(case: Case, *, restart: float = 0.7, steps: int = 10) -> Matrix:
+    """Random walk with restart over agents, each linked to its nearest by vector."""
+    cosines = np.maximum(case.catalogue.agents @ case.catalogue.agents.T, 0)
+    np.fill_diagonal(cosines, 0)
+    least = np.sort(cosines, axis=1)[:, -min(NEIGHBOURS, len(cosines))][:, None]
+    links = np.where(cosines >= least, cosines, 0)
+    links /= np.maximum(links.sum(axis=1, keepdims=True), 1e-9)
+    start = scores = hybrid(case)
+    for _ in range(steps):
+        scores = restart * start + (1 - restart) * scores @ links.T
+    return scores
+
+
+def by_size(case: Case, *, strength: float = 0.01) -> Matrix:
+    """Less for agents with many tools, whose best is the best of many: sqrt(2 ln n) for n tools."""
+    sizes = np.bincount(case.catalogue.owners, minlength=len(case.catalogue.entries))
+    return hybrid(case) - strength * np.sqrt(2 * np.log(sizes))
+
+
+def second_best(case: Case, *, strength: float = 0.2) -> Matrix:
+    """The second-best tool counts too."""
+    worth = worth_of_cosines(case.capability_cosines)
+    best = case.catalogue.best_of_owner(worth)
+    beaten = np.where(worth >= best[:, case.catalogue.owners], 0, worth)
+    return hybrid(case) + strength * case.catalogue.best_of_owner(beaten)
+
+
+def centroids(case: Case, *, strength: float = 0.5) -> Matrix:
+    """An agent's vector moved towards the mean of its tools."""
+    sums = np.zeros_like(case.catalogue.agents)
+    np.add.at(sums, case.catalogue.owners, case.catalogue.capabilities)
+    return hybrid(case, agent_cosines=case.vectors @ unit(case.catalogue.agents + strength * unit(sums)).T)
+
+
+def one_view(case: Case, *, view: int) -> Matrix:
+    """Tools by one of the two texts that make their vector: 0 with the agent's name, 1 with parameters."""
+    rows = case.catalogue.capabilities.copy()
+    texts = {
+        tool.id: tool_texts("contextual", entry.agent, tool, 4_000)[view]
+        for entry in case.catalogue.entries
+        for tool in entry.tools
+    }
+    places = [row for row, name in enumerate(case.catalogue.capability_ids) if name in texts]
+    if places:
+        rows[places] = case.catalogue.embed([texts[case.catalogue.capability_ids[row]] for row in places], "document")
+    return hybrid(case, capability_cosines=case.vectors @ rows.T)
+
+
+def bare_agents(case: Case) -> Matrix:
+    """Agents by name and description alone, without the names of their tools."""
+    texts = [agent_texts("plain", entry.agent, (), 4_000)[0] for entry in case.catalogue.entries]
+    return hybrid(case, agent_cosines=case.vectors @ case.catalogue.embed(texts, "document").T)
+
+
+def acronyms(case: Case, *, strength: float = 0.1) -> Matrix:
+    """A word in capitals that is made of the initials of an agent's or tool's name."""
+    scores = hybrid(case)
+    initials = [
+        {_initials(name) for name in (entry.agent.name, *(tool.name for tool in entry.tools))}
+        for entry in case.catalogue.entries
+    ]
+    for row, text in enumerate(case.texts):
+        asked = set(re.findall(r"\b[A-Z]{3,6}\b", text))
+        scores[row] += strength * np.array([bool(asked & known) for known in initials])
+    return scores
+
+
+def deviations(case: Case) -> Matrix:
+    """Cosines too in standard deviations over the population, as words are."""
+    return hybrid(
+        case,
+        agent_worth=worth_of_words(case.agent_cosines),
+        capability_worth=worth_of_words(case.catalogue.best_of_owner(case.capability_cosines)),
+    )
+
+
+def ranks(case: Case, *, k: float = 10.0) -> Matrix:
+    """Reciprocal ranks of agents in every leg, as the recipe `ranks`."""
+    worths = (
+        (1.0, case.catalogue.best_of_owner(worth_of_cosines(case.capability_cosines))),
+        (0.5, worth_of_cosines(case.agent_cosines)),
+        (0.75, case.catalogue.best_of_owner(case.capability_words)),
+        (0.25, case.agent_words),
+    )
+    return np.asarray(sum(share * _reciprocal(worth, k) for share, worth in worths), dtype=np.float32)
+
+
+def _reciprocal(worth: Matrix, k: float) -> Matrix:
+    places = np.argsort(np.argsort(-worth, axis=1, kind="stable"), axis=1) + 1
+    return np.where(worth > 0, 1 / (k + places), 0).astype(np.float32)
+
+
+def _initials(name: str) -> str:
+    return "".join(word[0] for word in re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))).upper()
+
+
+def unit(rows: Matrix) -> Matrix:
+    """Rows scaled to length 1; zeros stay."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+
+
+BASELINE = "hybrid"
+IDEAS: Mapping[str, Idea] = {
+    BASELINE: hybrid,
+    "query: literals as written": as_written,
+    "query: quoted values left out": without(QUOTED),
+    "query: numbers left out": without(NUMBER),
+    "query: names left out of the vector": without(PROPER, words=False),
+    "query: polite openings left out": without(LEAD),
+    "query: best clause beside the whole": clauses,
+    "query: best sentence beside the whole": partial(clauses, apart=re.compile(r"(?<=[.!?;。！？；])\s*|\n+")),
+    "query: feedback of the first found": feedback,
+    "vectors: centred": centred,
+    "vectors: less for hubs": without_hubs,
+    "vectors: agents towards their tools": centroids,
+    "vectors: agents without tool names": bare_agents,
+    "vectors: tools with agent names only": partial(one_view, view=0),
+    "vectors: tools with parameters only": partial(one_view, view=1),
+    "fusion: reciprocal ranks": ranks,
+    "fusion: cosines in deviations": deviations,
+    "fusion: second-best tool": second_best,
+    "fusion: less for many tools": by_size,
+    "fusion: acronyms of names": acronyms,
+    "fusion: walk over neighbours": walk,
+    "fusion: shares learned from invented requests": learned,
+}
