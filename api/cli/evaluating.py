@@ -126,6 +126,7 @@ def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
 
     from waygraph.api.cli.progress import progress_bar
     from waygraph.ingest.datasets.trials import Bench
+    from waygraph.registry.evaluation.provenance import source_commit
     from waygraph.registry.evaluation.record import record_of
 
     settings = told.settings()
@@ -136,5 +137,6 @@ def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
         "command": " ".join(["waygraph", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "waygraph": version("waygraph"),
+        "commit": source_commit(),
     }
     return record_of(dataset, bench.outcomes(dataset, grid.trials()), about)
