@@ -3,22 +3,20 @@
 Each request is asked twice: of the whole catalogue, and with its right agents filtered out of the search.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
 from pathlib import Path
 from typing import Any
 
-from benchmarks import livemcpbench
-from benchmarks.livemcpbench import DEPTH, Need
-from benchmarks.metrics import auroc, gold_items, recall, share_below, threshold_losing
 from benchmarks.record import Measure, Result
-from benchmarks.world import World
+from benchmarks.world import EXAMPLES, World
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.embedding.query_cache import QueryCache
 from waygraph.registry.embedding.query_text import query_text
+from waygraph.registry.evaluation.dataset import Asked, By
+from waygraph.registry.evaluation.metrics import recall
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.search_index import Hits, Scope
@@ -28,6 +26,9 @@ from waygraph.registry.routing.recipes import RECIPES, Recipe
 from waygraph.registry.routing.router import Ask, Router
 
 NAME = "abstention"
+DATA: Mapping[str, By] = {EXAMPLES: "questions", "livemcpbench": "steps"}
+"""Data set and how it is asked."""
+DEPTH = 5
 RECIPE_NAMES = ("hybrid", "lexical")
 SIGNALS = ("fit", "similarity", "coverage")
 LOST_SHARE = 0.01
@@ -62,11 +63,12 @@ class Prober:
     router: Router
     recipe: Recipe
 
-    def probe(self, need: Need, filters: Filters) -> Probe:
-        text = query_text(need.text, literals=self.recipe.literals)
+    def probe(self, need: Asked, filters: Filters) -> Probe:
+        (asked,) = need.texts
+        text = query_text(asked, literals=self.recipe.literals)
         vector = self.router.embed(text) if self.router.embed and self.recipe.needs_vectors else None
         hits = self.router.index.search(self.recipe.leg_names, vector, text, self.recipe.depth, Scope(filters))
-        query = Query(text=need.text, limit=DEPTH, filters=filters)
+        query = Query(text=asked, limit=DEPTH, filters=filters)
         withheld = not self._agents(query, self.recipe)
         right = recall(self._agents(query, without_threshold(self.recipe)), need.gold, DEPTH) > 0
         return Probe(*signals(hits, self.recipe), withheld=withheld, right=right)
@@ -80,28 +82,15 @@ def without_threshold(recipe: Recipe) -> Recipe:
 
 
 def run(world: World) -> Result:
-    examples = world.examples / "catalog"
-    rows = _rows(world, "examples", examples, load_requests(world.examples / "requests" / "queries.jsonl"))
-    bench = world.data / "livemcpbench"
-    notes: tuple[str, ...] = NOTES
-    if (bench / "steps_aligned.json").is_file():
-        rows += _rows(
-            world, livemcpbench.NAME, bench / "tools.json", livemcpbench.load(bench / "steps_aligned.json")[0]
-        )
-    else:
-        notes = (*NOTES, "LiveMCPBench was skipped: no data.")
+    there = {name: by for name, by in DATA.items() if world.has(name)}
+    rows = [row for name, by in there.items() for row in _rows(world, name, by)]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
         measures=_measures(rows),
-        notes=notes,
+        notes=(*NOTES, *(f"{name} was skipped: no data." for name in DATA if name not in there)),
         details={"rows": rows},
     )
-
-
-def load_requests(path: Path) -> list[Need]:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [Need(row["text"], gold_items(row["gold"])) for row in rows]
 
 
 def signals(hits: Hits, recipe: Recipe) -> tuple[float, float, float]:
@@ -112,9 +101,14 @@ def signals(hits: Hits, recipe: Recipe) -> tuple[float, float, float]:
     return recipe.fit(hits.similarity, hits.coverage), hits.similarity, hits.coverage
 
 
-def _rows(world: World, data: str, source: Path, needs: Sequence[Need]) -> list[dict[str, Any]]:
+def _rows(world: World, data: str, by: By) -> list[dict[str, Any]]:
     rows = []
-    with world.registry_of(source, texts="contextual") as registry, open_router(world, registry) as router:
+    dataset = world.dataset(data)
+    needs = dataset.asked(by)
+    with (
+        world.registry_of([dataset.catalogue], texts="contextual") as registry,
+        open_router(world, registry) as router,
+    ):
         agents = list(router.index.agents())
         for name in RECIPE_NAMES:
             prober = Prober(router, RECIPES[name])
@@ -134,7 +128,7 @@ def open_router(world: World, registry: Registry) -> Iterator[Router]:
         yield Router(index=index, embed=lambda text: queries.embed((text,), "query")[0])
 
 
-def others(agents: Sequence[str], need: Need) -> tuple[str, ...]:
+def others(agents: Sequence[str], need: Asked) -> tuple[str, ...]:
     right = frozenset().union(*need.gold)
     return tuple(agent for agent in agents if agent not in right)
 
@@ -170,3 +164,18 @@ def _measures(rows: Sequence[dict[str, Any]]) -> list[Measure]:
         for row in rows
         for what, key in (("AUROC", "auroc"), ("abstained at ≤ 1 % lost", "abstained"))
     ]
+
+
+def auroc(present: Sequence[float], absent: Sequence[float]) -> float:
+    """The chance that an answerable query scores above an unanswerable one; a tie is half. In [0, 1]."""
+    above = sum((p > a) + 0.5 * (p == a) for p in present for a in absent)
+    return above / (len(present) * len(absent))
+
+
+def threshold_losing(right: Sequence[float], share: float) -> float:
+    """The highest score t such that at most `share` of the right answers score below t."""
+    return sorted(right)[floor(share * len(right))]
+
+
+def share_below(scores: Sequence[float], threshold: float) -> float:
+    return sum(score < threshold for score in scores) / len(scores)

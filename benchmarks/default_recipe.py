@@ -7,15 +7,12 @@ stands beside it, and what `hybrid`, `ranks` and `paper` come to.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, shown
-from waygraph.ingest.datasets import read_dataset
-from waygraph.ingest.datasets.trials import Bench
-from waygraph.registry.evaluation.dataset import By, Dataset
+from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.trial import Outcome, Trial
 from waygraph.registry.index.search_index import Leg
 from waygraph.registry.routing.recipes import HYBRID, PAPER, RANKS, Recipe
@@ -79,11 +76,7 @@ def run(world: World) -> Result:
 
 
 def missing(world: World, asked: Mapping[Asked, object]) -> bool:
-    return not all(folder_of(world, name).is_dir() for name, _ in asked)
-
-
-def folder_of(world: World, name: str) -> Path:
-    return world.examples / "requests" if name == "examples" else world.data / name
+    return not all(world.has(name) for name, _ in asked)
 
 
 def candidates(*, quick: bool = False) -> Iterator[Recipe]:
@@ -104,18 +97,13 @@ def measured(
     world: World, asked: Mapping[Asked, tuple[str, ...]], recipes: Sequence[Recipe]
 ) -> Iterator[tuple[str, dict[tuple[str, By, str], float]]]:
     """Recipe and its values, of each way of asking."""
-    bench = Bench(settings=world.settings, environ=world.environ)
     for (name, by), metrics in asked.items():
-        dataset = read_dataset(folder_of(world, name), world.settings)
+        dataset = world.dataset(name)
         progress = shown(f"{name}, {by}")
         trials = [Trial(recipe=recipe, texts=recipe.texts or "contextual", by=by) for recipe in recipes]
-        for done, outcome in enumerate(bench.outcomes(small(dataset, world), trials), start=1):
+        for done, outcome in enumerate(world.bench.outcomes(dataset, trials), start=1):
             progress(done, len(trials))
             yield outcome.trial.recipe.name, {(name, by, metric): _mean(outcome, metric) for metric in metrics}
-
-
-def small(dataset: Dataset, world: World) -> Dataset:
-    return replace(dataset, questions=dataset.questions[:20]) if world.quick else dataset
 
 
 def _mean(outcome: Outcome, metric: str) -> float:

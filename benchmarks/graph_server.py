@@ -9,16 +9,18 @@ from functools import partial
 from statistics import median
 
 from benchmarks.catalogue import requests
-from benchmarks.livemcpbench import METHODS, judge, load, scores
-from benchmarks.metrics import percentile
+from benchmarks.livemcpbench import DATA
 from benchmarks.record import Measure, Result, Target
 from benchmarks.relay import Relay
-from benchmarks.route_speed import timed
+from benchmarks.route_speed import percentile, timed
 from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
 from tests.neo4j_server import CALENDAR, LTS, Neo4jServer, NoServer, Release, start_server
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
+from waygraph.registry.evaluation.trial import Trial
+from waygraph.registry.evaluation.trial import run as run_trial
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import HYBRID
 
 NAMES = {"neo4j_5_26": LTS, "neo4j_2026": CALENDAR}
 TOOLS, QUICK_TOOLS, WARM_UP, REQUESTS, UNCHANGED_RUNS = 5_000, 500, 4_000, 600, 3
@@ -123,21 +125,18 @@ def _round_trips(world: World, started: Neo4jServer) -> list[int]:
 
 def _quality(world: World, started: Neo4jServer) -> list[Measure]:
     """R@5 of `hybrid` on LiveMCPBench steps on the server, and how far from the embedded registry's."""
-    folder = world.data / "livemcpbench"
-    if not (folder / "steps_aligned.json").is_file():
+    if not world.has(DATA):
         return []
-    steps, _ = load(folder / "steps_aligned.json")
-    hybrid = next(method for method in METHODS if method.name == "hybrid")
+    dataset = world.dataset(DATA)
+    steps, trial = dataset.asked("steps"), Trial(recipe=HYBRID, texts="contextual", by="steps")
     with Registry.open(started.uri, settings=world.settings, environ=world.environ) as registry:
         for source in registry.sources():
             registry.forget(source.name)
-        for manifest in read_path(str(folder / "tools.json"), world.settings):
-            sync(registry, manifest, progress=shown("embedding"))
-        on_server = scores(judge(steps, partial(hybrid.route, registry)))
-    with world.registry_of(folder / "tools.json", texts="contextual") as registry:
-        embedded = scores(judge(steps, partial(hybrid.route, registry)))
-    gap = on_server["R@5"] - embedded["R@5"]
+        sync(registry, dataset.catalogue, progress=shown("embedding"))
+        on_server = run_trial(registry, trial, steps).agents["Recall@5"].value
+    with world.registry_of([dataset.catalogue], texts="contextual") as registry:
+        embedded = run_trial(registry, trial, steps).agents["Recall@5"].value
     return [
-        Measure(name="LiveMCPBench steps, hybrid: R@5", value=on_server["R@5"]),
-        Measure(name="the same, less the embedded registry's", value=gap, target=NEAR),
+        Measure(name="LiveMCPBench steps, hybrid: R@5", value=on_server),
+        Measure(name="the same, less the embedded registry's", value=on_server - embedded, target=NEAR),
     ]

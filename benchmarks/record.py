@@ -3,13 +3,14 @@
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
+
+from waygraph.registry.evaluation.provenance import source_commit
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("grafeo", "numpy", "onnx", "onnxruntime", "tantivy", "tokenizers", "waygraph")
@@ -76,7 +77,7 @@ def as_record(result: Result, command: str) -> dict[str, Any]:
         "name": result.name,
         "command": command,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git": git_commit(),
+        "git": source_commit(),
         "machine": machine(),
         "versions": versions(),
         "embedder": result.embedder,
@@ -92,13 +93,6 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     path = folder / f"{record['name']}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
-
-
-def git_commit() -> str:
-    """The short commit, `+changes` if the tree differs from it; empty outside a repository."""
-    commit = _git("rev-parse", "--short", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no")
-    return f"{commit}+changes" if commit and changed else commit
 
 
 def machine() -> dict[str, Any]:
@@ -119,15 +113,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = ""
     return found
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(PROJECT), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _cpu_model() -> str:

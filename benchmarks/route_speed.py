@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from benchmarks.catalogue import requests
-from benchmarks.metrics import percentile
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World
 from waygraph.registry.registry import Registry
@@ -121,6 +122,11 @@ def _uncached_measures(tools: int, routed: Sequence[Took], bare: Sequence[Took])
         Measure(name=f"{name}, p50 / bare embedding's p50", value=ratio, unit="×", target=TO_BARE),
         Measure(name=f"{name}, p50 / bare embedding's p50, processor time", value=cpu_ratio, unit="×"),
     ]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of all values do not exceed."""
+    return float(np.quantile(values, share, method="inverted_cdf"))
 
 
 def _ms(times: Sequence[Took], share: float) -> float:

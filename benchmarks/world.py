@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 from benchmarks.catalogue import catalogue
 from benchmarks.record import PROJECT
+from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.datasets.trials import Bench
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
+from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.evaluation.dataset import Dataset
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
 FLOAT32 = f"{DEFAULT_EMBEDDER}?precision=float32"
 PRECISIONS: Mapping[str, str] = {"int8": DEFAULT_EMBEDDER, "float32": FLOAT32}
+EXAMPLES = "examples"
+"""The data set of the project's own requests."""
+QUICK_QUESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +50,34 @@ class World:
         assert opened is not None
         return opened
 
+    @property
+    def bench(self) -> Bench:
+        """Where trials on a dataset are run."""
+        return Bench(settings=self.settings, environ=self.environ, watching=_watched)
+
+    def has(self, name: str) -> bool:
+        return self._folder_of(name).is_dir()
+
+    def dataset(self, name: str) -> Dataset:
+        """A data set by its folder, or `examples`; only its first questions if quick. Raises InvalidDataset."""
+        dataset = read_dataset(self._folder_of(name), self.settings)
+        return replace(dataset, questions=dataset.questions[:QUICK_QUESTIONS]) if self.quick else dataset
+
+    def _folder_of(self, name: str) -> Path:
+        return self.examples / "requests" if name == EXAMPLES else self.data / name
+
     @contextmanager
-    def registry_of(self, source: Path, *, texts: "TextForm", embedder: str = DEFAULT_EMBEDDER) -> Iterator[Registry]:
-        """A registry of one file or folder, gone at the end."""
+    def registry_of(
+        self, manifests: Iterable[Manifest], *, texts: "TextForm", embedder: str = DEFAULT_EMBEDDER
+    ) -> Iterator[Registry]:
+        """A registry in a file, gone at the end."""
         with (
             scratch_folder() as folder,
             Registry.open(
                 folder / "bench.grafeo", embedder=embedder, settings=self.settings, environ=self.environ
             ) as registry,
         ):
-            for manifest in read_path(str(source), self.settings):
+            for manifest in manifests:
                 sync(registry, manifest, texts=texts, progress=shown("embedding"))
             yield registry
 
@@ -61,9 +86,14 @@ class World:
         """A registry of an invented catalogue; its vectors are kept in the benchmark's own cache folder."""
         here = replace(self, settings=with_cache(self.settings, self.cache))
         with scratch_folder() as folder:
-            source = write_catalogue(folder, tools)
-            with here.registry_of(source, texts="contextual") as registry:
+            manifests = read_path(str(write_catalogue(folder, tools)), here.settings)
+            with here.registry_of(manifests, texts="contextual") as registry:
                 yield registry
+
+
+@contextmanager
+def _watched(part: str) -> Iterator["Progress"]:
+    yield shown(part)
 
 
 def with_cache(settings: Settings, cache: Path) -> Settings:

@@ -25,6 +25,7 @@
     │   └── ModelNotFound       no weights on this machine
     ├── SourceError             a source that cannot be read at all
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
+    ├── MissingExtra            a library that is installed on request only
     ├── MassRemoval             a sync that would remove more than half of a source
     └── CypherError
         ├── CypherRefused       not a read-only statement
@@ -192,6 +193,12 @@ class InvalidDataset(WaygraphError):
     def __init__(self, where: str, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(f"{where}: {reason}")
+
+
+class MissingExtra(WaygraphError):
+    def __init__(self, what: str, *, package: str, extra: str) -> None:
+        self.package, self.extra = package, extra
+        super().__init__(f"{what} needs {package}, which is not installed: pip install 'waygraph[{extra}]'")
 
 
 class MassRemoval(WaygraphError):

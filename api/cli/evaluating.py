@@ -1,6 +1,7 @@
 """`eval`: how well routes are, on a dataset with known answers."""
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -91,8 +92,69 @@ def diff(
     from waygraph.registry.evaluation.difference import differences
     from waygraph.registry.evaluation.record import read_record
 
-    found = differences(read_record(one), read_record(other), metric)
+    whole = partial(read_record, with_queries=True)
+    found = differences(whole(one), whole(other), metric)
     show(found, shapes.differences, partial(views.differences, limit=limit), as_json)
+
+
+Records = Annotated[list[Path], typer.Argument(metavar="RECORD…", help="What `waygraph eval -o FILE` wrote.")]
+
+
+@evaluate.command(cls=QuickCommand)
+def table(
+    files: Records,
+    *,
+    metric: Annotated[list[str] | None, typer.Option(help="Such as Recall@5. Again for more.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="questions, steps or united. Default: all.")] = None,
+    against: Annotated[str, typer.Option(metavar="METHOD", help="Whom others are tested by. Default: the first.")] = "",
+    tools: Annotated[bool, typer.Option("--tools", help="How well tools were ranked, not agents.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print records as Markdown tables: methods against metrics, with intervals and significance.
+
+    waygraph eval table before.json after.json --metric Recall@5 --against paper
+    """
+    from waygraph.api.cli import shapes, views
+    from waygraph.registry.evaluation.dataset import BYS
+    from waygraph.registry.evaluation.tables import SHOWN, tabulate
+
+    found = tabulate(
+        _named_records(files),
+        metrics=metric or SHOWN,
+        bys=_choices("--by", by, BYS),
+        against=against,
+        level="tools" if tools else "agents",
+    )
+    show(found, shapes.tables, views.tables, as_json)
+
+
+@evaluate.command(cls=QuickCommand)
+def plot(
+    files: Records,
+    *,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Where the pictures are written.")],
+    form: Annotated[str, typer.Option("--format", help="svg or png.")] = "svg",
+    as_json: AsJson = False,
+) -> None:
+    """Draw records: recall by K, recall by weights, and quality against latency.
+
+    waygraph eval plot before.json after.json --to pictures
+
+    Needs matplotlib: pip install 'waygraph[evaluation]'.
+    """
+    from waygraph.api.cli import shapes, views
+    from waygraph.registry.evaluation.plots import RECALLS, Form, draw
+    from waygraph.registry.evaluation.tables import tabulate
+
+    (chosen,) = _choices("--format", [form], get_args(Form))
+    drawn = draw(tabulate(_named_records(files), metrics=RECALLS), to, chosen)
+    show(drawn, shapes.drawn, views.drawn, as_json)
+
+
+def _named_records(files: Sequence[Path]) -> "list[tuple[str, Record]]":
+    from waygraph.registry.evaluation.record import read_record
+
+    return [(path.stem, read_record(path)) for path in files]
 
 
 _FORMS: tuple[TextForm, ...] = get_args(TextForm)
@@ -126,6 +188,7 @@ def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
 
     from waygraph.api.cli.progress import progress_bar
     from waygraph.ingest.datasets.trials import Bench
+    from waygraph.registry.evaluation.provenance import source_commit
     from waygraph.registry.evaluation.record import record_of
 
     settings = told.settings()
@@ -136,5 +199,6 @@ def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
         "command": " ".join(["waygraph", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "waygraph": version("waygraph"),
+        "commit": source_commit(),
     }
     return record_of(dataset, bench.outcomes(dataset, grid.trials()), about)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
+    from waygraph.registry.evaluation import tables as evaluation
     from waygraph.registry.evaluation.difference import Changed, Difference, Side
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.graph.sandbox import CypherResult
@@ -303,6 +305,14 @@ def _parsed(text: "JsonText") -> Mapping[str, object] | None:
 def evaluated(record: "Record") -> Shape:
     """As the record has it, without its queries."""
     return dict(record)
+
+
+def tables(found: "Iterable[evaluation.Table]") -> Shape:
+    return {"tables": [asdict(each) for each in found]}
+
+
+def drawn(paths: "Iterable[Path]") -> Shape:
+    return {"drawn": [str(path) for path in paths]}
 
 
 def differences(found: "Iterable[Difference]") -> Shape:

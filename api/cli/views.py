@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
+    from waygraph.registry.evaluation import tables as evaluation
     from waygraph.registry.evaluation.difference import Changed, Difference, Side
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.graph.sandbox import CypherResult
@@ -374,6 +375,17 @@ def evaluated(record: "Record") -> Iterator[Block]:
 def _outcome_row(outcome: "Record", level: str) -> list[Cell]:
     values = [f"{outcome[level][name][0]:.3f}" for name in SHOWN_METRICS]
     return [outcome["name"], outcome["by"], outcome["judged"], *values, f"{outcome['p50_ms']:.2f}"]
+
+
+def tables(found: "Iterable[evaluation.Table]") -> Iterator[Block]:
+    """Markdown, whatever reads it."""
+    from waygraph.registry.evaluation.tables import markdown
+
+    yield Lines(markdown(found))
+
+
+def drawn(paths: "Iterable[Path]") -> Iterator[Block]:
+    yield Lines("\n".join(map(str, paths)))
 
 
 def differences(found: "Iterable[Difference]", limit: int) -> Iterator[Block]:

@@ -8,10 +8,9 @@ import numpy as np
 
 from benchmarks.ablations.case import Case, Matrix, case_of, opened
 from benchmarks.ablations.ideas import BASELINE, IDEAS
-from benchmarks.default_recipe import FAMILIES, folder_of, missing, small
+from benchmarks.default_recipe import FAMILIES, missing
 from benchmarks.record import Result
 from benchmarks.world import World, shown
-from waygraph.ingest.datasets import read_dataset
 from waygraph.registry.evaluation.metrics import DEPTHS, measured
 from waygraph.registry.evaluation.significance import paired_p
 
@@ -35,7 +34,7 @@ def run(world: World) -> Result:
 
 def _tried(world: World, asked: Mapping[tuple[str, Any], Sequence[str]]) -> Iterator[dict[str, Any]]:
     for (name, by), metrics in asked.items():
-        dataset = small(read_dataset(folder_of(world, name), world.settings), world)
+        dataset = world.dataset(name)
         progress = shown(f"{name}, {by}")
         with opened(world, dataset) as catalogue:
             case = case_of(catalogue, dataset, by)

@@ -1,7 +1,7 @@
 """What an evaluation leaves behind, as JSON: enough to repeat it, to draw tables, and to compare two of them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ EXPLAINED = 3
 """Agents whose votes are kept, beside the right ones."""
 
 Record = Mapping[str, Any]
+Shape = Mapping[str, type | tuple[type, ...]]
 
 
 def record_of(dataset: Dataset, outcomes: Iterable[Outcome], about: Mapping[str, Any]) -> dict[str, Any]:
-    """`about`: command, date, commit, versions: what only the caller knows."""
+    """`about`: command, date, version, commit: what only the caller knows."""
     told = {
         "name": dataset.name,
         "origin": dataset.origin,
@@ -43,15 +44,44 @@ def write_record(record: Record, path: Path) -> None:
     path.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def read_record(path: Path) -> Record:
-    """Raises InvalidDataset for a file that is no record."""
+def read_record(path: Path, *, with_queries: bool = False) -> Record:
+    """Raises InvalidDataset for a file that is no record, or that lacks its queries where they are needed."""
     try:
         record = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidDataset(str(path), f"cannot be read: {error}") from error
     if not isinstance(record, Mapping) or record.get("kind") != KIND:
         raise InvalidDataset(str(path), "is no record of `waygraph eval`")
+    for fault in _faults(record, with_queries=with_queries):
+        raise InvalidDataset(str(path), fault)
     return record
+
+
+def _faults(record: Record, *, with_queries: bool) -> Iterator[str]:
+    dataset, outcomes = record.get("dataset"), record.get("outcomes")
+    if not _holds(dataset, _DATASET) or not isinstance(outcomes, list) or not outcomes:
+        yield "is no whole record: expected a dataset and its outcomes"
+        return
+    for number, outcome in enumerate(outcomes, start=1):
+        if not (_holds(outcome, _OUTCOME) and _holds(outcome["recipe"], _RECIPE)):
+            yield f"outcome {number} is not whole"
+        elif with_queries and not outcome.get("queries"):
+            yield f"outcome {number} holds no queries; `waygraph eval DIR -o FILE` writes them"
+
+
+_NUMBER = (int, float)
+_DATASET: Shape = {"name": str, "checksum": str}
+_RECIPE: Shape = {"name": str, "agent_weight": _NUMBER, "tool_weight": _NUMBER}
+_OUTCOME: Shape = {
+    **dict.fromkeys(("name", "by", "split", "texts", "embedder"), str),
+    **dict.fromkeys(("judged", "withheld", "p50_ms"), _NUMBER),
+    **dict.fromkeys(("recipe", "agents", "tools"), dict),
+}
+"""What tables and plots read, and its type."""
+
+
+def _holds(value: object, shape: Shape) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(name), kind) for name, kind in shape.items())
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

@@ -42,6 +42,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "model path": [["model", "path", "onnx:/models/x"]],
     "model pull": [["model", "pull", "onnx:/models/x"]],
     "eval run": [["eval", str(REQUESTS), "--recipe", "lexical", "--recipe", "paper"]],
+    "eval table": [["eval", "table", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
+    "eval plot": [["eval", "plot", f"{OWN}.lexical.json", "--to", f"{OWN}.plots"]],
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
 }

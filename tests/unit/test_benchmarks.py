@@ -2,72 +2,22 @@
 
 import json
 import os
-from math import log2
 from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.abstention import load_requests, others
+from benchmarks.abstention import auroc, others, share_below, threshold_losing
 from benchmarks.catalogue import catalogue, requests
-from benchmarks.livemcpbench import Need, load, scores
-from benchmarks.metrics import (
-    Judged,
-    auroc,
-    gold_items,
-    mean_recall,
-    ndcg,
-    percentile,
-    recall,
-    share_below,
-    threshold_losing,
-)
 from benchmarks.record import Measure, Result, Target, as_record, write_record
-from benchmarks.route_speed import measure
+from benchmarks.route_speed import measure, percentile
 from benchmarks.table import BEGIN, END, write_table
 from benchmarks.world import World, write_catalogue
 from waygraph.ingest.sources import read_path
+from waygraph.registry.evaluation.dataset import Asked
 from waygraph.registry.settings import Settings, load_settings
 
-A, B, AB, CD = frozenset("a"), frozenset("b"), frozenset("ab"), frozenset("cd")
-
-
 # -- metrics -----------------------------------------------------------------------------------------
-
-
-def test_equal_gold_sets_are_one_item() -> None:
-    assert gold_items([["a"], ["b", "c"], ["c", "b"], ["a"]]) == (A, frozenset("bc"))
-
-
-def test_any_alternative_finds_its_item() -> None:
-    assert recall(["x", "b"], [AB, CD], 2) == 0.5
-    assert recall(["d", "a"], [AB, CD], 2) == 1.0
-
-
-def test_recall_counts_only_what_is_above_the_depth() -> None:
-    assert recall(["x", "a"], [A], 1) == 0.0
-    assert recall(["x", "a"], [A], 2) == 1.0
-
-
-def test_an_unanswered_query_counts_as_a_miss() -> None:
-    judged = [Judged(["a"], [A]), Judged([], [B])]
-    assert mean_recall(judged, 5) == 0.5
-    assert scores(judged) == {"R@1": 0.5, "R@3": 0.5, "R@5": 0.5, "nDCG@5": 0.5}
-
-
-def test_ndcg_discounts_by_rank() -> None:
-    assert ndcg(["a", "x"], [A], 5) == 1.0
-    assert ndcg(["x", "a"], [A], 5) == pytest.approx(1 / log2(3))
-
-
-def test_ndcg_gives_no_second_gain_for_an_item_already_found() -> None:
-    ideal = 1 + 1 / log2(3)
-    assert ndcg(["a", "b"], [AB, CD], 5) == pytest.approx(1 / ideal)
-    assert ndcg(["a", "x", "c"], [AB, CD], 5) == pytest.approx((1 + 1 / log2(4)) / ideal)
-
-
-def test_the_ideal_of_ndcg_is_cut_at_the_depth() -> None:
-    assert ndcg(["a"], [A, B], 1) == 1.0
 
 
 def test_auroc_counts_a_tie_as_half() -> None:
@@ -91,21 +41,9 @@ def test_a_percentile_is_a_value_that_was_seen(share: float, value: float) -> No
 # -- data --------------------------------------------------------------------------------------------
 
 
-def test_aligned_steps_without_a_known_tool_are_not_judged(tmp_path: Path) -> None:
-    tool: dict[str, list[str]] = {"agents_any_of": ["x", "y"]}
-    unknown: dict[str, list[str]] = {"agents_any_of": []}
-    steps = [{"text": "s1", "tools": [tool, unknown]}, {"text": "s2", "tools": [unknown]}, {"text": "s3", "tools": []}]
-    path = tmp_path / "steps_aligned.json"
-    path.write_text(json.dumps([{"question": "q", "tools": [tool], "steps": steps}]))
-    gold = (frozenset("xy"),)
-    assert load(path) == ([Need("s1", gold)], [Need("q", gold)])
-
-
-def test_leaving_out_takes_every_right_agent_away(tmp_path: Path) -> None:
-    path = tmp_path / "requests.jsonl"
-    path.write_text(json.dumps({"text": "t", "gold": [["a"], ["b", "c"]]}) + "\n")
-    (need,) = load_requests(path)
-    assert others(["a", "b", "c", "d"], need) == ("d",)
+def test_leaving_out_takes_every_right_agent_away() -> None:
+    asked = Asked(id="q", texts=("t",), gold=(frozenset("a"), frozenset("bc")), gold_tools=())
+    assert others(["a", "b", "c", "d"], asked) == ("d",)
 
 
 def test_absent_data_is_one_visible_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,156 @@
+"""Tables drawn: recall by depth, recall by weights, quality against latency. matplotlib is imported when it draws."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from math import log2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from waygraph.registry.errors import MissingExtra
+from waygraph.registry.evaluation.metrics import DEPTHS
+from waygraph.registry.evaluation.tables import Estimate, Row, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Form = Literal["svg", "png"]
+RECALLS = tuple(f"Recall@{depth}" for depth in DEPTHS)
+"""What a table must hold to be drawn in every way; of fewer, what there is is drawn."""
+SWEPT = "Recall@5"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c510a")
+"""Told apart by the colour-blind too: Okabe and Ito, "Color Universal Design" (2008), their yellow as a brown."""
+MARKERS = "osD^vPX*"
+SIZE_IN = (7.2, 3.9)
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: small files, and words that can be found
+    "svg.hashsalt": "waygraph",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def draw(tables: Iterable[Table], folder: Path, form: Form = "svg") -> list[Path]:
+    """Writes what each table has the figures for, and returns where: `<dataset>-<by>-recall.svg` and so on.
+
+    The same tables make the same bytes. Raises MissingExtra without matplotlib.
+    """
+    drawn = []
+    folder.mkdir(parents=True, exist_ok=True)
+    with _styled():
+        for table in tables:
+            stem = re.sub(r"[^a-z0-9]+", "-", table.asked.lower()).strip("-")
+            for name, figure in _figures(table):
+                path = folder / f"{stem}-{name}.{form}"
+                figure.savefig(path, dpi=150, metadata={"Date": None} if form == "svg" else None)
+                drawn.append(path)
+    return drawn
+
+
+def _figures(table: Table) -> "Iterator[tuple[str, Figure]]":
+    again = {id(row) for rows in table.sweeps.values() for row in rows[1:]}
+    rows = [row for row in table.rows if id(row) not in again]
+    recalls = [name for name in RECALLS if name in table.metrics]
+    if len(recalls) > 1:
+        yield "recall", recall_by_depth(table, rows, recalls)
+    if SWEPT in table.metrics:
+        yield "latency", quality_by_latency(table, rows)
+        if table.sweeps:
+            yield "weights", recall_by_weights(table)
+
+
+def recall_by_depth(table: Table, rows: Sequence[Row], metrics: Sequence[str]) -> "Figure":
+    """A point for each method at each K, with its interval; of methods that differ in weights alone the first."""
+    figure, axes = _axes(table, "Recall@K by method")
+    for number, row in enumerate(rows):
+        shift = 0.7 * ((number + 0.5) / len(rows) - 0.5)
+        places = [at + shift for at in range(len(metrics))]
+        _points(axes, places, [row.estimates[name] for name in metrics], number, row.method)
+    axes.set_xticks(range(len(metrics)), [name.partition("@")[2] for name in metrics])
+    axes.grid(visible=False, axis="x")
+    axes.set_xlabel("K: how many agents are looked at")
+    axes.set_ylabel("Recall@K (mean, 95 % interval)")
+    return _with_legend(figure)
+
+
+def quality_by_latency(table: Table, rows: Sequence[Row]) -> "Figure":
+    figure, axes = _axes(table, f"{SWEPT} against latency")
+    for number, row in enumerate(rows):
+        _points(axes, [row.p50_ms], [row.estimates[SWEPT]], number, row.method)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
+    axes.set_xlabel("p50 of a route in ms, the query's vector at hand (log scale)")
+    axes.set_ylabel(f"{SWEPT} (mean, 95 % interval)")
+    return _with_legend(figure)
+
+
+def recall_by_weights(table: Table) -> "Figure":
+    """A line for each recipe that was tried with several weights: the sweep of Agent-as-a-Graph, Figure 2."""
+    figure, axes = _axes(table, f"{SWEPT} by weights")
+    ticks: dict[float, str] = {}
+    for number, (name, rows) in enumerate(table.sweeps.items()):
+        placed = sorted({log2(row.agent_weight / row.tool_weight): row for row in rows}.items())
+        ticks |= {place: f"({row.agent_weight:g}, {row.tool_weight:g})" for place, row in placed}
+        estimates = [row.estimates[SWEPT] for _, row in placed]
+        places, colour = [place for place, _ in placed], COLOURS[number % len(COLOURS)]
+        axes.plot(places, [each.value for each in estimates], color=colour, marker=marker(number), label=name)
+        lows, highs = [each.low for each in estimates], [each.high for each in estimates]
+        axes.fill_between(places, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=60, ha="right", rotation_mode="anchor")
+    axes.set_xlabel("weights (agent, tool), by their ratio on a log scale")
+    axes.set_ylabel(f"{SWEPT} (mean, 95 % interval)")
+    return _with_legend(figure)
+
+
+def _with_legend(figure: "Figure") -> "Figure":
+    """Beside the axes, where it covers nothing."""
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+def _points(axes: "Axes", places: Sequence[float], estimates: Sequence[Estimate], number: int, name: str) -> None:
+    below = [each.value - each.low for each in estimates]
+    above = [each.high - each.value for each in estimates]
+    axes.errorbar(
+        places,
+        [each.value for each in estimates],
+        yerr=[below, above],
+        label=name,
+        color=COLOURS[number % len(COLOURS)],
+        fmt=marker(number),
+        markersize=5,
+        elinewidth=0.8,
+    )
+
+
+def marker(number: int) -> str:
+    """Another one for each round of the colours."""
+    return MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
+
+
+def _axes(table: Table, what: str) -> "tuple[Figure, Axes]":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE_IN, layout="constrained")
+    axes = figure.add_subplot()
+    queries = max((row.judged for row in table.rows), default=0)
+    axes.set_title(f"{what}: {table.asked}, {queries} queries", loc="left", fontsize=10)
+    return figure, axes
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    try:
+        from matplotlib import rc_context
+    except ImportError as error:
+        raise MissingExtra("drawing", package="matplotlib", extra="evaluation") from error
+    with rc_context(STYLE):
+        yield

@@ -1,0 +1,31 @@
+"""Where a figure comes from: the commit of the checkout whose code measured it."""
+
+import subprocess
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+"""The folder above `registry`: the project's root in a checkout, the package's folder in an installation."""
+
+
+def source_commit(folder: Path = CHECKOUT) -> str:
+    """The short commit that `folder` has checked out, `+changes` if its tracked files differ from it.
+
+    Empty if the folder is not itself the root of a checkout: what is installed into somebody's project does not
+    carry that project's commit. Empty without git too.
+    """
+    root = _git(folder, "rev-parse", "--show-toplevel")
+    if not root or Path(root) != folder.resolve():
+        return ""
+    commit = _git(folder, "rev-parse", "--short", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}+changes" if commit and changed else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; empty if it fails, is not there, or takes longer than 10 s."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
