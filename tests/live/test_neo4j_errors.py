@@ -215,7 +215,7 @@ def test_tls_asked_of_a_server_without(neo4j_server: Configured, scheme: str) ->
 
 @pytest.fixture(scope="module")
 def strict_server(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
-    """One that speaks TLS alone, with a certificate of its own, lets anybody in, and gives a transaction 4 MiB of 12 for all."""
+    """One that speaks TLS alone, with its own certificate, and lets anybody in; 4 MiB a transaction, 12 in all."""
     made = Configured(release, tmp_path_factory.mktemp("strict"))
     certificates = made.folder / "certificates"
     certificates.mkdir()
