@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from types import TracebackType
@@ -20,6 +20,7 @@ from waygraph.registry.errors import (
     InvalidQuery,
     InvalidSetting,
     ModelNotFound,
+    RecipeNeedsTexts,
     UnknownName,
     WriteConflict,
 )
@@ -317,8 +318,13 @@ class Registry:
     def _asked[T](self, ask: "Callable[[Router], T]") -> T:
         """Asked again if the registry was embedded anew since it was last asked."""
         for attempt in range(_ATTEMPTS):
-            with suppress(IndexOutdated):
+            try:
                 return ask(self._current_router(fresh=attempt > 0))
+            except IndexOutdated:
+                continue
+            except RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
+                if attempt > 0:
+                    raise
         raise IndexOutdated
 
     def _current_router(self, *, fresh: bool = False) -> Router:

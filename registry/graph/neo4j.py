@@ -116,7 +116,7 @@ class Neo4jEngine:
         if not statement.writes:
             return self.run_at_once(statement, params)
         work = self._managed(lambda session: session.run(statement, **params))
-        with self._gate, self._translated(statement.name), self._session(writes=True) as session:
+        with self._gate, self._translated(statement), self._session(writes=True) as session:
             return cast("Rows", session.execute_write(work))
 
     def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
@@ -129,7 +129,7 @@ class Neo4jEngine:
         query = Query(load_for(DIALECT, statement).text, timeout=self._timeout_s(writes=statement.writes))
 
         def ask() -> Rows:
-            with self._translated(statement.name), self._session(writes=statement.writes) as session:
+            with self._translated(statement), self._session(writes=statement.writes) as session:
                 return _rows(session.run(query, params))
 
         return self._tried_again(ask)
@@ -255,15 +255,18 @@ class Neo4jEngine:
         return self._settings.neo4j_write_timeout_s if writes else self.read_timeout_s
 
     @contextmanager
-    def _translated(self, statement: str = "", *, kinds: Kinds = FOREIGN) -> Iterator[None]:
+    def _translated(self, statement: Statement | None = None, *, kinds: Kinds = FOREIGN) -> Iterator[None]:
         try:
             yield
         except kinds as exc:
             raise self.error(exc, statement) from exc
 
-    def error(self, exc: Exception, statement: str = "") -> RegistryError:
+    def error(self, exc: Exception, statement: Statement | None = None) -> RegistryError:
         """Ours for one of the driver's. Whatever it says after `close`, that is the reason."""
-        return RegistryClosed() if self._gate.closed else our_error(exc, self._asked, statement)
+        if self._gate.closed:
+            return RegistryClosed()
+        name, reads = (statement.name, not statement.writes) if statement else ("", False)
+        return our_error(exc, self._asked, name, reads=reads)
 
 
 class _Transaction:
@@ -276,7 +279,7 @@ class _Transaction:
         try:
             return _rows(self._transaction.run(load_for(DIALECT, statement).text, params))
         except FOREIGN as exc:
-            raise self._engine.error(exc, statement.name) from exc
+            raise self._engine.error(exc, statement) from exc
 
 
 class Plan(NamedTuple):

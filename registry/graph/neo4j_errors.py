@@ -54,8 +54,11 @@ class Asked:
         return cls(place=place, database=database, who=who)
 
 
-def our_error(exc: BaseException, asked: Asked, statement: str = "") -> RegistryError:
-    """Ours for one of `FOREIGN`; `statement` is the name of what was being run."""
+def our_error(exc: BaseException, asked: Asked, statement: str = "", *, reads: bool = False) -> RegistryError:
+    """Ours for one of `FOREIGN`; `statement` is the name of what was being run, which `reads` or may write."""
+    if reads and _is_crowded(exc):
+        # A read of ours needs little: what leaves no room for it is others' work, and passes.
+        return _unavailable(exc, asked)
     for fits, make in _KINDS:
         if fits(exc):
             return make(exc, asked)
@@ -67,7 +70,7 @@ def may_pass(exc: BaseException | None) -> bool:
     if not (isinstance(exc, (Neo4jError, DriverError)) and exc.is_retryable()):
         return False
     # What all transactions share may be free again soon; one that is too large by itself stays so.
-    return not _has_no_room(exc) or "total.max" in seen(exc)
+    return not _has_no_room(exc) or _is_crowded(exc)
 
 
 def seen(exc: BaseException) -> str:
@@ -109,6 +112,11 @@ def _is_of_tls(exc: BaseException) -> bool:
 
 def _has_no_room(exc: BaseException) -> bool:
     return any(sign in _code(exc) for sign in ("OutOfMemoryError", "OutOfDiskSpace", "WriteOnReadOnlyAccessDatabase"))
+
+
+def _is_crowded(exc: BaseException) -> bool:
+    """No room in what all transactions share, `dbms.memory.transaction.total.max`."""
+    return _has_no_room(exc) and "total.max" in seen(exc)
 
 
 def _took_too_long(exc: BaseException) -> bool:

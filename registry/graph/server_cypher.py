@@ -59,7 +59,10 @@ def run_read_only(
         case {"no entry": str(reason)}:
             raise ServerRefused(engine.place, reason)
         case {"limit": "server memory"}:
-            raise CypherLimit("the statement was ended: the server has not enough memory for it. Ask for less.")
+            raise CypherLimit(
+                "the statement was ended: the server has not enough memory for it beside what else it does. "
+                "Ask for less, or try again later."
+            )
         case {"limit": "unstopped"}:
             raise CypherLimit(
                 "an earlier statement was ended and is still at work on the server, which cannot stop it in the middle "

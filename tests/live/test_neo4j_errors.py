@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from neo4j import GraphDatabase
+from neo4j.exceptions import TransientError
 
 from tests.neo4j_fixtures import TARGETS, neo4j_needed
 from tests.neo4j_server import Neo4jServer, Release
@@ -90,11 +91,11 @@ def ingest(registry: Registry, folder: Path, *, agents: int, said: str = "harbou
 
 
 @contextmanager
-def fails(kind: type[WaygraphError], *told: str) -> Iterator[None]:
+def fails[E: WaygraphError](kind: type[E], *told: str) -> Iterator[pytest.ExceptionInfo[E]]:
     """The block raises this error soon, with these words in its message and no secret anywhere."""
     started = time.monotonic()
     with pytest.raises(kind) as failed:
-        yield
+        yield failed
     assert time.monotonic() - started < QUICK_S
     assert type(failed.value) is kind
     assert [word for word in told if word not in str(failed.value)] == []
@@ -214,7 +215,7 @@ def test_tls_asked_of_a_server_without(neo4j_server: Configured, scheme: str) ->
 
 @pytest.fixture(scope="module")
 def strict_server(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
-    """One that speaks TLS alone, with a certificate of its own, lets anybody in, and gives a transaction 4 MiB."""
+    """One that speaks TLS alone, with its own certificate, and lets anybody in; 4 MiB a transaction, 12 in all."""
     made = Configured(release, tmp_path_factory.mktemp("strict"))
     certificates = made.folder / "certificates"
     certificates.mkdir()
@@ -225,6 +226,7 @@ def strict_server(release: Release, tmp_path_factory: pytest.TempPathFactory) ->
         f"dbms.ssl.policy.bolt.base_directory={certificates}",
         "dbms.ssl.policy.bolt.client_auth=NONE",
         "db.memory.transaction.max=4m",
+        "dbms.memory.transaction.total.max=12m",
     )
     with neo4j_needed(), made:
         yield made
@@ -273,6 +275,32 @@ def test_more_than_a_transaction_may_hold(strict_server: Configured, tmp_path: P
             ingest(registry, tmp_path, agents=400)
         assert registry.agents() == []
         assert ingest(registry, tmp_path, agents=2) == 1
+
+
+def test_memory_that_other_transactions_hold(strict_server: Configured) -> None:
+    """A read may succeed later and says so; once they have ended it does, on the same registry."""
+    with opened(f"bolt+ssc://127.0.0.1:{strict_server.port}") as registry:
+        before = registry.status()
+        with crowded(strict_server), fails(ServerUnavailable, "dbms.memory.transaction.total.max") as failed:
+            registry.status()
+        assert failed.value.retryable
+        assert registry.status() == before
+
+
+@contextmanager
+def crowded(at: Neo4jServer) -> Iterator[None]:
+    """Within the block, sorted rows that nobody fetches hold the memory of all transactions, but for a few rows'."""
+    sort = "UNWIND range(1, $rows) AS x RETURN [x, 'text'] AS row ORDER BY -x"
+    rows = 32_768
+    with GraphDatabase.driver(f"bolt+ssc://127.0.0.1:{at.port}") as driver, ExitStack() as held:
+        while rows > 16:
+            session = held.enter_context(driver.session(fetch_size=1))
+            try:
+                session.begin_transaction().run(sort, rows=rows).peek()
+            except TransientError:
+                session.close()
+                rows //= 2
+        yield
 
 
 def test_longer_than_a_transaction_may_take(neo4j_server: Configured, tmp_path: Path) -> None:

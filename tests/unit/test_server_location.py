@@ -130,6 +130,8 @@ def test_a_server_that_is_too_old_is_refused() -> None:
 
 # -- errors that a server without roles and members does not give --------------------------------------
 
+NO_MEMORY = "Neo.TransientError.General.MemoryPoolOutOfMemoryError"
+
 
 @pytest.mark.parametrize(
     ("code", "kind", "told"),
@@ -156,14 +158,23 @@ def test_an_error_of_the_server_is_one_of_ours(code: str, kind: type[WaygraphErr
     assert "as the server put it" in str(error)
 
 
+def test_memory_that_others_hold_is_waited_for_by_readers() -> None:
+    """What all transactions share is free again soon; a write may be what fills it, and a small limit stays small."""
+    crowded = answered(NO_MEMORY, "dbms.memory.transaction.total.max threshold")
+    assert type(our_error(crowded, ASKED, "read/agents", reads=True)) is ServerUnavailable
+    assert type(our_error(crowded, ASKED, "sync/put_agents")) is StorageFailed
+    narrow = answered(NO_MEMORY, "db.memory.transaction.max threshold")
+    assert type(our_error(narrow, ASKED, "read/agents", reads=True)) is StorageFailed
+
+
 @pytest.mark.parametrize(
     ("code", "message", "worth_it"),
     [
         ("Neo.TransientError.Transaction.DeadlockDetected", "", True),
         ("Neo.ClientError.Cluster.NotALeader", "", True),
         ("Neo.ClientError.General.ForbiddenOnReadOnlyDatabase", "", True),
-        ("Neo.TransientError.General.MemoryPoolOutOfMemoryError", "dbms.memory.transaction.total.max threshold", True),
-        ("Neo.TransientError.General.MemoryPoolOutOfMemoryError", "db.memory.transaction.max threshold", False),
+        (NO_MEMORY, "dbms.memory.transaction.total.max threshold", True),
+        (NO_MEMORY, "db.memory.transaction.max threshold", False),
         ("Neo.ClientError.Security.Unauthorized", "", False),
     ],
 )

