@@ -1,131 +1,102 @@
-"""Whether the router says "nothing fits" when nothing does: leave-one-out over requests with a known answer.
+"""Whether the router knows that nothing fits: every request asked with its right agents there, and without them.
 
-Each request is asked twice: of the whole catalogue, and with its right agents filtered out of the search.
+Its confidence is calibrated here: on all families of datasets for what ships, and for what is reported of a family on
+the other ones.
 """
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from math import floor, inf
-from pathlib import Path
+from math import floor, inf, log
 from typing import Any
 
+import numpy as np
+
+from benchmarks.families import FAMILIES
 from benchmarks.record import Measure, Result
-from benchmarks.world import EXAMPLES, World
-from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.embedding.query_cache import QueryCache
-from waygraph.registry.embedding.query_text import query_text
+from benchmarks.world import World, shown
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import recall
-from waygraph.registry.index.generation import folder_of
-from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.index.search_index import Hits, Scope
 from waygraph.registry.model import Filters, Query
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.recipes import RECIPES, Recipe
-from waygraph.registry.routing.router import Ask, Router
+from waygraph.registry.routing.recipes import HYBRID, LEXICAL, RANKS, Calibration, Recipe
 
 NAME = "abstention"
-DATA: Mapping[str, By] = {EXAMPLES: "questions", "livemcpbench": "steps"}
-"""Data set and how it is asked."""
+RECIPES = (HYBRID, RANKS, LEXICAL)
 DEPTH = 5
-RECIPE_NAMES = ("hybrid", "lexical")
-SIGNALS = ("fit", "similarity", "coverage")
+MOST = 300
+"""Requests of a dataset, drawn by a seed: enough for a curve of two numbers."""
+SEED = 5
 LOST_SHARE = 0.01
+ROUNDS = 50
+PLAIN = Calibration(offset=0.0, slope=1.0, least=0.0)
+"""Withholds nothing; the confidence is the fit through the logistic function."""
 NOTES = (
-    "Leave-one-out: `present` asks of the whole catalogue, `absent` filters the right agents out of the search. Word "
+    "Each request is asked of the whole catalogue (`present`) and with its right agents filtered out (`absent`). Word "
     "statistics (BM25) still count the filtered agents' texts.",
-    "A right answer is a present request with a right agent among the first 5, withheld or not. `threshold` is the "
-    "highest score below which at most 1 % of the right answers lie; `abstained` is the share of absent requests "
-    "below it. `own_threshold` is the recipe's (of `fit`); own_abstained and own_lost are what the router does by it.",
-    "The recipes' own thresholds were set on the examples, so the figures on the examples flatter them.",
-    "A request that names an entity outright is never withheld and scores as infinity.",
-    "LiveMCPBench figures are reported and never used for choosing a threshold.",
+    "A right answer is a present request with a right agent among the first 5. Calibrated on the other families: "
+    "`auroc` and `brier` (mean squared error of the probability, .25 is a coin's) of present against absent; `lost` "
+    "and `abstained` are the shares of right answers and of absent requests below the probability under which at most "
+    "1 % of the right answers lie on every dataset of the other families.",
+    "A dataset counts as much as the next, whatever its size; of large ones 300 requests are drawn. A request that "
+    "names an entity outright is never withheld, has confidence 1, and is left out of the calibration.",
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One search: its signals (infinite if an entity was named), whether the router withheld its answer, and
-    whether that answer is right."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """A dataset's answers by one recipe: fits with the right agents there and without them, and of those which are
+    there the ones that were right. Infinite where an entity was named."""
 
-    fit: float
-    similarity: float
-    coverage: float
-    withheld: bool
-    right: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Prober:
-    """Searches as the router does, and keeps the scores by which it decides."""
-
-    router: Router
+    family: str
+    data: str
+    by: By
     recipe: Recipe
-
-    def probe(self, need: Asked, filters: Filters) -> Probe:
-        (asked,) = need.texts
-        text = query_text(asked, literals=self.recipe.literals)
-        vector = self.router.embed(text) if self.router.embed and self.recipe.needs_vectors else None
-        hits = self.router.index.search(self.recipe.leg_names, vector, text, self.recipe.depth, Scope(filters))
-        query = Query(text=asked, limit=DEPTH, filters=filters)
-        withheld = not self._agents(query, self.recipe)
-        right = recall(self._agents(query, without_threshold(self.recipe)), need.gold, DEPTH) > 0
-        return Probe(*signals(hits, self.recipe), withheld=withheld, right=right)
-
-    def _agents(self, query: Query, recipe: Recipe) -> list[str]:
-        return [match.agent.id for match in self.router.route(query, Ask.of(recipe, None, None, None)).matches]
-
-
-def without_threshold(recipe: Recipe) -> Recipe:
-    return replace(recipe, least_fit=None)
+    present: Sequence[float]
+    absent: Sequence[float]
+    right: Sequence[float]
 
 
 def run(world: World) -> Result:
-    there = {name: by for name, by in DATA.items() if world.has(name)}
-    rows = [row for name, by in there.items() for row in _rows(world, name, by)]
+    there = {(family, name, by) for family, asked in FAMILIES.items() for name, by in asked if world.has(name)}
+    probes = [probe for family, name, by in sorted(there) for probe in probed(world, family, name, by)]
+    rows = [row for recipe in RECIPES for row in left_out([probe for probe in probes if probe.recipe == recipe])]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
-        measures=_measures(rows),
-        notes=(*NOTES, *(f"{name} was skipped: no data." for name in DATA if name not in there)),
-        details={"rows": rows},
+        measures=list(_measures(rows)),
+        notes=NOTES,
+        details={"rows": rows, "ships": {recipe.name: _told(calibrated(_of(probes, recipe))) for recipe in RECIPES}},
     )
 
 
-def signals(hits: Hits, recipe: Recipe) -> tuple[float, float, float]:
-    """Fit, similarity, coverage; infinite if an entity is named outright, since such an answer is never withheld."""
-    named = hits.legs.get("name")
-    if named and named.entity_ids:
-        return inf, inf, inf
-    return recipe.fit(hits.similarity, hits.coverage), hits.similarity, hits.coverage
+def probed(world: World, family: str, name: str, by: By) -> Iterator[Probes]:
+    dataset = world.dataset(name)
+    asked = dataset.asked(by)
+    chosen = random.Random(SEED).sample(asked, min(MOST, len(asked)))  # noqa: S311 - no secret
+    with world.registry_of([dataset.catalogue], texts="contextual") as registry:
+        agents = [agent.id for agent in registry.agents()]
+        for recipe in RECIPES:
+            told = shown(f"{name}, {by}, {recipe.name}")
+            open_minded = replace(recipe, calibration=PLAIN)
+            present: list[float] = []
+            absent: list[float] = []
+            right: list[float] = []
+            for done, need in enumerate(chosen, start=1):
+                fit, is_right = ask(registry, open_minded, need, Filters())
+                present.append(fit)
+                right += [fit] if is_right else []
+                absent.append(ask(registry, open_minded, need, Filters(agent_ids=others(agents, need)))[0])
+                told(done, len(chosen))
+            yield Probes(family=family, data=name, by=by, recipe=recipe, present=present, absent=absent, right=right)
 
 
-def _rows(world: World, data: str, by: By) -> list[dict[str, Any]]:
-    rows = []
-    dataset = world.dataset(data)
-    needs = dataset.asked(by)
-    with (
-        world.registry_of([dataset.catalogue], texts="contextual") as registry,
-        open_router(world, registry) as router,
-    ):
-        agents = list(router.index.agents())
-        for name in RECIPE_NAMES:
-            prober = Prober(router, RECIPES[name])
-            present = [prober.probe(need, Filters()) for need in needs]
-            absent = [prober.probe(need, Filters(agent_ids=others(agents, need))) for need in needs]
-            rows += [row_of(data, prober.recipe, signal, present, absent) for signal in _signals_of(prober.recipe)]
-    return rows
-
-
-@contextmanager
-def open_router(world: World, registry: Registry) -> Iterator[Router]:
-    """A router over what the registry published, whose parts can be asked one by one."""
-    embedder = open_embedder(registry.status().state.embedder_spec, world.settings, world.environ)
-    assert embedder is not None
-    queries = QueryCache(embedder, world.settings.query_cache_entries)
-    with closing(LocalIndex.open(folder_of(Path(registry.status().location)))) as index:
-        yield Router(index=index, embed=lambda text: queries.embed((text,), "query")[0])
+def ask(registry: Registry, recipe: Recipe, need: Asked, filters: Filters) -> tuple[float, bool]:
+    """The answer's fit, infinite if an entity was named, and whether it is right."""
+    route = registry.route(Query(text=need.texts[0], limit=DEPTH, filters=filters), recipe=recipe)
+    assert route.confidence is not None
+    fit = inf if route.confidence == 1 else log(route.confidence / (1 - route.confidence))
+    return fit, recall([match.agent.id for match in route.matches], need.gold, DEPTH) > 0
 
 
 def others(agents: Sequence[str], need: Asked) -> tuple[str, ...]:
@@ -133,37 +104,71 @@ def others(agents: Sequence[str], need: Asked) -> tuple[str, ...]:
     return tuple(agent for agent in agents if agent not in right)
 
 
-def _signals_of(recipe: Recipe) -> tuple[str, ...]:
-    return SIGNALS if recipe.needs_vectors else ("fit",)
+def _of(probes: Sequence[Probes], recipe: Recipe) -> list[Probes]:
+    return [probe for probe in probes if probe.recipe == recipe]
 
 
-def row_of(data: str, recipe: Recipe, signal: str, present: Sequence[Probe], absent: Sequence[Probe]) -> dict[str, Any]:
-    """AUROC of one signal, the threshold that it allows, and what the recipe's own rule does."""
-    scores = [getattr(probe, signal) for probe in present]
-    missing = [getattr(probe, signal) for probe in absent]
-    right = [score for score, probe in zip(scores, present, strict=True) if probe.right]
-    threshold = threshold_losing(right, LOST_SHARE)
-    return {
-        "data": data,
-        "recipe": recipe.name,
-        "signal": signal,
-        "queries": len(present),
-        "auroc": round(auroc(scores, missing), 4),
-        "threshold": round(threshold, 4),
-        "abstained": round(share_below(missing, threshold), 4),
-        "lost": round(share_below(right, threshold), 4),
-        "own_threshold": recipe.least_fit,
-        "own_abstained": round(sum(probe.withheld for probe in absent) / len(absent), 4),
-        "own_lost": round(sum(p.withheld for p in present if p.right) / len(right), 4),
-    }
+def left_out(probes: Sequence[Probes]) -> Iterator[dict[str, Any]]:
+    """A row for each dataset, by the calibration on the other families (on all, if there is but one)."""
+    for probe in probes:
+        calibration = calibrated([p for p in probes if p.family != probe.family] or probes)
+        present, absent = (
+            [calibration.probability(fit) for fit in fits if fit < inf] for fits in (probe.present, probe.absent)
+        )
+        yield {
+            "data": probe.data,
+            "by": probe.by,
+            "recipe": probe.recipe.name,
+            "queries": len(probe.present),
+            "auroc": round(auroc(present, absent), 4),
+            "brier": round(brier(present, absent), 4),
+            "abstained": round(share_below(probe.absent, calibration), 4),
+            "lost": round(share_below(probe.right, calibration), 4),
+        }
 
 
-def _measures(rows: Sequence[dict[str, Any]]) -> list[Measure]:
-    return [
-        Measure(name=f"abstention on {row['data']}, {row['recipe']} by {row['signal']}: {what}", value=row[key])
-        for row in rows
-        for what, key in (("AUROC", "auroc"), ("abstained at ≤ 1 % lost", "abstained"))
-    ]
+def calibrated(probes: Sequence[Probes]) -> Calibration:
+    """By all of them, each with equal weight."""
+    fits: list[float] = []
+    there: list[float] = []
+    weights: list[float] = []
+    for probe in probes:
+        for each, is_present in ((probe.present, 1.0), (probe.absent, 0.0)):
+            known = [fit for fit in each if fit < inf]
+            fits += known
+            there += [is_present] * len(known)
+            weights += [1 / len(known)] * len(known)
+    offset, slope = platt(fits, there, weights)
+    found = Calibration(offset=round(offset, 2), slope=round(slope, 2), least=0.0)
+    # Rounded down: what is exactly at the threshold is not withheld.
+    return replace(found, least=floor(1000 * found.probability(threshold_losing(probes, LOST_SHARE))) / 1000)
+
+
+def platt(fits: Sequence[float], there: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
+    """Offset and slope of the likeliest logistic curve, by Newton's method: Platt (1999), without its smoothing."""
+    rows = np.stack([np.ones(len(fits)), np.asarray(fits)], axis=1)
+    wanted, weight = np.asarray(there), np.asarray(weights)
+    found = np.zeros(2)
+    for _ in range(ROUNDS):
+        odds = 1 / (1 + np.exp(-rows @ found))
+        slope = rows.T @ (weight * (odds - wanted))
+        found -= np.linalg.solve((rows * (weight * odds * (1 - odds))[:, None]).T @ rows, slope)
+    return float(found[0]), float(found[1])
+
+
+def threshold_losing(probes: Sequence[Probes], share: float) -> float:
+    """The highest fit below which at most `share` of the right answers lie on each of the datasets."""
+    return min(sorted(probe.right)[floor(share * len(probe.right))] for probe in probes if probe.right)
+
+
+def share_below(fits: Sequence[float], calibration: Calibration) -> float:
+    """Of those that would be withheld."""
+    return sum(fit < inf and calibration.probability(fit) < calibration.least for fit in fits) / len(fits)
+
+
+def brier(present: Sequence[float], absent: Sequence[float]) -> float:
+    """Mean squared error of probabilities, in [0, 1]; both kinds weigh the same. Source: Brier (1950)."""
+    return (sum((1 - p) ** 2 for p in present) / len(present) + sum(p * p for p in absent) / len(absent)) / 2
 
 
 def auroc(present: Sequence[float], absent: Sequence[float]) -> float:
@@ -172,10 +177,12 @@ def auroc(present: Sequence[float], absent: Sequence[float]) -> float:
     return above / (len(present) * len(absent))
 
 
-def threshold_losing(right: Sequence[float], share: float) -> float:
-    """The highest score t such that at most `share` of the right answers score below t."""
-    return sorted(right)[floor(share * len(right))]
+def _told(calibration: Calibration) -> dict[str, float]:
+    return {"offset": calibration.offset, "slope": calibration.slope, "least": calibration.least}
 
 
-def share_below(scores: Sequence[float], threshold: float) -> float:
-    return sum(score < threshold for score in scores) / len(scores)
+def _measures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
+    for row in rows:
+        where = f"abstention, {row['data'].removeprefix('a2x/')} {row['by']}, {row['recipe']}"
+        yield Measure(name=f"{where}: AUROC", value=row["auroc"])
+        yield Measure(name=f"{where}: abstained (lost {row['lost']:.1%})", value=row["abstained"])

@@ -1,7 +1,8 @@
 """How the default recipe was chosen: by leave-one-dataset-out, so that no figure reported was chosen on its own data.
 
 Of each family of datasets the figure is that of the recipe which is best on all the others; the best in hindsight
-stands beside it, and what `hybrid`, `ranks` and `paper` come to.
+stands beside it, and what `hybrid`, `ranks` and `paper` come to. Shares are chosen on matrices of scores (see
+`ablations`), and the chosen ones measured with the router.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,31 +11,19 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from benchmarks.ablations.case import Case, case_of, opened
+from benchmarks.ablations.run import judged
+from benchmarks.ablations.worths import LEGS, worths_of
+from benchmarks.families import FAMILIES, Asked, all_there
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.trial import Outcome, Trial
-from waygraph.registry.index.search_index import Leg
 from waygraph.registry.routing.recipes import HYBRID, PAPER, RANKS, Recipe
 
 NAME = "default_recipe"
-Asked = tuple[str, By]
-FAMILIES: Mapping[str, Mapping[Asked, tuple[str, ...]]] = {
-    "LiveMCPBench": {
-        ("livemcpbench", "steps"): ("Recall@1", "Recall@5", "nDCG@5"),
-        ("livemcpbench", "questions"): ("Recall@5",),
-    },
-    "ToolRet_clean": {
-        ("a2x/ToolRet_clean", "questions"): ("Recall@5", "Hit@5"),
-        ("a2x/ToolRet_clean_CN", "questions"): ("Recall@5", "Hit@5"),
-    },
-    "publicMCP": {
-        ("a2x/publicMCP", "questions"): ("Recall@10", "Hit@10"),
-        ("a2x/publicMCP_CN", "questions"): ("Recall@10", "Hit@10"),
-    },
-    "examples": {("examples", "questions"): ("Recall@5", "nDCG@5")},
-}
-"""Family → how each dataset of it is asked → the metrics that count, each as much as the next of its family."""
 AT_LEAST = {
     ("livemcpbench", "steps", "Recall@1"): 0.755,
     ("livemcpbench", "steps", "Recall@5"): 0.875,
@@ -45,74 +34,84 @@ AT_LEAST = {
     ("a2x/publicMCP", "questions", "Recall@10"): 0.60,
     ("a2x/publicMCP", "questions", "Hit@10"): 0.84,
 }
-SHARES: Mapping[Leg, Sequence[float]] = {
-    "agent_vector": (0.25, 0.5, 0.75),
-    "capability_text": (0.25, 0.5, 0.75),
-    "agent_text": (0.1, 0.25),
-}
-"""What is varied beside `capability_vector`, which has share 1."""
+SHARES = ((1.0,), (0.25, 0.5, 0.75, 1.0), (0.25, 0.5, 0.75), (0.1, 0.25, 0.5))
+"""What is tried of `LEGS`, in their order: `capability_vector` is the measure of the others."""
 NOTES = (
     "Left out: of the candidates that which is best on the other families, judged on this one. In hindsight: the best "
     "on this one. An English set and its _CN twin are one family, and so are steps and questions of LiveMCPBench.",
     "The form of fusion (scores instead of ranks, BM25 in standard deviations) was found by looking at all these sets: "
     "only the weights are left out.",
 )
-Values = Mapping[tuple[str, By, str], float]
+Shares = tuple[float, ...]
+Key = tuple[str, By, str]
+"""Dataset, way of asking, metric."""
+Values = Mapping[Key, float]
 
 
 def run(world: World) -> Result:
-    families = {name: asked for name, asked in FAMILIES.items() if not missing(world, asked)}
-    if len(families) < len(FAMILIES):
+    if not all_there(world):
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
-    tried = {recipe.name: recipe for recipe in candidates(quick=world.quick)}
-    values: dict[str, dict[tuple[str, By, str], float]] = {name: {} for name in (*tried, PAPER.name)}
-    for asked in families.values():
-        for name, found in measured(world, asked, [*tried.values(), PAPER]):
-            values[name] |= found
-    rows = [_row(family, values, list(tried)) for family in families]
+    tried = tried_on(world)
+    rows = [_row(world, family, tried) for family in FAMILIES]
     return Result(
-        name=NAME, measures=list(_measures(rows)), notes=NOTES, details={"families": rows, "values": _told(values)}
+        name=NAME,
+        measures=list(_measures(rows)),
+        notes=NOTES,
+        details={"families": rows, "best of all": _named(best(tried, list(FAMILIES))), "tried": _told(tried)},
     )
 
 
-def missing(world: World, asked: Mapping[Asked, object]) -> bool:
-    return not all(world.has(name) for name, _ in asked)
+def tried_on(world: World) -> dict[Shares, dict[Key, float]]:
+    """Every combination of shares on every dataset."""
+    tried: dict[Shares, dict[Key, float]] = {shares: {} for shares in product(*SHARES)}
+    for asked in FAMILIES.values():
+        for (name, by), metrics in asked.items():
+            dataset = world.dataset(name)
+            with opened(world, dataset) as catalogue:
+                case = case_of(catalogue, dataset, by)
+                for shares, found in _by_shares(case, metrics):
+                    tried[shares] |= {(name, by, metric): value for metric, value in found.items()}
+    return tried
 
 
-def candidates(*, quick: bool = False) -> Iterator[Recipe]:
-    """`hybrid` with every combination of shares, and `ranks`."""
-    yield RANKS
-    yield HYBRID
-    for values in list(product(*SHARES.values()))[: 2 if quick else None]:
-        recipe = with_shares(HYBRID, dict(zip(SHARES, values, strict=True)))
-        if recipe.legs != HYBRID.legs:
-            yield replace(recipe, name=f"hybrid {' '.join(f'{value:g}' for value in values)}")
+def _by_shares(case: Case, metrics: Sequence[str]) -> Iterator[tuple[Shares, dict[str, float]]]:
+    worths = np.stack(worths_of(case))
+    for shares in product(*SHARES):
+        scores = np.tensordot(np.asarray(shares, dtype=np.float32), worths, axes=1)
+        yield shares, {metric: fmean(values) for metric, values in judged(case, scores, metrics).items()}
 
 
-def with_shares(recipe: Recipe, shares: Mapping[Leg, float]) -> Recipe:
-    return replace(recipe, legs=tuple(replace(use, share=shares.get(use.leg, use.share)) for use in recipe.legs))
+def with_shares(shares: Shares) -> Recipe:
+    """`hybrid` with other shares. It withholds nothing, unless it is `hybrid` itself, which alone is calibrated."""
+    given = dict(zip(LEGS, shares, strict=True))
+    legs = tuple(replace(use, share=given.get(use.leg, use.share)) for use in HYBRID.legs)
+    return HYBRID if legs == HYBRID.legs else replace(HYBRID, name=_named(shares), legs=legs, calibration=None)
 
 
-def measured(
-    world: World, asked: Mapping[Asked, tuple[str, ...]], recipes: Sequence[Recipe]
-) -> Iterator[tuple[str, dict[tuple[str, By, str], float]]]:
-    """Recipe and its values, of each way of asking."""
+def _named(shares: Shares) -> str:
+    return f"hybrid {' '.join(f'{share:g}' for share in shares)}"
+
+
+def measured(world: World, asked: Mapping[Asked, Sequence[str]], recipes: Sequence[Recipe]) -> dict[str, Values]:
+    """Recipe and its values, of each way of asking, by the router."""
+    found: dict[str, dict[Key, float]] = {recipe.name: {} for recipe in recipes}
     for (name, by), metrics in asked.items():
         dataset = world.dataset(name)
         progress = shown(f"{name}, {by}")
         trials = [Trial(recipe=recipe, texts=recipe.texts or "contextual", by=by) for recipe in recipes]
         for done, outcome in enumerate(world.bench.outcomes(dataset, trials), start=1):
             progress(done, len(trials))
-            yield outcome.trial.recipe.name, {(name, by, metric): _mean(outcome, metric) for metric in metrics}
+            found[outcome.trial.recipe.name] |= {(name, by, metric): _mean(outcome, metric) for metric in metrics}
+    return dict(found)
 
 
 def _mean(outcome: Outcome, metric: str) -> float:
     return fmean(judgement.agent_metrics[metric] for judgement in outcome.judgements)
 
 
-def best(values: Mapping[str, Values], names: Sequence[str], families: Sequence[str]) -> str:
-    """The candidate with the highest mean over the families; the first of equal ones."""
-    return max(names, key=lambda name: fmean(worth(values[name], family) for family in families))
+def best(tried: Mapping[Shares, Values], families: Sequence[str]) -> Shares:
+    """Those with the highest mean over the families; the first of equal ones."""
+    return max(tried, key=lambda shares: fmean(worth(tried[shares], family) for family in families))
 
 
 def worth(values: Values, family: str) -> float:
@@ -120,18 +119,19 @@ def worth(values: Values, family: str) -> float:
     return fmean(values[name, by, metric] for (name, by), metrics in FAMILIES[family].items() for metric in metrics)
 
 
-def _row(family: str, values: Mapping[str, Values], names: Sequence[str]) -> dict[str, Any]:
+def _row(world: World, family: str, tried: Mapping[Shares, Values]) -> dict[str, Any]:
     chosen = {
-        "left out": best(values, names, [other for other in FAMILIES if other != family]),
-        "in hindsight": best(values, names, [family]),
-        **{name: name for name in (HYBRID.name, RANKS.name, PAPER.name)},
+        "left out": with_shares(best(tried, [other for other in FAMILIES if other != family])),
+        "in hindsight": with_shares(best(tried, [family])),
+        **{recipe.name: recipe for recipe in (HYBRID, RANKS, PAPER)},
     }
+    values = measured(world, FAMILIES[family], list({recipe.name: recipe for recipe in chosen.values()}.values()))
     return {
         "family": family,
-        "chosen": chosen,
+        "chosen": {told: recipe.name for told, recipe in chosen.items()},
         "values": {
             told: [
-                {"dataset": name, "by": by, "metric": metric, "value": round(values[recipe][name, by, metric], 4)}
+                {"dataset": name, "by": by, "metric": metric, "value": round(values[recipe.name][name, by, metric], 4)}
                 for (name, by), metrics in FAMILIES[family].items()
                 for metric in metrics
             ]
@@ -152,7 +152,8 @@ def _measures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
                 )
 
 
-def _told(values: Mapping[str, Values]) -> dict[str, dict[str, float]]:
+def _told(tried: Mapping[Shares, Values]) -> dict[str, dict[str, float]]:
     return {
-        recipe: {" ".join(key): round(value, 4) for key, value in found.items()} for recipe, found in values.items()
+        _named(shares): {" ".join(key): round(value, 4) for key, value in found.items()}
+        for shares, found in tried.items()
     }

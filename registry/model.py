@@ -114,7 +114,9 @@ class Route:
     """The answer: agents best first. Same query, recipe and revision: the same route.
 
     `pinned` agents stand apart and never count to the limit. `steps` holds a route per step of the query.
-    `notice` says what limits the answer (no model, say), `reason` why there is no match.
+    `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
+    registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
+    not known, see `Calibration`.
     """
 
     query: Query
@@ -123,6 +125,7 @@ class Route:
     steps: tuple["Route", ...] = ()
     recipe: str
     revision: int
+    confidence: float | None = None
     notice: str = ""
     reason: str = ""
     elapsed_ms: float = field(default=0.0, compare=False)
@@ -130,10 +133,13 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRoute:
+    """As `Route`, of tools."""
+
     query: Query
     matches: tuple[ToolMatch, ...]
     recipe: str
     revision: int
+    confidence: float | None = None
     notice: str = ""
     reason: str = ""
     elapsed_ms: float = field(default=0.0, compare=False)

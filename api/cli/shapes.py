@@ -89,6 +89,7 @@ def _circumstances(found: "Route | ToolRoute") -> Shape:
     return {
         "recipe": found.recipe,
         "revision": found.revision,
+        "confidence": found.confidence,
         "notice": found.notice,
         "reason": found.reason,
         "elapsed_ms": found.elapsed_ms,

@@ -37,7 +37,7 @@ def route(found: "Route") -> Iterator[Block]:
             title="pinned",
             brief=("description",),
         )
-    yield Aside(f"recipe {found.recipe}, revision {found.revision}, {found.elapsed_ms:.1f} ms")
+    yield Aside(_circumstances(found))
 
 
 def explained_route(found: "Route") -> Iterator[Block]:
@@ -57,13 +57,18 @@ def tool_route(found: "ToolRoute") -> Iterator[Block]:
         ],
         brief=("description",),
     )
-    yield Aside(f"recipe {found.recipe}, revision {found.revision}, {found.elapsed_ms:.1f} ms")
+    yield Aside(_circumstances(found))
 
 
 def tool_route_with_schemas(found: "ToolRoute") -> Iterator[Block]:
     yield from tool_route(found)
     for match in found.matches:
         yield Lines(_pretty(match.tool.input_schema), title=f"input of {match.tool.id}")
+
+
+def _circumstances(found: "Route | ToolRoute") -> str:
+    sure = "" if found.confidence is None else f"confidence {found.confidence:.2f}, "
+    return f"recipe {found.recipe}, {sure}revision {found.revision}, {found.elapsed_ms:.1f} ms"
 
 
 def _matches(matches: "Sequence[AgentMatch]", title: str = "") -> Table:

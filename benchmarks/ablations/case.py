@@ -115,7 +115,11 @@ class Case:
 @contextmanager
 def opened(world: World, dataset: Dataset) -> Iterator[Catalogue]:
     """The dataset's catalogue with contextual texts, by the default embedder."""
-    entries = tuple(sorted(dataset.catalogue.entries, key=lambda entry: bool(entry.tools)))
+    # Tools as the registry keeps them: an agent's text names them in that order.
+    entries = tuple(
+        replace(entry, tools=tuple(sorted(entry.tools, key=lambda tool: tool.id)))
+        for entry in dataset.catalogue.entries
+    )
     embedders = OpenedEmbedders(world.settings, world.environ)
     embedder = embedders.open_for_documents(DEFAULT_EMBEDDER).embedder
     assert embedder is not None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.ablations.case import Case, Matrix
 from benchmarks.ablations.learned import learned
@@ -85,8 +86,8 @@ def nearness(rows: Matrix) -> Matrix:
     """Mean cosine of each row with its nearest others, less the mean of that."""
     cosines = rows @ rows.T
     np.fill_diagonal(cosines, -1)
-    near: Matrix = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1)
-    return near - near.mean()
+    near = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1)
+    return (near - near.mean()).astype(np.float32)
 
 
 def feedback(case: Case, *, strength: float = 0.3, best: int = 5) -> Matrix:
@@ -112,7 +113,7 @@ def walk(case: Case, *, restart: float = 0.7, steps: int = 10) -> Matrix:
 def by_size(case: Case, *, strength: float = 0.01) -> Matrix:
     """Less for agents with many tools, whose best is the best of many: sqrt(2 ln n) for n tools."""
     sizes = np.bincount(case.catalogue.owners, minlength=len(case.catalogue.entries))
-    return hybrid(case) - strength * np.sqrt(2 * np.log(sizes))
+    return (hybrid(case) - strength * np.sqrt(2 * np.log(sizes))).astype(np.float32)
 
 
 def second_best(case: Case, *, strength: float = 0.2) -> Matrix:
@@ -192,10 +193,11 @@ def _initials(name: str) -> str:
     return "".join(word[0] for word in re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))).upper()
 
 
-def unit(rows: Matrix) -> Matrix:
+def unit(rows: NDArray[np.floating]) -> Matrix:
     """Rows scaled to length 1; zeros stay."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    scaled: Matrix = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(np.float32)
+    return scaled
 
 
 BASELINE = "hybrid"

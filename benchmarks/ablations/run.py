@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.ablations.case import Case, Matrix, case_of, opened
 from benchmarks.ablations.ideas import BASELINE, IDEAS
-from benchmarks.default_recipe import FAMILIES, missing
+from benchmarks.families import FAMILIES, all_there
 from benchmarks.record import Result
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.metrics import DEPTHS, measured
@@ -26,7 +26,7 @@ Values = Sequence[float]
 
 
 def run(world: World) -> Result:
-    if any(missing(world, asked) for asked in FAMILIES.values()):
+    if not all_there(world):
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
     tried = [row for asked in FAMILIES.values() for row in _tried(world, asked)]
     return Result(name=NAME, notes=NOTES, details={"baseline": BASELINE, "tried": tried})

@@ -52,7 +52,8 @@ def worth_of_cosines(cosines: Matrix) -> Matrix:
 def worth_of_words(scores: Matrix) -> Matrix:
     """In standard deviations over all agents: ten are 1, which is the most."""
     scale = np.maximum(DEVIATIONS * scores.std(axis=1, keepdims=True), scores.max(axis=1, keepdims=True))
-    return (scores / np.maximum(scale, 1e-9)).astype(np.float32)
+    worth: Matrix = (scores / np.maximum(scale, 1e-9)).astype(np.float32)
+    return worth
 
 
 def among_the_best(scores: Matrix) -> Matrix:
@@ -64,4 +65,5 @@ def among_the_best(scores: Matrix) -> Matrix:
 
 def _last_read(scores: Matrix) -> Matrix:
     """The score of the last candidate, (queries, 1)."""
-    return np.partition(scores, -HYBRID.depth, axis=1)[:, -HYBRID.depth][:, None]
+    last: Matrix = np.partition(scores, -HYBRID.depth, axis=1)[:, -HYBRID.depth][:, None]
+    return last

@@ -170,11 +170,15 @@ def varied(
     k: float | None = None,
     depth: int | None = None,
 ) -> Recipe:
-    """The recipe with other weights (agent, tool), one k for all legs but names, or another depth."""
+    """The recipe with other weights (agent, tool), one k for all legs but names, or another depth.
+
+    One that merges by score withholds nothing then: it was calibrated as it was.
+    """
     if weights is not None:
         recipe = replace(recipe, agent_weight=weights[0], tool_weight=weights[1])
     if k is not None:
         recipe = replace(recipe, legs=tuple(use if use.leg == "name" else replace(use, k=k) for use in recipe.legs))
     if depth is not None:
         recipe = replace(recipe, depth=depth)
-    return recipe
+    changed = (weights, k, depth) != (None, None, None) and recipe.merge == "by_score"
+    return replace(recipe, calibration=None) if changed else recipe

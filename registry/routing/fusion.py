@@ -58,7 +58,7 @@ class Standing(NamedTuple):
         elif use.leg in TEXT_LEGS:
             parts = _parts_of_words(weight, _best_scores(targets, hits.scores), population)
         else:
-            floor = hits.scores[-1] if len(hits.scores) >= recipe.depth else 0.0
+            floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
             parts = _parts_of_cosines(weight, _best_scores(targets, hits.scores), floor)
         return cls(use, hits, targets, weight, parts)
 
@@ -145,9 +145,9 @@ def _best_scores(targets: Sequence[str], scores: Sequence[float]) -> dict[str, f
 
 
 def _parts_of_cosines(weight: float, best: Mapping[str, float], floor: float) -> dict[str, float]:
-    """Weight × the cosine above the floor, which is 0 at least.
+    """Weight × the cosine above the floor; 0 below it.
 
-    The floor is the last candidate's cosine, so that nobody gains by being the last one read; 0 where all were read.
+    The floor is the last candidate's cosine, if that is above 0, so that nobody gains by being the last one read.
     """
     return {target: weight * (score - floor) if score > floor else 0.0 for target, score in best.items()}
 

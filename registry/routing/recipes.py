@@ -1,6 +1,8 @@
 """Recipes: named ways to route, as values. Command line, services and evaluation speak of the same names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp
 from typing import Literal
 
 from waygraph.registry.errors import UnknownRecipe
@@ -26,12 +28,28 @@ class RecipeLeg:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How likely anything is right, by the `fit` of the answer: 1 / (1 + exp(-(offset + slope × fit))).
+
+    Source: Platt, "Probabilistic Outputs for Support Vector Machines" (1999). It holds for embedders whose fingerprint
+    holds `model`. An answer of a probability below `least` is withheld: nothing fits. `python -m benchmarks abstention`
+    measures offset, slope and least.
+    """
+
+    offset: float
+    slope: float
+    least: float
+    model: str = ""
+
+    def probability(self, fit: float) -> float:
+        """In [0, 1]."""
+        return 1 / (1 + exp(-(self.offset + self.slope * fit)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
-
-    An answer whose `fit` is below `least_fit` is withheld: nothing fits. The thresholds are set on
-    examples/catalog, so that no right answer to its requests is lost; None: never withheld.
     """
 
     name: str
@@ -43,7 +61,12 @@ class Recipe:
     depth: int = 100
     texts: TextForm | None = None
     literals: bool = False
-    least_fit: float | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def weights(self) -> Mapping[EntityKind, float]:
+        """α per entity kind, where the caller gives none."""
+        return {"agent": self.agent_weight, "tool": self.tool_weight}
 
     @property
     def needs_vectors(self) -> bool:
@@ -53,8 +76,13 @@ class Recipe:
     def ranks_tools(self) -> bool:
         return any(use.kind == "tool" and use.leg != "name" for use in self.legs)
 
-    def fit(self, similarity: float, coverage: float) -> float:
-        """How near the nearest is: cosine and half the share of the query's words found, or that share alone."""
+    def fit(self, similarity: float, coverage: float, score: float) -> float:
+        """How well the best agent fits: its score, where recipes merge by score.
+
+        Else how near the nearest is: cosine and half the share of the query's words found, or that share alone.
+        """
+        if self.merge == "by_score":
+            return score
         return similarity + _COVERAGE_SHARE * coverage if self.needs_vectors else coverage
 
     @property
@@ -62,6 +90,8 @@ class Recipe:
         return tuple(use.leg for use in self.legs)
 
 
+MINILM = "all-MiniLM-L6-v2"
+"""The model whose cosines the calibrations are of."""
 _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
@@ -97,22 +127,22 @@ LEXICAL = Recipe(
         RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
         _NAME,
     ),
-    least_fit=0.04,
+    calibration=Calibration(offset=-0.2, slope=1.62, least=0.453),
 )
 HYBRID = Recipe(
     name="hybrid",
     purpose="the default: vectors and words, tools and agents, by their scores",
     legs=(
         RecipeLeg(leg="capability_vector", kind="tool"),
-        RecipeLeg(leg="agent_vector", kind="agent", share=0.5),
+        RecipeLeg(leg="agent_vector", kind="agent", share=0.75),
         RecipeLeg(leg="capability_text", kind="tool", share=0.5),
         RecipeLeg(leg="agent_text", kind="agent", share=0.25),
         # More than all other legs together can give.
-        RecipeLeg(leg="name", kind="tool", share=2.5, k=0.0),
+        RecipeLeg(leg="name", kind="tool", share=3.0, k=0.0),
     ),
     merge="by_score",
     texts="contextual",
-    least_fit=0.25,
+    calibration=Calibration(offset=-1.83, slope=2.2, least=0.265, model=MINILM),
 )
 RANKS = Recipe(
     name="ranks",
@@ -125,7 +155,7 @@ RANKS = Recipe(
         _NAME,
     ),
     texts="contextual",
-    least_fit=0.25,
+    calibration=Calibration(offset=-1.26, slope=2.2, least=0.333, model=MINILM),
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TOOLS)}

@@ -1,7 +1,7 @@
 """One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
-from waygraph.registry.routing.fusion import fuse_agents, fuse_tools, tools_of
+from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe
 
 if TYPE_CHECKING:
@@ -40,14 +40,20 @@ class Ask:
         cls, recipe: Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
     ) -> "Ask":
         """Weights not given are the recipe's. Raises InvalidQuery for a negative or infinite one."""
-        weights: dict[EntityKind, float] = {
-            "agent": recipe.agent_weight if agent_weight is None else agent_weight,
-            "tool": recipe.tool_weight if tool_weight is None else tool_weight,
-        }
+        weights = dict(recipe.weights)
+        if agent_weight is not None:
+            weights["agent"] = agent_weight
+        if tool_weight is not None:
+            weights["tool"] = tool_weight
         for kind, weight in weights.items():
             if not isinstance(weight, (int, float)) or not 0 <= weight < float("inf"):
                 raise InvalidQuery(f"{kind}_weight must be a number from 0 up, not {weight}")
         return cls(recipe=recipe, weights=weights, principal=principal)
+
+    @property
+    def has_own_weights(self) -> bool:
+        """Whether the weights are the recipe's own."""
+        return self.weights == self.recipe.weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +77,14 @@ class Router:
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
-        matches = self._tool_matches(hits, ask, query.limit) if self._fits(hits, ask.recipe) else ()
+        confidence = _confidence(hits, ask.recipe)
+        matches = () if _is_withheld(confidence, ask.recipe) else self._tool_matches(hits, ask, query.limit)
         return ToolRoute(
             query=query,
             matches=matches,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
+            confidence=confidence,
             notice=self.notice,
             reason="" if matches else self._reason(query, ask),
             elapsed_ms=_milliseconds_since(started),
@@ -95,13 +103,16 @@ class Router:
 
     def _single(self, query: Query, ask: Ask, started: float) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
-        matches = self._agent_matches(hits, ask, query.limit) if self._fits(hits, ask.recipe) else ()
+        best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
+        confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
+        matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best)
         return Route(
             query=query,
             matches=matches,
             pinned=_pinned(hits.records, query, ask),
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
+            confidence=confidence,
             notice=self.notice,
             reason="" if matches else self._reason(query, ask),
             elapsed_ms=_milliseconds_since(started),
@@ -117,6 +128,7 @@ class Router:
             query=query,
             matches=union_of_steps(steps, query.limit),
             steps=steps,
+            confidence=min((s.confidence for s in steps if s.confidence is not None), default=None),
             reason="; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
             elapsed_ms=_milliseconds_since(started),
         )
@@ -125,13 +137,6 @@ class Router:
         told = query_text(text, literals=ask.recipe.literals)
         vector = self.embed(told) if self.embed and ask.recipe.needs_vectors else None
         return self.index.search(ask.recipe.leg_names, vector, told, ask.recipe.depth, scope)
-
-    def _fits(self, hits: Hits, recipe: Recipe) -> bool:
-        """Whether anything is near enough to be an answer. An entity named outright always is."""
-        named = hits.legs.get("name")
-        if named and named.entity_ids:
-            return True
-        return recipe.least_fit is None or recipe.fit(hits.similarity, hits.coverage) >= recipe.least_fit
 
     def _reason(self, query: Query, ask: Ask) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
@@ -142,20 +147,6 @@ class Router:
             return NOTHING_ALLOWED
         return NOTHING_FITS
 
-    def _agent_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[AgentMatch, ...]:
-        best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.agents)
-        tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
-        agents = hits.records.agents()
-        return tuple(
-            AgentMatch(
-                agent=agents[candidate.id],
-                score=candidate.score,
-                votes=candidate.votes,
-                tools=tuple(hits.records.tools(tools[candidate.id])),
-            )
-            for candidate in best
-        )
-
     def _tool_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
         best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.tools)
         agents = hits.records.agents()
@@ -163,6 +154,41 @@ class Router:
             ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=candidate.votes)
             for tool, candidate in zip(hits.records.tools([c.id for c in best]), best, strict=True)
         )
+
+
+def _agent_matches(hits: Hits, best: Sequence[Candidate]) -> tuple[AgentMatch, ...]:
+    tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
+    agents = hits.records.agents()
+    return tuple(
+        AgentMatch(
+            agent=agents[candidate.id],
+            score=candidate.score,
+            votes=candidate.votes,
+            tools=tuple(hits.records.tools(tools[candidate.id])),
+        )
+        for candidate in best
+    )
+
+
+def _confidence(hits: Hits, recipe: Recipe, best: Sequence[Candidate] | None = None) -> float | None:
+    """How likely anything found is right; 1 if an entity is named outright, None without a calibration for the model.
+
+    `best` are the agents by the recipe's own weights, if they are at hand.
+    """
+    calibration, state = recipe.calibration, hits.records.state
+    if calibration is None or calibration.model not in state.embedder:
+        return None
+    named = hits.legs.get("name")
+    if named and named.entity_ids:
+        return 1.0
+    if best is None:
+        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=state.agents)
+    return calibration.probability(recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
+
+
+def _is_withheld(confidence: float | None, recipe: Recipe) -> bool:
+    """Whether nothing is near enough to be an answer."""
+    return confidence is not None and recipe.calibration is not None and confidence < recipe.calibration.least
 
 
 def _pinned(records: Records, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:

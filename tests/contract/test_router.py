@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from statistics import pstdev
+from statistics import fmean, pstdev
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,6 +28,7 @@ from waygraph.registry.errors import (
 from waygraph.registry.identity import sealed_agent, sealed_tool
 from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
 from waygraph.registry.model import Agent, Route, Tool, Vote
+from waygraph.registry.routing.recipes import HYBRID, Calibration
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
 REQUESTS = [
@@ -35,6 +36,7 @@ REQUESTS = [
 ]
 CONTEXTUAL = [name for name, recipe in RECIPES.items() if recipe.texts in (None, "contextual")]
 WORDLESS = Edition(embedder="none")
+SHIP = "find out when the parcel arrives"
 
 that_lasts = pytest.mark.parametrize("shelf", [place for place in PLACES if "memory" not in place], indirect=True)
 """For tests that close a registry and open it again."""
@@ -372,6 +374,50 @@ def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None
         withheld["left out"] += not registry.route(asked).matches
     assert withheld["right"] == 0
     assert withheld["left out"] >= 3
+
+
+def test_confidence_is_higher_where_a_right_agent_is(registry: Registry) -> None:
+    """On the whole: with the right agents left out of the search the same requests are answered less surely."""
+    there: list[float] = []
+    left_out: list[float] = []
+    for request in REQUESTS[:20]:
+        gold = {agent for need in request["gold"] for agent in need}
+        others = tuple(agent.id for agent in registry.agents() if agent.id not in gold)
+        for sure, filters in ((there, Filters()), (left_out, Filters(agent_ids=others))):
+            confidence = registry.route(Query(text=request["text"], filters=filters)).confidence
+            assert confidence is not None
+            sure.append(confidence)
+    assert fmean(there) > fmean(left_out) + 0.05
+
+
+def test_what_is_named_outright_is_certain(registry: Registry) -> None:
+    """Confidence 1, of agents and of tools."""
+    named = registry.agents()[0].id
+    assert registry.route(named).confidence == 1
+    assert registry.find_tools(registry.tools()[0].id).confidence == 1
+
+
+def test_confidence_is_by_the_recipes_own_weights(registry: Registry) -> None:
+    """Other weights change the order and the scores, not how sure the registry is."""
+    plain, weighed = registry.route(SHIP), registry.route(SHIP, agent_weight=5, tool_weight=0.5)
+    assert weighed.matches[0].score != plain.matches[0].score
+    assert weighed.confidence == plain.confidence
+    assert plain.confidence == registry.find_tools(SHIP).confidence
+
+
+def test_steps_are_as_sure_as_the_least_sure_of_them(registry: Registry) -> None:
+    """The whole route's confidence is its weakest step's."""
+    route = registry.route(Query(steps=(SHIP, "what is the weather in Oslo")))
+    assert route.confidence == min(step.confidence or 0 for step in route.steps)
+
+
+def test_a_recipe_without_a_calibration_is_not_sure(registry: Registry) -> None:
+    """Nothing is known, and nothing withheld."""
+    route = registry.route("zebra xylophone quantum banana", recipe=replace(HYBRID, calibration=None))
+    assert route.matches
+    assert route.confidence is None
+    foreign = Calibration(offset=0.0, slope=1.0, least=1.0, model="another-model")
+    assert registry.route(SHIP, recipe=replace(HYBRID, calibration=foreign)).confidence is None
 
 
 def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless: Registry) -> None:

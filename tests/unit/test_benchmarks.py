@@ -2,19 +2,33 @@
 
 import json
 import os
+import random
+from collections.abc import Sequence
+from math import exp, inf
 from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.abstention import auroc, others, share_below, threshold_losing
+from benchmarks.abstention import (
+    Probes,
+    auroc,
+    brier,
+    calibrated,
+    left_out,
+    others,
+    platt,
+    share_below,
+    threshold_losing,
+)
 from benchmarks.catalogue import catalogue, requests
-from benchmarks.record import Measure, Result, Target, as_record, write_record
+from benchmarks.record import PROJECT, Measure, Result, Target, as_record, write_record
 from benchmarks.route_speed import measure, percentile
 from benchmarks.table import BEGIN, END, write_table
 from benchmarks.world import World, write_catalogue
 from waygraph.ingest.sources import read_path
 from waygraph.registry.evaluation.dataset import Asked
+from waygraph.registry.routing.recipes import HYBRID, RECIPES
 from waygraph.registry.settings import Settings, load_settings
 
 # -- metrics -----------------------------------------------------------------------------------------
@@ -25,12 +39,52 @@ def test_auroc_counts_a_tie_as_half() -> None:
     assert auroc([1.0], [1.0]) == 0.5
 
 
-def test_the_threshold_loses_at_most_the_share_allowed() -> None:
-    right = [float(score) for score in range(200)]
-    threshold = threshold_losing(right, 0.01)
-    assert threshold == 2.0
-    assert share_below(right, threshold) == 0.01
-    assert threshold_losing([0.3, 0.1, 0.2], 0.01) == 0.1
+def probes(present: Sequence[float], absent: Sequence[float], family: str = "a") -> Probes:
+    """All that is present is right."""
+    return Probes(
+        family=family, data=family, by="questions", recipe=HYBRID, present=present, absent=absent, right=present
+    )
+
+
+def test_the_threshold_loses_at_most_the_share_allowed_of_every_set() -> None:
+    many, few = probes([float(score) for score in range(200)], [0.0]), probes([3.3, 3.1, 3.2], [0.0])
+    assert threshold_losing([many], 0.01) == 2.0
+    assert threshold_losing([few], 0.01) == 3.1
+    assert threshold_losing([many, few], 0.01) == 2.0
+
+
+def test_a_calibration_gives_the_probability_that_was_drawn_from() -> None:
+    """Answers drawn by a known curve give the curve back, and what is named outright takes no part."""
+    drawn = random.Random(1)  # noqa: S311 - no secret
+    fits = [drawn.uniform(-1, 3) for _ in range(20_000)]
+    there = [drawn.random() < 1 / (1 + exp(-(2 * fit - 1))) for fit in fits]
+    offset, slope = platt(fits, [float(each) for each in there], [1.0] * len(fits))
+    assert offset == pytest.approx(-1, abs=0.1)
+    assert slope == pytest.approx(2, abs=0.1)
+    some = probes([1.0, 2.0, 3.0, inf], [0.0, 1.5, inf])
+    assert calibrated([some]) == calibrated([probes([1.0, 2.0, 3.0], [0.0, 1.5])])
+
+
+def test_each_row_is_calibrated_on_the_other_families() -> None:
+    """What a family's own answers are does not move the curve by which it is judged."""
+    one, other = probes([2.0, 3.0, 1.0], [0.0, 1.5, 0.5]), probes([2.5, 1.0, 3.0], [0.5, 1.2, 2.0], family="b")
+    row, _ = left_out([one, other])
+    calibration = calibrated([other])
+    likely = [calibration.probability(fit) for fit in (2.0, 3.0, 1.0)]
+    unlikely = [calibration.probability(fit) for fit in (0.0, 1.5, 0.5)]
+    assert row["auroc"] == pytest.approx(auroc(likely, unlikely), abs=1e-4)
+    assert row["brier"] == pytest.approx(brier(likely, unlikely), abs=1e-4)
+    assert row["abstained"] == pytest.approx(share_below([0.0, 1.5, 0.5], calibration), abs=1e-4)
+
+
+def test_the_recipes_have_the_calibrations_that_were_measured() -> None:
+    """The record's `ships` is what recipes.py says."""
+    ships = json.loads((PROJECT / "evals" / "abstention.json").read_bytes())["details"]["ships"]
+    for name, measured in ships.items():
+        calibration = RECIPES[name].calibration
+        assert calibration is not None
+        assert measured == {"offset": calibration.offset, "slope": calibration.slope, "least": calibration.least}
+    assert ships.keys() == {name for name, recipe in RECIPES.items() if recipe.calibration}
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 2), (0.75, 3), (0.95, 4), (0.01, 1)])

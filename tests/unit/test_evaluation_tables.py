@@ -161,7 +161,7 @@ def test_a_legend_covers_nothing(drawable: Table) -> None:
 
     rows = [replace(drawable.rows[0], method=f"a method with a long name {number}") for number in range(10)]
     figure = plots.recall_by_depth(drawable, rows, RECALLS)
-    FigureCanvasAgg(figure).draw()
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # matplotlib's own
     (axes,), (shown,) = figure.axes, figure.legends
     assert axes.get_window_extent().x1 <= shown.get_window_extent().x0
     assert shown.get_window_extent().x1 <= figure.bbox.x1

@@ -1,0 +1,112 @@
+"""Ideas for the default are tried on matrices: those must say what the router says."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.ablations.case import Case, case_of, opened
+from benchmarks.ablations.ideas import BASELINE, IDEAS, acronyms, clauses
+from benchmarks.ablations.learned import fitted
+from benchmarks.ablations.run import compared, judged, table
+from benchmarks.ablations.worths import hybrid
+from benchmarks.world import EXAMPLES, World
+from waygraph.ingest.sync import sync
+from waygraph.registry.index.analyser import named_in
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(settings=Settings(), environ=os.environ, data=Path("nowhere"), cache=Path("nowhere"), quick=True)
+
+
+@pytest.fixture(scope="module")
+def case(world: World) -> Iterator[Case]:
+    """The first questions about the examples, of which none names an agent outright."""
+    dataset = world.dataset(EXAMPLES)
+    with opened(world, dataset) as catalogue:
+        yield case_of(catalogue, dataset, "questions")
+
+
+def test_the_baseline_ranks_as_the_router_does(world: World, case: Case) -> None:
+    """Every agent's score is the one that `hybrid` gives it."""
+    with Registry.open(":memory:", settings=world.settings, environ=world.environ) as registry:
+        sync(registry, world.dataset(EXAMPLES).catalogue)
+        for text, scores in zip(case.raw, hybrid(case), strict=True):
+            route = registry.route(text)
+            assert not any(vote.leg == "name" for match in route.matches for vote in match.votes), named_in(text)
+            told = {match.agent.id: match.score for match in route.matches}
+            row = {name: scores[at] for at, name in enumerate(case.catalogue.agent_ids)}
+            assert told == pytest.approx({name: float(row[name]) for name in told}, abs=1e-4)
+            assert max(row, key=lambda name: row[name]) == route.matches[0].agent.id
+
+
+@pytest.mark.parametrize("idea", IDEAS)
+def test_every_idea_scores_every_agent(case: Case, idea: str) -> None:
+    """Finite, and the same twice."""
+    scores = IDEAS[idea](case)
+    assert scores.shape == (len(case.texts), len(case.catalogue.entries))
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(scores, IDEAS[idea](case))
+
+
+def test_asking_in_other_words_changes_those_queries_alone(case: Case) -> None:
+    """Their vectors and their words; without `words` the vectors alone."""
+    first = case.texts[0]
+    other = case.asking(lambda text: "a parcel to Oslo" if text == first else text)
+    assert not np.array_equal(other.vectors[0], case.vectors[0])
+    assert not np.array_equal(other.agent_words[0], case.agent_words[0])
+    np.testing.assert_array_equal(other.vectors[1:], case.vectors[1:])
+    np.testing.assert_array_equal(other.capability_words[1:], case.capability_words[1:])
+    bare = case.asking(lambda text: "a parcel to Oslo" if text == first else text, words=False)
+    np.testing.assert_array_equal(bare.vectors, other.vectors)
+    np.testing.assert_array_equal(bare.agent_words, case.agent_words)
+
+
+def test_a_single_clause_is_the_whole(case: Case) -> None:
+    """Nothing to split, nothing changed."""
+    single = replace(case, texts=("parcel",) * len(case.texts))
+    np.testing.assert_array_equal(clauses(single), hybrid(single))
+
+
+def test_initials_in_capitals_speak_for_their_agent(case: Case) -> None:
+    """`TT` is too short to mean anything; three letters that are a name's initials add to its agent."""
+    names = [entry.agent.name for entry in case.catalogue.entries]
+    spelt = "".join(word[0] for word in "Alpha Beta Gamma".split())
+    entry = replace(case.catalogue.entries[0], agent=replace(case.catalogue.entries[0].agent, name="Alpha Beta Gamma"))
+    catalogue = replace(case.catalogue, entries=(entry, *case.catalogue.entries[1:]))
+    asked = replace(case, catalogue=catalogue, texts=(f"ask {spelt} for help",) * len(case.texts))
+    gained = acronyms(asked) - hybrid(asked)
+    assert gained[:, 0] == pytest.approx(0.1, abs=1e-6)
+    assert gained.sum() == pytest.approx(0.1 * len(case.texts), abs=1e-3), names
+
+
+def test_learned_shares_favour_the_leg_that_is_right() -> None:
+    """Of two legs, one of which always puts the right agent first, that one gets the weight."""
+    drawn = np.random.default_rng(2)
+    right = [0, 1, 2, 3] * 10
+    telling = np.zeros((40, 4), dtype=np.float32)
+    telling[np.arange(40), right] = 1
+    shares = fitted(np.stack([telling, drawn.random((40, 4), dtype=np.float32)]), right)
+    assert shares[0] > 1.5 * shares[1]
+
+
+def test_an_idea_is_compared_query_by_query(case: Case) -> None:
+    """The baseline with itself: no change, p = 1. The opposite order: a loss that is told from chance."""
+    base = judged(case, hybrid(case), ["Recall@5"])
+    assert compared(case, hybrid(case), base)["Recall@5"][1:] == [0.0, 1.0]
+    mean, change, p = compared(case, -hybrid(case), base)["Recall@5"]
+    assert change == pytest.approx(mean - sum(base["Recall@5"]) / len(case.texts), abs=1e-3)
+    assert change < 0
+    assert p < 0.05
+    tried = [
+        {"dataset": EXAMPLES, "by": "questions", "idea": idea, "metrics": {"Recall@5": told}}
+        for idea, told in ((BASELINE, [0.5, 0, 1]), ("sure", [0.4, -0.1, 0.01]), ("unsure", [0.6, 0.1, 0.2]))
+    ]
+    shown = table({"baseline": BASELINE, "tried": tried}).splitlines()
+    assert shown[2:] == ["| hybrid | 0.500 |", "| sure | **-0.100** |", "| unsure | +0.100 |"]
