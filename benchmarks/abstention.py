@@ -17,6 +17,7 @@ from waygraph.registry.embedding.query_cache import QueryCache
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import recall
+from waygraph.registry.evaluation.tables import markdown_table
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.search_index import Hits, Scope
@@ -82,13 +83,12 @@ def without_threshold(recipe: Recipe) -> Recipe:
 
 
 def run(world: World) -> Result:
-    there = {name: by for name, by in DATA.items() if world.has(name)}
-    rows = [row for name, by in there.items() for row in _rows(world, name, by)]
+    rows = [row for name, by in DATA.items() if world.has(name) for row in _rows(world, name, by)]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
         measures=_measures(rows),
-        notes=(*NOTES, *(f"{name} was skipped: no data." for name in DATA if name not in there)),
+        notes=(*NOTES, *(f"{name} was skipped: no data." for name in DATA if not world.has(name))),
         details={"rows": rows},
     )
 
@@ -164,6 +164,11 @@ def _measures(rows: Sequence[dict[str, Any]]) -> list[Measure]:
         for row in rows
         for what, key in (("AUROC", "auroc"), ("abstained at ≤ 1 % lost", "abstained"))
     ]
+
+
+def tables_of(details: Mapping[str, Any]) -> str:
+    rows = details["rows"]
+    return f"Abstention, leave-one-out:\n\n{markdown_table(tuple(rows[0]), [tuple(row.values()) for row in rows])}"
 
 
 def auroc(present: Sequence[float], absent: Sequence[float]) -> float:

@@ -160,7 +160,7 @@ def test_a_legend_covers_nothing(drawable: Table) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     rows = [replace(drawable.rows[0], method=f"a method with a long name {number}") for number in range(10)]
-    figure = plots.recall_by_depth(drawable, rows, RECALLS)
+    figure = plots.recall_by_depth(replace(drawable, rows=tuple(rows)))
     FigureCanvasAgg(figure).draw()
     (axes,), (shown,) = figure.axes, figure.legends
     assert axes.get_window_extent().x1 <= shown.get_window_extent().x0
