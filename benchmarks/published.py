@@ -109,8 +109,10 @@ REFERENCE: Mapping[str, Figures] = {
 A2X_VECTORS: Mapping[str, Figures] = {
     "ToolRet_clean": _figures("Hit@5 Recall@5", ".691 .618"),
     "publicMCP": _figures("Hit@10 Recall@10", ".78 .505"),
+    "ToolRet_clean_CN": _figures("Hit@5", ".609"),
 }
-"""Its best vector baseline on the English sets, all-MiniLM-L6-v2."""
+"""Its best vector baseline: all-MiniLM-L6-v2 on the English sets; BGE-M3 on the Chinese one, by the difference to its
+own method that section 4.4 states."""
 A2X_TAXONOMY: Mapping[str, Figures] = {
     "ToolRet_clean": _figures("Hit Recall", ".926 .892"),
     "publicMCP": _figures("Hit Recall", "1.00 .949"),
