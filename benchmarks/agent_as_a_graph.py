@@ -34,7 +34,7 @@ METRICS = tuple(f"{name}@{depth}" for name in ("Recall", "mAP", "nDCG") for dept
 SWEPT_METRICS = ("Recall@1", "Recall@3", "Recall@5", "mAP@5", "nDCG@5")
 GRID = ((1.0, 3.0), (1.0, 2.0), (1.0, 1.5), (1.0, 1.0), (1.5, 1.0), (2.0, 1.0), (3.0, 1.0))
 """Table 3's weights: (agent, tool)."""
-SWEEP = (*GRID[:3], (1.0, 1.25), GRID[3], (1.1, 1.0), (1.25, 1.0), GRID[4], (1.75, 1.0), GRID[5], (2.5, 1.0), GRID[6])
+SWEEP = (*GRID[:3], (1.0, 1.25), GRID[3], (1.25, 1.0), GRID[4], (1.75, 1.0), GRID[5], (2.5, 1.0), GRID[6])
 AGAINST = "Algorithm 1 (1, 1)"
 REPRODUCED = 0.01
 NOTES = (

@@ -24,6 +24,7 @@ BM25 = Recipe(
     purpose="tools and agents in one list by BM25, each tool for its agent",
     legs=(RecipeLeg(leg="capability_text", kind="tool"), RecipeLeg(leg="agent_text", kind="agent")),
     merge="one_list",
+    literals=True,
 )
 Q_RETRIEVAL = replace(AGENTS, name="Q.Retrieval", texts="plain")
 """The paper names it and says no more. Taken as: agents by the query's vector, over the agent-only dataset of its
@@ -59,7 +60,8 @@ def unified(registry: Registry, query: Query, recipe: Recipe) -> Route:
     agents = registry.route(replace(query, limit=N), recipe=Q_RETRIEVAL)
     tools = registry.find_tools(replace(query, limit=N), recipe=SCALEMCP)
     weights = {"agent": recipe.agent_weight, "tool": recipe.tool_weight}
-    nodes = [(match.votes[0], match.agent) for match in (*agents.matches, *tools.matches)]
+    nodes = [(match.votes[0], match.agent) for match in agents.matches]
+    nodes += [(match.votes[0], match.agent) for match in tools.matches]
     nodes = sorted(nodes, key=lambda node: -node[0].score)[:N]
     k = recipe.legs[0].k
     scored = [(weights[vote.kind] / (k + rank), agent) for rank, (vote, agent) in enumerate(nodes, start=1)]

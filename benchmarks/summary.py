@@ -24,7 +24,7 @@ def summary(records: Records) -> str:
     quality = [*_paper_rows(found.get(agent_as_a_graph.NAME)), *_a2x_rows(found.get(a2x.NAME))]
     speed = [row for name, measures in SPEED.items() for row in _speed_rows(found.get(name), measures)]
     heads = (
-        ("Quality", "`hybrid`", "`paper` (Algorithm 1)", "words alone", "an LLM's taxonomy*"),
+        QUALITY_HEAD,
         ("Speed", "", "limit"),
     )
     parts = [markdown_table(head, rows) for head, rows in zip(heads, (quality, speed), strict=True) if rows]

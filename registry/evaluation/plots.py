@@ -27,6 +27,7 @@ SWEPT = "Recall@5"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c510a")
 """Told apart by the colour-blind too: Okabe and Ito, "Color Universal Design" (2008), their yellow as a brown."""
 MARKERS = "osD^vPX*"
+LINES = ("-", "--", "-.", ":")
 SIZE_IN = (7.2, 3.9)
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, and words that can be found
@@ -125,9 +126,10 @@ def recall_by_weights(table: Table) -> "Figure":
         ticks |= {place: f"({row.agent_weight:g}, {row.tool_weight:g})" for place, row in placed}
         estimates = [row.estimates[SWEPT] for _, row in placed]
         places, colour = [place for place, _ in placed], COLOURS[number % len(COLOURS)]
-        axes.plot(places, [each.value for each in estimates], color=colour, marker=marker(number), label=name)
+        means = [each.value for each in estimates]
+        axes.plot(places, means, **_line(number), color=colour, marker=marker(number), label=name)
         lows, highs = [each.low for each in estimates], [each.high for each in estimates]
-        axes.fill_between(places, lows, highs, color=colour, alpha=0.12, linewidth=0)
+        axes.fill_between(places, lows, highs, color=colour, alpha=0.08, linewidth=0)
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=60, ha="right", rotation_mode="anchor")
     axes.set_xlabel("weights (agent, tool), by their ratio on a log scale")
     axes.set_ylabel(f"{SWEPT} (mean, 95 % interval)")
@@ -160,6 +162,12 @@ def _points(axes: "Axes", places: Sequence[float], estimates: Sequence[Estimate]
         markersize=5,
         elinewidth=0.8,
     )
+
+
+def _line(number: int) -> dict[str, Any]:
+    """Each next one thinner and broken up, so that of lines that run together all are seen."""
+    thinner = min(number, 3)
+    return {"linestyle": LINES[number % len(LINES)], "linewidth": 2.4 - 0.5 * thinner, "markersize": 9 - 2 * thinner}
 
 
 def marker(number: int) -> str:
