@@ -14,7 +14,7 @@ SPEED = {
     memory.NAME: ("process after 200 routes over 5000 tools, resident memory",),
 }
 """Record → the measures that are shown."""
-QUALITY_HEAD = ("Quality", "`hybrid`", "`paper` (Algorithm 1)", "words alone", "an LLM's taxonomy, published")
+QUALITY_HEAD = ("Quality", "`hybrid`", "Algorithm 1 of the paper", "words alone", "an LLM's taxonomy, published")
 Records = Sequence[Mapping[str, Any]]
 
 
