@@ -45,7 +45,7 @@ bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5
 test-neo4j: $(READY) $(MODEL) ## all tests that need a Neo4j, on 5.26 and on 2026
 	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -k neo4j
 
-docs: $(READY) ## write anew what is generated: docs/cli.md, docs/catalog.schema.json, the README's answers
+docs: $(READY) ## write anew what is generated: the command line, the schema, the README's answers, measured tables
 	@scripts/docs $(BIN)
 
 wheel: $(READY) ## build the wheel into dist/

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import (
+    a2x,
     abstention,
+    agent_as_a_graph,
     default_recipe,
     graph_server,
     ingest_speed,
@@ -21,12 +23,14 @@ from benchmarks import (
 )
 from benchmarks.ablations import run as ablations
 from benchmarks.record import PROJECT, Result, as_record, write_record
-from benchmarks.table import write_table
+from benchmarks.table import Written, write
 from benchmarks.world import World
 from waygraph.registry.settings import load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
+    agent_as_a_graph.NAME: agent_as_a_graph.run,
+    a2x.NAME: a2x.run,
     abstention.NAME: abstention.run,
     default_recipe.NAME: default_recipe.run,
     ablations.NAME: ablations.run,
@@ -39,9 +43,13 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     name: partial(graph_server.run, name) for name in graph_server.NAMES
 }
 """They start a Neo4j and run only when named."""
+NAMES = (*BENCHMARKS, *ON_SERVERS)
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 TABLE = "table"
-PAGE = PROJECT / "docs" / "benchmarks.md"
+PAGES = Written(
+    page=PROJECT / "docs" / "benchmarks.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures"
+)
+"""What `table` writes."""
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -49,7 +57,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     world = _world(options, environ)
     for name in options.names or [*BENCHMARKS, TABLE]:
         if name == TABLE:
-            write_table(options.evals, options.page, [*BENCHMARKS, *ON_SERVERS])
+            write(options.evals, NAMES, PAGES)
         else:
             _measure(name, world, options.evals)
     return 0
@@ -67,7 +75,7 @@ def _measure(name: str, world: World, evals: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    known = [*BENCHMARKS, *ON_SERVERS, TABLE]
+    known = [*NAMES, TABLE]
     parser.add_argument(
         "names",
         nargs="*",
@@ -77,7 +85,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose tables `table` writes")
     parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
 
@@ -92,10 +99,13 @@ def _one_of(known: Sequence[str]) -> Callable[[str], str]:
 
 
 def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
-    settings = replace(load_settings(environ), embedder="")
+    told = load_settings(environ)
+    settings = replace(told, embedder="")
     data = options.data or Path(environ.get(DATA_VARIABLE) or PROJECT.parent / "shared" / "data")
     cache = settings.cache_path / "benchmarks"
-    return World(settings=settings, environ=environ, data=data, cache=cache, quick=options.quick)
+    return World(
+        settings=settings, environ=environ, data=data, cache=cache, quick=options.quick, configured=told.embedder
+    )
 
 
 if __name__ == "__main__":

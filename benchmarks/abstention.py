@@ -17,6 +17,7 @@ from benchmarks.record import Measure, Result
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import recall
+from waygraph.registry.evaluation.tables import markdown_table
 from waygraph.registry.model import Filters, Query
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, RANKS, Calibration, Recipe
@@ -171,6 +172,12 @@ def brier(present: Sequence[float], absent: Sequence[float]) -> float:
     return (sum((1 - p) ** 2 for p in present) / len(present) + sum(p * p for p in absent) / len(absent)) / 2
 
 
+def tables_of(details: Mapping[str, Any]) -> str:
+    rows = details["rows"]
+    head = "Whether anything fits, by the calibration on the other families:"
+    return f"{head}\n\n{markdown_table(tuple(rows[0]), [tuple(row.values()) for row in rows])}"
+
+
 def auroc(present: Sequence[float], absent: Sequence[float]) -> float:
     """The chance that an answerable query scores above an unanswerable one; a tie is half. In [0, 1]."""
     above = sum((p > a) + 0.5 * (p == a) for p in present for a in absent)
@@ -183,6 +190,7 @@ def _told(calibration: Calibration) -> dict[str, float]:
 
 def _measures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
     for row in rows:
-        where = f"abstention, {row['data'].removeprefix('a2x/')} {row['by']}, {row['recipe']}"
-        yield Measure(name=f"{where}: AUROC", value=row["auroc"])
-        yield Measure(name=f"{where}: abstained (lost {row['lost']:.1%})", value=row["abstained"])
+        if row["recipe"] == HYBRID.name:
+            where = f"abstention, {row['data'].removeprefix('a2x/')} {row['by']}"
+            yield Measure(name=f"{where}: AUROC", value=row["auroc"])
+            yield Measure(name=f"{where}: abstained, {row['lost']:.1%} lost", value=row["abstained"])

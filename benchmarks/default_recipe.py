@@ -20,6 +20,7 @@ from benchmarks.families import FAMILIES, Asked, all_there
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.dataset import By
+from waygraph.registry.evaluation.tables import markdown_table
 from waygraph.registry.evaluation.trial import Outcome, Trial
 from waygraph.registry.routing.recipes import HYBRID, PAPER, RANKS, Recipe
 
@@ -157,3 +158,22 @@ def _told(tried: Mapping[Shares, Values]) -> dict[str, dict[str, float]]:
         _named(shares): {" ".join(key): round(value, 4) for key, value in found.items()}
         for shares, found in tried.items()
     }
+
+
+def tables_of(details: Mapping[str, Any]) -> str:
+    """Each family's metrics by the recipe that was chosen without it, by that chosen on it, and by the named ones."""
+    rows = []
+    for row in details["families"]:
+        told = list(row["values"])
+        for each in zip(*row["values"].values(), strict=True):
+            where = f"{each[0]['dataset'].removeprefix('a2x/')} {each[0]['by']}, {each[0]['metric']}"
+            rows.append([where, *(f"{value['value']:.3f}" for value in each)])
+    chosen = [[row["family"], row["chosen"]["left out"], row["chosen"]["in hindsight"]] for row in details["families"]]
+    return "\n\n".join(
+        (
+            "The default recipe, its shares chosen without the family reported (left out), and on it (in hindsight):",
+            markdown_table(["what", *told], rows),
+            f"Shares of {', '.join(LEGS)}; best on all families together: {details['best of all']}:",
+            markdown_table(["family", "left out", "in hindsight"], chosen),
+        )
+    )

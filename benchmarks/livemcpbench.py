@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import PRECISIONS, World
 from waygraph.registry.evaluation.dataset import By
+from waygraph.registry.evaluation.tables import markdown_table
 from waygraph.registry.evaluation.trial import Outcome, Trial, varied
 from waygraph.registry.model import TextForm
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, TOOLS, Recipe
@@ -93,3 +94,13 @@ def _measures(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
         for metric in ("R@1", "R@5")
         if (row["texts"], row["method"], metric) in TARGETS
     ]
+
+
+def tables_of(details: Mapping[str, Any]) -> str:
+    return "\n\n".join(_shown(by, details[by]) for by in TRIED)
+
+
+def _shown(by: By, rows: Sequence[Mapping[str, Any]]) -> str:
+    keys = ("method", "texts", "precision", *METRICS, "unanswered")
+    head = f"LiveMCPBench {by}, the product's recipes, {rows[0]['queries']} queries:"
+    return f"{head}\n\n{markdown_table(keys, [[row[key] for key in keys] for row in rows])}"

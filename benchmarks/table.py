@@ -1,23 +1,65 @@
-"""Writes the tables of docs/benchmarks.md from the records in evals/, between two markers."""
+"""What is written from the records in evals/: the tables of docs/benchmarks.md and of the README, and the figures."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import a2x, abstention, agent_as_a_graph, agent_as_a_graph_tables, default_recipe, livemcpbench
+from benchmarks.ablations import run as ablations
+from benchmarks.summary import summary
+from waygraph.registry.evaluation.plots import Kind, draw
+from waygraph.registry.evaluation.tables import Table, markdown_table
+
 BEGIN, END = "<!-- measured: begin (python -m benchmarks table) -->", "<!-- measured: end -->"
 MET = {True: "yes", False: "**no**", None: ""}
-METRICS = ("R@1", "R@3", "R@5", "nDCG@5")
+Records = Sequence[Mapping[str, Any]]
+Details = Mapping[str, Any]
+
+DETAILS: Mapping[str, Callable[[Details], str]] = {
+    livemcpbench.NAME: livemcpbench.tables_of,
+    agent_as_a_graph.NAME: agent_as_a_graph_tables.tables_of,
+    a2x.NAME: a2x.tables_of,
+    abstention.NAME: abstention.tables_of,
+    default_recipe.NAME: default_recipe.tables_of,
+    ablations.NAME: ablations.tables_of,
+}
+"""Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""
+DRAWN: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {
+    agent_as_a_graph.NAME: agent_as_a_graph_tables.drawn_of,
+}
+"""Record → what is drawn of it."""
 
 
-def write_table(evals: Path, page: Path, names: Iterable[str]) -> None:
-    """Raises ValueError if the page has no markers."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{page} lacks the markers {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{tables(read_records(evals, names))}\n\n{END}{after}", encoding="utf-8")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Where the generated parts are."""
+
+    page: Path
+    readme: Path
+    figures: Path
+
+
+def write(evals: Path, names: Iterable[str], places: Written) -> None:
+    """Raises ValueError if a page has no markers."""
+    records = read_records(evals, names)
+    for page, text in pages(records, places).items():
+        page.write_text(text, encoding="utf-8")
+    for table, kinds in drawn(records):
+        draw([table], places.figures, kinds=kinds)
+
+
+def pages(records: Records, places: Written) -> dict[Path, str]:
+    """What each page is to hold, its hand-written parts as they are. Raises ValueError if one has no markers."""
+    made = {places.page: tables(records), places.readme: summary(records)}
+    return {page: _between(page, part) for page, part in made.items()}
+
+
+def drawn(records: Records) -> list[tuple[Table, Sequence[Kind]]]:
+    """Each table that is drawn, and as what."""
+    known = [record for record in records if record["name"] in DRAWN]
+    return [each for record in known for each in DRAWN[record["name"]](record["details"])]
 
 
 def read_records(evals: Path, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -26,39 +68,32 @@ def read_records(evals: Path, names: Iterable[str]) -> list[dict[str, Any]]:
     return [json.loads(path.read_bytes()) for path in paths if path.is_file()]
 
 
-def tables(records: Sequence[Mapping[str, Any]]) -> str:
+def tables(records: Records) -> str:
     """Everything measured, met or not, in Markdown."""
-    return "\n\n".join(
-        [_measures(records), *(_details(record) for record in records if _details(record)), _origin(records)]
-    )
+    known = [record for record in records if record["name"] in DETAILS]
+    details = [DETAILS[record["name"]](record["details"]) for record in known]
+    return "\n\n".join([_measures(records), *details, _origin(records)])
 
 
-def _measures(records: Iterable[Mapping[str, Any]]) -> str:
+def _between(page: Path, part: str) -> str:
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{page} lacks the markers {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{part}\n\n{END}{after}"
+
+
+def _measures(records: Records) -> str:
     rows = [
         (m["name"], f"{m['value']:g} {m['unit']}".strip(), m["target"] or "", MET[m["met"]])
         for record in records
         for m in record["measures"]
     ]
-    return _table(("What", "Measured", "Target", "Met"), rows)
+    return markdown_table(("What", "Measured", "Target", "Met"), rows)
 
 
-def _details(record: Mapping[str, Any]) -> str:
-    details = record["details"]
-    if record["name"] == "livemcpbench":
-        return "\n\n".join(_quality(what, details[what]) for what in ("steps", "questions"))
-    if record["name"] == "abstention":
-        keys = tuple(details["rows"][0])
-        return "Abstention, leave-one-out:\n\n" + _table(keys, [tuple(row.values()) for row in details["rows"]])
-    return ""
-
-
-def _quality(what: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    keys = ("method", "texts", "precision", *METRICS, "unanswered")
-    head = f"LiveMCPBench {what}, {rows[0]['queries']} queries (aligned by this project):"
-    return f"{head}\n\n{_table(keys, [tuple(row[key] for key in keys) for row in rows])}"
-
-
-def _origin(records: Iterable[Mapping[str, Any]]) -> str:
+def _origin(records: Records) -> str:
     rows = [
         (
             f"`{record['command']}`",
@@ -69,9 +104,4 @@ def _origin(records: Iterable[Mapping[str, Any]]) -> str:
         )
         for record in records
     ]
-    return _table(("Command", "Date", "Commit", "Processor", "Load after it"), rows)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return markdown_table(("Command", "Date", "Commit", "Processor", "Load after it"), rows)

@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.evaluation.dataset import Dataset
+from waygraph.registry.evaluation.record import Record, record_of
+from waygraph.registry.evaluation.trial import Trial
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
@@ -43,6 +45,14 @@ class World:
     cache: Path
     examples: Path = PROJECT / "examples"
     quick: bool = False
+    configured: str = ""
+    """The embedder that the user has chosen, if any: some benchmarks measure it beside the default one."""
+
+    @property
+    def embedders(self) -> Mapping[str, str]:
+        """Name → spec: the default model in both precisions, and what is configured."""
+        known = PRECISIONS.values()
+        return {**PRECISIONS, **({} if self.configured in ("", *known) else {self.configured: self.configured})}
 
     def embedder(self, spec: str = DEFAULT_EMBEDDER) -> "Embedder":
         """The bare embedder: no cache of queries or documents."""
@@ -54,6 +64,11 @@ class World:
     def bench(self) -> Bench:
         """Where trials on a dataset are run."""
         return Bench(settings=self.settings, environ=self.environ, watching=_watched)
+
+    def record(self, dataset: Dataset, trials: Sequence[Trial]) -> Record:
+        """Of every trial's outcome, in the order of the trials."""
+        outcomes = sorted(self.bench.outcomes(dataset, trials), key=lambda outcome: trials.index(outcome.trial))
+        return record_of(dataset, outcomes, {})
 
     def has(self, name: str) -> bool:
         return self._folder_of(name).is_dir()

@@ -13,6 +13,7 @@ from benchmarks.record import Result
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.metrics import DEPTHS, measured
 from waygraph.registry.evaluation.significance import paired_p
+from waygraph.registry.evaluation.tables import markdown_table
 
 NAME = "ablations"
 SURE = 0.05
@@ -66,20 +67,26 @@ def judged(case: Case, scores: Matrix, metrics: Sequence[str]) -> dict[str, Valu
     return {metric: [query[metric] for query in each] for metric in metrics}
 
 
-def table(details: Mapping[str, Any]) -> str:
+def tables_of(details: Mapping[str, Any]) -> str:
     """Ideas × datasets, in Markdown: the first metric of each; bold where the change is told from chance."""
-    asked = list(dict.fromkeys((row["dataset"], row["by"]) for row in details["tried"]))
     first = {(row["dataset"], row["by"]): next(iter(row["metrics"])) for row in details["tried"]}
     found = {(row["idea"], row["dataset"], row["by"]): row["metrics"] for row in details["tried"]}
-    head = ["idea", *(f"{name.removeprefix('a2x/')} {by}, {first[name, by]}" for name, by in asked)]
-    ideas = list(dict.fromkeys(row["idea"] for row in details["tried"]))
+    columns = [f"{name.removeprefix('a2x/')} {by}, {metric}" for (name, by), metric in first.items()]
     rows = [
-        [idea, *(_cell(found[idea, *key][first[key]], idea == details["baseline"]) for key in asked)] for idea in ideas
+        [
+            idea,
+            *(
+                _cell(found[idea, *key][metric], is_baseline=idea == details["baseline"])
+                for key, metric in first.items()
+            ),
+        ]
+        for idea in dict.fromkeys(row["idea"] for row in details["tried"])
     ]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+    head = f"Ideas for the default, and what each changes alone (bold: p < {SURE:g}, not corrected for the many tries):"
+    return f"{head}\n\n{markdown_table(['idea', *columns], rows)}"
 
 
-def _cell(told: Sequence[float], is_baseline: bool) -> str:
+def _cell(told: Sequence[float], *, is_baseline: bool) -> str:
     value, change, p = told
     if is_baseline:
         return f"{value:.3f}"

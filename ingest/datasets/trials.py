@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from waygraph.ingest.sync import sync
@@ -30,10 +30,10 @@ class Bench:
 
     def outcomes(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
         """Those over one registry together, else in the order of the trials."""
+        settings = _with_room_for(dataset, self.settings)
         for (embedder, texts), group in groupby(sorted(trials, key=_registry_of), key=_registry_of):
-            with Registry.open(
-                ":memory:", embedder=embedder or None, settings=self.settings, environ=self.environ
-            ) as registry:
+            opened = Registry.open(":memory:", embedder=embedder or None, settings=settings, environ=self.environ)
+            with opened as registry:
                 with self.watching("Embedding") as progress:
                     sync(registry, dataset.catalogue, texts=texts, progress=progress)
                 yield from (self._outcome(registry, dataset, trial) for trial in group)
@@ -42,6 +42,12 @@ class Bench:
         asked = dataset.asked(trial.by, split=trial.split)
         with self.watching(f"{trial.name}, {trial.by}") as progress:
             return run(registry, trial, asked, progress)
+
+
+def _with_room_for(dataset: Dataset, settings: Settings) -> Settings:
+    """A cache that keeps every query's vector: each text is embedded once, however many trials ask it."""
+    texts = sum(1 + len(question.steps) for question in dataset.questions)
+    return replace(settings, query_cache_entries=max(settings.query_cache_entries, texts))
 
 
 def _registry_of(trial: Trial) -> tuple[str, TextForm]:

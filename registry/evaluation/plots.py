@@ -1,8 +1,11 @@
 """Tables drawn: recall by depth, recall by weights, quality against latency. matplotlib is imported when it draws."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from hashlib import sha256
 from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,12 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Form = Literal["svg", "png"]
+Kind = Literal["recall", "latency", "weights"]
+KINDS: tuple[Kind, ...] = ("recall", "latency", "weights")
 RECALLS = tuple(f"Recall@{depth}" for depth in DEPTHS)
 """What a table must hold to be drawn in every way; of fewer, what there is is drawn."""
 SWEPT = "Recall@5"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c510a")
 """Told apart by the colour-blind too: Okabe and Ito, "Color Universal Design" (2008), their yellow as a brown."""
 MARKERS = "osD^vPX*"
+LINES = ("-", "--", "-.", ":")
 SIZE_IN = (7.2, 3.9)
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, and words that can be found
@@ -36,37 +42,56 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(tables: Iterable[Table], folder: Path, form: Form = "svg") -> list[Path]:
+def draw(tables: Iterable[Table], folder: Path, form: Form = "svg", *, kinds: Sequence[Kind] = KINDS) -> list[Path]:
     """Writes what each table has the figures for, and returns where: `<dataset>-<by>-recall.svg` and so on.
 
-    The same tables make the same bytes. Raises MissingExtra without matplotlib.
+    The same tables make the same bytes; an SVG tells by `digest` what it was drawn from. Raises MissingExtra without
+    matplotlib.
     """
-    drawn = []
+    paths = []
     folder.mkdir(parents=True, exist_ok=True)
     with _styled():
         for table in tables:
-            stem = re.sub(r"[^a-z0-9]+", "-", table.asked.lower()).strip("-")
-            for name, figure in _figures(table):
-                path = folder / f"{stem}-{name}.{form}"
-                figure.savefig(path, dpi=150, metadata={"Date": None} if form == "svg" else None)
-                drawn.append(path)
-    return drawn
+            for kind in _possible(table, kinds):
+                paths.append(place_of(table, folder, kind, form))
+                told = {"Date": None, "Description": digest(table)} if form == "svg" else None
+                _DRAWING[kind](table).savefig(paths[-1], dpi=150, metadata=told)
+    return paths
 
 
-def _figures(table: Table) -> "Iterator[tuple[str, Figure]]":
+def place_of(table: Table, folder: Path, kind: Kind, form: Form = "svg") -> Path:
+    stem = re.sub(r"[^a-z0-9]+", "-", table.asked.lower()).strip("-")
+    return folder / f"{stem}-{kind}.{form}"
+
+
+def digest(table: Table) -> str:
+    """SHA-256 of what the table holds, in hex."""
+    return sha256(json.dumps(asdict(table), sort_keys=True).encode()).hexdigest()
+
+
+def _possible(table: Table, kinds: Sequence[Kind]) -> Iterator[Kind]:
+    """Those that the table has the figures for."""
+    there = {
+        "recall": len(_recalls(table)) > 1,
+        "latency": SWEPT in table.metrics,
+        "weights": SWEPT in table.metrics and bool(table.sweeps),
+    }
+    yield from (kind for kind in kinds if there[kind])
+
+
+def _recalls(table: Table) -> list[str]:
+    return [name for name in RECALLS if name in table.metrics]
+
+
+def _shown(table: Table) -> list[Row]:
+    """All rows, but of those that differ in weights alone the first."""
     again = {id(row) for rows in table.sweeps.values() for row in rows[1:]}
-    rows = [row for row in table.rows if id(row) not in again]
-    recalls = [name for name in RECALLS if name in table.metrics]
-    if len(recalls) > 1:
-        yield "recall", recall_by_depth(table, rows, recalls)
-    if SWEPT in table.metrics:
-        yield "latency", quality_by_latency(table, rows)
-        if table.sweeps:
-            yield "weights", recall_by_weights(table)
+    return [row for row in table.rows if id(row) not in again]
 
 
-def recall_by_depth(table: Table, rows: Sequence[Row], metrics: Sequence[str]) -> "Figure":
-    """A point for each method at each K, with its interval; of methods that differ in weights alone the first."""
+def recall_by_depth(table: Table) -> "Figure":
+    """A point for each method at each K, with its interval."""
+    rows, metrics = _shown(table), _recalls(table)
     figure, axes = _axes(table, "Recall@K by method")
     for number, row in enumerate(rows):
         shift = 0.7 * ((number + 0.5) / len(rows) - 0.5)
@@ -79,9 +104,9 @@ def recall_by_depth(table: Table, rows: Sequence[Row], metrics: Sequence[str]) -
     return _with_legend(figure)
 
 
-def quality_by_latency(table: Table, rows: Sequence[Row]) -> "Figure":
+def quality_by_latency(table: Table) -> "Figure":
     figure, axes = _axes(table, f"{SWEPT} against latency")
-    for number, row in enumerate(rows):
+    for number, row in enumerate(_shown(table)):
         _points(axes, [row.p50_ms], [row.estimates[SWEPT]], number, row.method)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -101,13 +126,21 @@ def recall_by_weights(table: Table) -> "Figure":
         ticks |= {place: f"({row.agent_weight:g}, {row.tool_weight:g})" for place, row in placed}
         estimates = [row.estimates[SWEPT] for _, row in placed]
         places, colour = [place for place, _ in placed], COLOURS[number % len(COLOURS)]
-        axes.plot(places, [each.value for each in estimates], color=colour, marker=marker(number), label=name)
+        means = [each.value for each in estimates]
+        axes.plot(places, means, **_line(number), color=colour, marker=marker(number), label=name)
         lows, highs = [each.low for each in estimates], [each.high for each in estimates]
-        axes.fill_between(places, lows, highs, color=colour, alpha=0.12, linewidth=0)
+        axes.fill_between(places, lows, highs, color=colour, alpha=0.08, linewidth=0)
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=60, ha="right", rotation_mode="anchor")
     axes.set_xlabel("weights (agent, tool), by their ratio on a log scale")
     axes.set_ylabel(f"{SWEPT} (mean, 95 % interval)")
     return _with_legend(figure)
+
+
+_DRAWING: "Mapping[Kind, Callable[[Table], Figure]]" = {
+    "recall": recall_by_depth,
+    "latency": quality_by_latency,
+    "weights": recall_by_weights,
+}
 
 
 def _with_legend(figure: "Figure") -> "Figure":
@@ -129,6 +162,12 @@ def _points(axes: "Axes", places: Sequence[float], estimates: Sequence[Estimate]
         markersize=5,
         elinewidth=0.8,
     )
+
+
+def _line(number: int) -> dict[str, Any]:
+    """Each next one thinner and broken up, so that of lines that run together all are seen."""
+    thinner = min(number, 3)
+    return {"linestyle": LINES[number % len(LINES)], "linewidth": 2.4 - 0.5 * thinner, "markersize": 9 - 2 * thinner}
 
 
 def marker(number: int) -> str:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The folder above `registry`: the project's root in a checkout, the package's folder in an installation."""
+NO_CODE = ("evals", "docs", "*.md")
+"""What makes no figure another: records that a run has just written, and documents."""
 
 
 def source_commit(folder: Path = CHECKOUT) -> str:
-    """The short commit that `folder` has checked out, `+changes` if its tracked files differ from it.
+    """The short commit that `folder` has checked out, `+changes` if its tracked files but `NO_CODE` differ from it.
 
     Empty if the folder is not itself the root of a checkout: what is installed into somebody's project does not
     carry that project's commit. Empty without git too.
@@ -17,7 +19,8 @@ def source_commit(folder: Path = CHECKOUT) -> str:
     if not root or Path(root) != folder.resolve():
         return ""
     commit = _git(folder, "rev-parse", "--short", "HEAD")
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    code = (".", *(f":(exclude){path}" for path in NO_CODE))
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *code)
     return f"{commit}+changes" if commit and changed else commit
 
 

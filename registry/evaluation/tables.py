@@ -248,6 +248,10 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
+def mean_markdown(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f}{_starred(estimate.stars)}"
+
+
 def _cell(estimate: Estimate) -> str:
     return f"{estimate.value:.3f} [{estimate.low:.2f}, {estimate.high:.2f}]{_starred(estimate.stars)}"
 

@@ -23,11 +23,20 @@ TIMED = 200
 """The last queries, whose vectors are at hand still, are asked once more, one after the other, for their time."""
 
 Progress = Callable[[int, int], None]
+Routing = Callable[["Registry", Query, Recipe], Route]
+
+
+def by_recipe(registry: "Registry", query: Query, recipe: Recipe) -> Route:
+    """As the registry routes. Raises InvalidQuery, RecipeNeedsTexts."""
+    return registry.route(query, recipe=recipe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A recipe with its weights, over one form of texts and one embedder, and how the dataset is asked."""
+    """A recipe with its weights, over one form of texts and one embedder, and how the dataset is asked.
+
+    `routing`: what answers in place of the registry, for a method that no recipe can tell; it ranks agents alone.
+    """
 
     recipe: Recipe
     texts: TextForm
@@ -36,6 +45,7 @@ class Trial:
     split: str = ""
     label: str = ""
     """How tables call it; empty: the recipe's name."""
+    routing: Routing = by_recipe
 
     @property
     def name(self) -> str:
@@ -148,12 +158,12 @@ def _judge(registry: "Registry", trial: Trial, asked: Asked) -> Judgement:
 
 def _route(registry: "Registry", trial: Trial, asked: Asked) -> Route:
     text, steps = (asked.texts[0], ()) if len(asked.texts) == 1 else ("", asked.texts)
-    return registry.route(Query(text=text, steps=steps, limit=DEPTH), recipe=trial.recipe)
+    return trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe)
 
 
 def _tools(registry: "Registry", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
     """None where there is nothing to judge."""
-    if not asked.gold_tools or not trial.recipe.ranks_tools or len(asked.texts) > 1:
+    if not asked.gold_tools or not trial.recipe.ranks_tools or len(asked.texts) > 1 or trial.routing is not by_recipe:
         return None
     found = registry.find_tools(Query(text=asked.texts[0], limit=DEPTH), recipe=trial.recipe)
     return tuple(match.tool.id for match in found.matches)

@@ -157,11 +157,9 @@ def test_the_same_table_makes_the_same_bytes(drawable: Table, tmp_path: Path) ->
 
 def test_a_legend_covers_nothing(drawable: Table) -> None:
     """Many methods: the legend stands beside the axes, and both lie within the picture."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     rows = [replace(drawable.rows[0], method=f"a method with a long name {number}") for number in range(10)]
-    figure = plots.recall_by_depth(drawable, rows, RECALLS)
-    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # matplotlib's own
+    figure = plots.recall_by_depth(replace(drawable, rows=tuple(rows)))
+    figure.draw_without_rendering()
     (axes,), (shown,) = figure.axes, figure.legends
     assert axes.get_window_extent().x1 <= shown.get_window_extent().x0
     assert shown.get_window_extent().x1 <= figure.bbox.x1

@@ -18,6 +18,8 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / "registry").mkdir(parents=True)
     (folder / "registry" / "a.py").write_text("one\n", encoding="utf-8")
+    (folder / "evals").mkdir()
+    (folder / "evals" / "a.json").write_text("{}\n", encoding="utf-8")
     author = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "."], [*author, "commit", "-q", "-m", "first"]):
         subprocess.run([git, "-C", folder, *words], check=True)
@@ -25,11 +27,12 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_checkout_has_its_commit(checkout: Path) -> None:
-    """Short, and `+changes` once a tracked file differs; a file that is not tracked does not count."""
+    """Short, and `+changes` once a tracked file differs; one that is not tracked and a record do not count."""
     commit = source_commit(checkout)
     assert len(commit) >= 7
     assert set(commit) <= set("0123456789abcdef")
     (checkout / "new.py").write_text("two\n", encoding="utf-8")
+    (checkout / "evals" / "a.json").write_text("[]\n", encoding="utf-8")
     assert source_commit(checkout) == commit
     (checkout / "registry" / "a.py").write_text("two\n", encoding="utf-8")
     assert source_commit(checkout) == f"{commit}+changes"

@@ -1,0 +1,121 @@
+"""Figures that the papers and the data's notes state, to stand beside measured ones."""
+
+from collections.abc import Mapping
+
+Figures = Mapping[str, float]
+
+
+def _figures(names: str, values: str) -> Figures:
+    return dict(zip(names.split(), map(float, values.split()), strict=True))
+
+
+# -- Nizar et al., "Agent-as-a-Graph", on LiveMCPBench with its own gold sets ------------------------------
+
+_TABLE_1 = "Recall@1 Recall@3 Recall@5 mAP@1 mAP@3 mAP@5 nDCG@1 nDCG@3 nDCG@5"
+TABLE_1: Mapping[str, Figures] = {
+    "BM25": _figures(_TABLE_1, "0.205 0.20 0.20 0.12 0.12 0.12 0.14 0.14 0.14"),
+    "Q.Retrieval": _figures(_TABLE_1, "0.31 0.47 0.56 0.31 0.31 0.24 0.310 0.35 0.32"),
+    "MCP-Zero": _figures(_TABLE_1, "0.44 0.66 0.70 0.45 0.39 0.31 0.45 0.46 0.41"),
+    "ScaleMCP": _figures(_TABLE_1, "0.49 0.68 0.74 0.49 0.40 0.29 0.49 0.48 0.40"),
+    "Algorithm 1 (1, 1)": _figures(_TABLE_1, "0.53 0.80 0.85 0.53 0.46 0.35 0.53 0.55 0.47"),
+}
+"""By text-embedding-ada-002. The columns are those of the table's header; its caption says 1, 5, 10."""
+
+_TABLE_2 = "Recall@5 nDCG@5 mAP@5"
+TABLE_2: Mapping[str, Mapping[str, Figures]] = {
+    "Vertex AI text-embedding-005": {
+        "Algorithm 1": _figures(_TABLE_2, "0.87 0.48 0.36"),
+        "MCP-Zero": _figures(_TABLE_2, "0.74 0.42 0.32"),
+    },
+    "Gemini-embedding-001": {
+        "Algorithm 1": _figures(_TABLE_2, "0.86 0.49 0.37"),
+        "MCP-Zero": _figures(_TABLE_2, "0.74 0.44 0.34"),
+    },
+    "Amazon titan-embed-text-v2": {
+        "Algorithm 1": _figures(_TABLE_2, "0.85 0.47 0.35"),
+        "MCP-Zero": _figures(_TABLE_2, "0.66 0.37 0.28"),
+    },
+    "Amazon titan-embed-text-v1": {
+        "Algorithm 1": _figures(_TABLE_2, "0.85 0.48 0.36"),
+        "MCP-Zero": _figures(_TABLE_2, "0.65 0.39 0.30"),
+    },
+    "OpenAI text-embedding-ada-002": {
+        "Algorithm 1": _figures(_TABLE_2, "0.83 0.50 0.39"),
+        "MCP-Zero": _figures(_TABLE_2, "0.70 0.40 0.30"),
+    },
+    "OpenAI text-embedding-3-small": {
+        "Algorithm 1": _figures(_TABLE_2, "0.87 0.49 0.36"),
+        "MCP-Zero": _figures(_TABLE_2, "0.72 0.41 0.31"),
+    },
+    "OpenAI text-embedding-3-large": {
+        "Algorithm 1": _figures(_TABLE_2, "0.87 0.50 0.38"),
+        "MCP-Zero": _figures(_TABLE_2, "0.74 0.42 0.32"),
+    },
+    "All-MiniLM-L6-v2": {
+        "Algorithm 1": _figures(_TABLE_2, "0.80 0.45 0.33"),
+        "MCP-Zero": _figures(_TABLE_2, "0.67 0.39 0.29"),
+    },
+}
+
+_TABLE_3 = "Recall@5 mAP@5 nDCG@5"
+TABLE_3: Mapping[tuple[float, float], Mapping[str, Figures]] = {
+    (1, 3): {
+        "Algorithm 1": _figures(_TABLE_3, "0.80 0.33 0.44"),
+        "standard wRRF": _figures(_TABLE_3, "0.79 0.34 0.45"),
+    },
+    (1, 2): {
+        "Algorithm 1": _figures(_TABLE_3, "0.80 0.33 0.44"),
+        "standard wRRF": _figures(_TABLE_3, "0.80 0.33 0.45"),
+    },
+    (1, 1.5): {
+        "Algorithm 1": _figures(_TABLE_3, "0.80 0.33 0.44"),
+        "standard wRRF": _figures(_TABLE_3, "0.80 0.34 0.45"),
+    },
+    (1, 1): {
+        "Algorithm 1": _figures(_TABLE_3, "0.83 0.34 0.46"),
+        "standard wRRF": _figures(_TABLE_3, "0.79 0.33 0.44"),
+    },
+    (1.5, 1): {
+        "Algorithm 1": _figures(_TABLE_3, "0.85 0.35 0.47"),
+        "standard wRRF": _figures(_TABLE_3, "0.79 0.33 0.44"),
+    },
+    (2, 1): {
+        "Algorithm 1": _figures(_TABLE_3, "0.82 0.33 0.44"),
+        "standard wRRF": _figures(_TABLE_3, "0.80 0.34 0.45"),
+    },
+    (3, 1): {
+        "Algorithm 1": _figures(_TABLE_3, "0.76 0.32 0.43"),
+        "standard wRRF": _figures(_TABLE_3, "0.80 0.34 0.45"),
+    },
+}
+"""Weights are (agent, tool); by text-embedding-ada-002."""
+
+# -- another implementation on this project's gold sets, all-MiniLM-L6-v2 in float32 (the data's README) ---
+
+_REFERENCE = "Recall@1 Recall@3 Recall@5 nDCG@5"
+REFERENCE: Mapping[str, Figures] = {
+    "Q.Retrieval": _figures(_REFERENCE, ".505 .660 .710 .615"),
+    "MCP-Zero": _figures(_REFERENCE, ".630 .700 .710 .677"),
+    "ScaleMCP": _figures(_REFERENCE, ".644 .769 .816 .739"),
+    "Algorithm 1, N together (1, 1)": _figures(_REFERENCE, ".672 .778 .821 .753"),
+    "Algorithm 1, N together (1.5, 1)": _figures(_REFERENCE, ".575 .705 .788 .687"),
+    "Algorithm 1, N together (3, 1)": _figures(_REFERENCE, ".519 .679 .748 .640"),
+    "standard wRRF (1, 1)": _figures(_REFERENCE, ".616 .759 .809 .724"),
+}
+"""N = 100 nodes of both kinds together."""
+
+# -- the A2X paper, its section 4.4 ------------------------------------------------------------------------
+
+A2X_VECTORS: Mapping[str, Figures] = {
+    "ToolRet_clean": _figures("Hit@5 Recall@5", ".691 .618"),
+    "publicMCP": _figures("Hit@10 Recall@10", ".78 .505"),
+    "ToolRet_clean_CN": _figures("Hit@5", ".609"),
+}
+"""Its best vector baseline: all-MiniLM-L6-v2 on the English sets; BGE-M3 on the Chinese one, by the difference to its
+own method that section 4.4 states."""
+A2X_TAXONOMY: Mapping[str, Figures] = {
+    "ToolRet_clean": _figures("Hit Recall", ".926 .892"),
+    "publicMCP": _figures("Hit Recall", "1.00 .949"),
+    "ToolRet_clean_CN": _figures("Hit", ".903"),
+}
+"""Its own method: an LLM walks a taxonomy and returns as many services as it likes, so there is no K."""

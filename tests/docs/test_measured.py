@@ -1,0 +1,58 @@
+"""What stands in the documents of measured figures is what the records in evals/ say; `make docs` writes it anew."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import NAMES, PAGES
+from benchmarks.record import PROJECT
+from benchmarks.summary import SPEED
+from benchmarks.table import DETAILS, drawn, pages, read_records
+from tests.docs.pages import rows
+from waygraph.registry.evaluation.plots import digest, place_of
+
+EVALS = PROJECT / "evals"
+
+
+@pytest.fixture(scope="module")
+def records() -> list[dict[str, object]]:
+    return read_records(EVALS, NAMES)
+
+
+def test_every_record_is_shown(records: list[dict[str, object]]) -> None:
+    """Each file under evals/ is a benchmark's, and none that is shown in detail is missing."""
+    assert {path.stem for path in EVALS.glob("*.json")} == {str(record["name"]) for record in records}
+    assert DETAILS.keys() <= {record["name"] for record in records}
+
+
+@pytest.mark.parametrize("page", [PAGES.page, PAGES.readme], ids=lambda page: page.name)
+def test_the_tables_are_those_of_the_records(page: Path, records: list[dict[str, object]]) -> None:
+    """A page whose generated part is stale differs from what the records make of it."""
+    assert pages(records, PAGES)[page] == page.read_text(encoding="utf-8")
+
+
+def test_a_stale_table_is_noticed(records: list[dict[str, object]], tmp_path: Path) -> None:
+    """A digit changed by hand is seen, and so is a figure measured anew."""
+    text = PAGES.page.read_text(encoding="utf-8")
+    edited = tmp_path / "page.md"
+    edited.write_text(re.sub(r"\| 0\.(\d)", r"| 0.9\1", text, count=1), encoding="utf-8")
+    places = type(PAGES)(page=edited, readme=PAGES.readme, figures=PAGES.figures)
+    assert pages(records, places)[edited] != edited.read_text(encoding="utf-8")
+    anew = [{**record, "measures": []} for record in records]
+    assert pages(anew, PAGES)[PAGES.page] != text
+
+
+def test_the_readme_shows_every_speed_that_is_chosen_for_it(records: list[dict[str, object]]) -> None:
+    """A measure that was renamed would be missing from the table without a word."""
+    shown = {cells[0] for cells in rows(PAGES.readme)}
+    assert {name for names in SPEED.values() for name in names} <= shown
+
+
+def test_the_figures_are_drawn_from_the_records(records: list[dict[str, object]]) -> None:
+    """Each SVG tells the digest of the table it was drawn from: that of the record; and no other file lies there."""
+    places = {place_of(table, PAGES.figures, kind): digest(table) for table, kinds in drawn(records) for kind in kinds}
+    assert places
+    assert set(PAGES.figures.iterdir()) == set(places)
+    for path, told in places.items():
+        assert told in path.read_text(encoding="utf-8"), f"{path.name} is stale: run `make docs`"

@@ -1,0 +1,180 @@
+"""The paper's methods against their formulas, and that small sets go all the way from files to tables."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import a2x, agent_as_a_graph, livemcpbench
+from benchmarks.agent_as_a_graph import AGAINST, reference_gaps
+from benchmarks.methods import (
+    ALGORITHM_1,
+    BM25,
+    MCP_ZERO,
+    MCP_ZERO_EVERYWHERE,
+    Q_RETRIEVAL,
+    SCALEMCP,
+    UNIFIED,
+    WRRF,
+    mcp_zero,
+    unified,
+)
+from benchmarks.published import REFERENCE, TABLE_1, TABLE_3
+from benchmarks.record import as_record
+from benchmarks.table import BEGIN, END, Written, drawn, pages
+from benchmarks.world import World
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry, Settings
+from waygraph.registry.evaluation.tables import Table
+from waygraph.registry.evaluation.trial import by_recipe, varied
+from waygraph.registry.model import Query, Route
+from waygraph.registry.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+REQUESTS = ("make it cosy in the living room", "convert dollars to euros", "why is this SELECT slow", "书店在哪里")
+EVERY = 1000
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    """The example catalogue, plain texts, the default model."""
+    with Registry.open(":memory:", settings=Settings(), environ={}) as opened:
+        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
+            sync(opened, manifest, texts="plain")
+        yield opened
+
+
+def ids(route: Route) -> list[str]:
+    return [match.agent.id for match in route.matches]
+
+
+def cosines(registry: Registry, text: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Of each agent with the text, and of its best tool."""
+    query = Query(text=text, limit=EVERY)
+    agents = registry.route(query, recipe=varied(Q_RETRIEVAL, depth=EVERY))
+    tools: dict[str, float] = {}
+    for match in registry.find_tools(query, recipe=varied(SCALEMCP, depth=EVERY)).matches:
+        tools[match.agent.id] = max(match.votes[0].score, tools.get(match.agent.id, -1.0))
+    return {match.agent.id: match.votes[0].score for match in agents.matches}, tools
+
+
+@pytest.mark.parametrize("text", REQUESTS)
+def test_mcp_zero_is_its_formula(registry: Registry, text: str) -> None:
+    """(s_server × s_tool) × max of both, over the five best servers; or over all of them."""
+    server, tool = cosines(registry, text)
+    scores = {name: server[name] * tool[name] * max(server[name], tool[name]) for name in tool}
+    five = sorted(server, key=lambda name: -server[name])[:5]
+    expected = sorted((name for name in five if name in tool), key=lambda name: -scores[name])
+    query = Query(text=text, limit=10)
+    assert ids(mcp_zero(registry, query, MCP_ZERO)) == expected
+    best = sorted(tool, key=lambda name: -scores[name])[:10]
+    assert ids(MCP_ZERO_EVERYWHERE(registry, query, MCP_ZERO)) == best
+
+
+@pytest.mark.parametrize("text", REQUESTS)
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.5, 1.0), (1.0, 3.0)])
+def test_reading_n_nodes_together_is_algorithm_1_but_for_the_last_ones(
+    registry: Registry, text: str, weights: tuple[float, float]
+) -> None:
+    """Near the top the two read the same nodes, so they agree."""
+    query = Query(text=text, limit=5)
+    together = unified(registry, query, varied(UNIFIED, weights=weights))
+    apart = by_recipe(registry, query, varied(ALGORITHM_1, weights=weights))
+    assert ids(together) == ids(apart)
+    assert [match.score for match in together.matches] == pytest.approx([match.score for match in apart.matches])
+
+
+def test_standard_wrrf_sums_over_two_lists_of_agents(registry: Registry) -> None:
+    """Equation 2: α_A / (60 + rank by its own vector) + α_T / (60 + rank by its best tool's)."""
+    query = Query(text=REQUESTS[0], limit=3)
+    server, tool = cosines(registry, query.text)
+    route = registry.route(query, recipe=varied(WRRF, weights=(2.0, 1.0), depth=EVERY))
+    places = [
+        {name: place for place, name in enumerate(sorted(found, key=lambda n: -found[n]), start=1)}
+        for found in (server, tool)
+    ]
+    for match in route.matches:
+        expected = 2 / (60 + places[0][match.agent.id]) + 1 / (60 + places[1][match.agent.id])
+        assert match.score == pytest.approx(expected)
+
+
+def test_bm25_asks_no_model() -> None:
+    assert not BM25.needs_vectors
+    with Registry.open(":memory:", embedder="none", settings=Settings(), environ={}) as registry:
+        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
+            sync(registry, manifest)
+        assert "bureau-fx" in ids(registry.route("convert dollars to euros", recipe=BM25))
+
+
+# -- from files to tables ------------------------------------------------------------------------------
+
+
+def write_set(folder: Path, *, steps: bool) -> None:
+    """Two agents and two questions, in the product's own format."""
+    folder.mkdir(parents=True)
+    mail, maps = {"id": "mail", "description": "Sends letters"}, {"id": "maps", "description": "Finds ways"}
+    if steps:
+        mail["tools"] = [{"name": "send", "description": "Sends a letter to somebody"}]  # type: ignore[assignment]
+        maps["tools"] = [{"name": "route", "description": "The shortest way between two places"}]  # type: ignore[assignment]
+    asked = [("write a letter", "mail"), ("how do I get to the station", "maps")]
+    queries = [
+        {"id": str(at), "text": text, "gold": [[agent]], "steps": [{"text": text, "gold": [[agent]]}] if steps else []}
+        for at, (text, agent) in enumerate(asked)
+    ]
+    for name, records in (("agents", [mail, maps]), ("queries", queries)):
+        lines = "\n".join(json.dumps(record) for record in records)
+        (folder / f"{name}.jsonl").write_text(lines + "\n", encoding="utf-8")
+    (folder / "dataset.json").write_text('{"name": "LiveMCPBench"}' if steps else "{}", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Of the three benchmarks over public sets, on sets of two questions."""
+    data = tmp_path_factory.mktemp("data")
+    write_set(data / "livemcpbench", steps=True)
+    for name in a2x.SETS:
+        write_set(data / "a2x" / name, steps=False)
+    world = World(settings=load_settings(), environ=os.environ, data=data, cache=data / "cache")
+    found = [benchmark.run(world) for benchmark in (livemcpbench, agent_as_a_graph, a2x)]
+    return [json.loads(json.dumps(as_record(result, "a test"))) for result in found]
+
+
+def test_a_small_set_leaves_whole_records(records: list[dict[str, Any]]) -> None:
+    """Every method at both ways of asking, by both precisions; every weight; each set by every recipe."""
+    _, paper, services = records
+    for held in paper["details"]["embedders"].values():
+        for by in ("steps", "questions"):
+            table = Table.from_json(held["methods"][by])
+            assert [row.method for row in table.rows][-2:] == [AGAINST, "hybrid"]
+            assert table.rows[-2].estimates["Recall@1"].value == 1.0
+        assert set(Table.from_json(held["sweep"]).sweeps) == {"Algorithm 1", "Algorithm 1, N together", "standard wRRF"}
+        assert len(reference_gaps(held)) == 28
+    assert [held["dataset"] for held in services["details"]["tables"]] == list(a2x.SETS)
+
+
+def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Tables show what was measured with what was published, and figures name what they are drawn from."""
+    places = Written(page=tmp_path / "page.md", readme=tmp_path / "readme.md", figures=tmp_path)
+    for path in (places.page, places.readme):
+        path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    made = pages(records, places)
+    page, readme = made[places.page], made[places.readme]
+    assert f"({TABLE_1['MCP-Zero']['Recall@5']:g})" in page
+    assert f"({TABLE_3[1.5, 1]['Algorithm 1']['Recall@5']:g})" in page
+    assert f"| {REFERENCE['MCP-Zero']['Recall@1']:.3f} / 1.000 / 1.000" in page.replace("MCP-Zero |", "|")
+    assert "*the paper's taxonomy (no K)*" in page
+    held = Table.from_json(records[1]["details"]["embedders"]["int8"]["methods"]["steps"])
+    hybrid = held.rows[-1].estimates["Recall@1"].value
+    assert f"| LiveMCPBench steps, Recall@1 | {hybrid:.3f} | 1.000 |" in readme
+    assert all(text.startswith("before\n") and text.endswith("after\n") and "old" not in text for text in made.values())
+    assert [kinds for _, kinds in drawn(records)] == [("recall", "latency"), ("weights",)]
+
+
+@pytest.mark.parametrize("benchmark", [livemcpbench, agent_as_a_graph, a2x])
+def test_without_data_it_is_said(benchmark: Any, tmp_path: Path) -> None:
+    world = World(settings=Settings(), environ={}, data=tmp_path, cache=tmp_path)
+    assert "--data" in benchmark.run(world).skipped
