@@ -42,7 +42,7 @@ bench: $(READY) ## measure ingest, start and routing on this machine
 bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
 	@$(BIN)/python -m benchmarks neo4j_5_26 neo4j_2026 table
 
-bench-peers: ## measure Waygraph beside other libraries, in a virtual environment of their own
+bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/peers/.peers
 	@.venv/peers/bin/python -m benchmarks.peers
 

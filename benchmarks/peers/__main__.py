@@ -22,7 +22,7 @@ NAME = "peers"
 PAGE = PROJECT / "docs" / "benchmarks.md"
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 PADDED_TOOLS = 5_001
-EFFORTS = (Effort(budget_s=12, whole=True), Effort(budget_s=18, whole=False))
+EFFORTS = (Effort(budget_s=8, whole=True), Effort(budget_s=12, whole=False))
 """At the dataset's own size, where quality is judged, and at `PADDED_TOOLS`."""
 NOTES = (
     "Every contender takes the same catalogue in and is asked the same texts in a process of its own; all are asked in "

@@ -1,11 +1,13 @@
 """From what a contender did to a row of figures. Pure."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
-from benchmarks.metrics import Judged, mean_ndcg, mean_recall, percentile
 from benchmarks.peers.measure import LIMIT, Account
+from benchmarks.route_speed import percentile
 from waygraph.registry.evaluation.dataset import Asked
+from waygraph.registry.evaluation.metrics import Metric, ndcg, recall
 
 
 def row(account: Account, asked: Sequence[Asked], reference: Account, tools: int) -> dict[str, Any]:
@@ -26,12 +28,15 @@ def row(account: Account, asked: Sequence[Asked], reference: Account, tools: int
 def _quality(account: Account, asked: Sequence[Asked]) -> dict[str, Any]:
     if len(account.agents) < len(asked):
         return {"R@1": None, "R@5": None, "nDCG@5": None, "fewer": None}
-    judged = [Judged(account.agents[place], query.gold) for place, query in enumerate(asked)]
+
+    def mean(metric: Metric, depth: int) -> float:
+        return round(fmean(metric(account.agents[at], query.gold, depth) for at, query in enumerate(asked)), 4)
+
     return {
-        "R@1": round(mean_recall(judged, 1), 4),
-        "R@5": round(mean_recall(judged, LIMIT), 4),
-        "nDCG@5": round(mean_ndcg(judged, LIMIT), 4),
-        "fewer": sum(len(one.ranked) < LIMIT for one in judged),
+        "R@1": mean(recall, 1),
+        "R@5": mean(recall, LIMIT),
+        "nDCG@5": mean(ndcg, LIMIT),
+        "fewer": sum(len(ranked) < LIMIT for ranked in account.agents.values()),
     }
 
 
