@@ -45,7 +45,7 @@ class Contender:
 
 def _waygraph(recipe: str, settings: str, **options: object) -> Contender:
     return Contender(
-        name=f"Waygraph {recipe}" + (" (1, 1)" if options else ""),
+        name=f"Waygraph {recipe}" + (" 1:1" if options else ""),
         adapter="registry:RegistryPeer",
         package="waygraph",
         settings=settings,
@@ -71,14 +71,14 @@ CONTENDERS = (
         settings="its defaults: words and graph, 10 tools",
     ),
     Contender(
-        name="graph-tool-call, vectors",
+        name="graph-tool-call (vectors)",
         adapter="graph_tool_call:GraphToolCallPeer",
         package="graph-tool-call",
         settings="`enable_embedding`, else its defaults: 10 tools",
         options={"embedded": True},
     ),
     Contender(
-        name="graph-tool-call, best",
+        name="graph-tool-call (best)",
         adapter="graph_tool_call:GraphToolCallPeer",
         package="graph-tool-call",
         settings=f"`enable_embedding`, `top_k=50`, {PREFIXED}",
@@ -91,14 +91,14 @@ CONTENDERS = (
         settings="its defaults: the best 5 utterances, mean of each route's",
     ),
     Contender(
-        name="semantic-router, whole",
+        name="semantic-router (whole)",
         adapter="semantic_router:SemanticRouterPeer",
         package="semantic-router",
         settings=f"`top_k={READ_TOOLS}`, `aggregation=max`",
         options={"top_k": READ_TOOLS, "aggregation": "max"},
     ),
     Contender(
-        name="semantic-router, best",
+        name="semantic-router (best)",
         adapter="semantic_router:SemanticRouterPeer",
         package="semantic-router",
         settings=f"`top_k={READ_TOOLS}`, `aggregation=max`, hybrid with its `TfidfEncoder`, {PREFIXED}",
@@ -111,7 +111,7 @@ CONTENDERS = (
         settings=f"its defaults, {WHOLE}",
     ),
     Contender(
-        name="bm25s, best",
+        name="bm25s (best)",
         adapter="bm25s:Bm25sPeer",
         package="bm25s",
         settings=f"English stop words, Snowball stemmer, {PREFIXED} split at `_`, {WHOLE}",
@@ -124,13 +124,13 @@ CONTENDERS = (
         settings=f"tools by cosine, {WHOLE}",
     ),
     Contender(
-        name="numpy, wRRF (1, 1)",
+        name="numpy wRRF 1:1",
         adapter="numpy_search:NumpyToolsAndAgents",
         package="numpy",
         settings=f"tools and agents in one list, {READ_TOOLS} read",
     ),
     Contender(
-        name="numpy, wRRF (1, 1), best",
+        name="numpy wRRF 1:1 (best)",
         adapter="numpy_search:NumpyToolsAndAgents",
         package="numpy",
         settings=f"the same, {PREFIXED}",
@@ -143,7 +143,7 @@ CONTENDERS = (
         settings="its defaults: 2 tools",
     ),
     Contender(
-        name="langgraph-bigtool, best",
+        name="langgraph-bigtool (best)",
         adapter="langgraph_bigtool:BigtoolPeer",
         package="langgraph-bigtool",
         settings=f"`limit={READ_TOOLS}`, {PREFIXED}",
@@ -156,7 +156,7 @@ CONTENDERS = (
         settings="`BM25SearchTransform`, its defaults: 5 tools",
     ),
     Contender(
-        name="fastmcp, best",
+        name="fastmcp (best)",
         adapter="fastmcp:FastmcpPeer",
         package="fastmcp",
         settings=f"`BM25SearchTransform(max_results={READ_TOOLS})`, {PREFIXED}",

@@ -23,15 +23,16 @@ PROBES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is asked: a peer gets about `budget_s` for a catalogue. `whole`: every text once, however slow it is."""
+    """How much is asked: a peer gets about `budget_s` for a catalogue, but every text once if it takes less than
+    `whole_below_ms` for one."""
 
     budget_s: float
-    whole: bool
+    whole_below_ms: float
 
     def plan(self, probe_ms: float, texts: int) -> tuple[int, int]:
         """(rounds, texts asked in each) for a peer that takes about `probe_ms` for a text."""
         can_ask = int(self.budget_s * 1000 / max(probe_ms, 0.001))
-        if self.whole or can_ask >= texts:
+        if probe_ms < self.whole_below_ms or can_ask >= texts:
             return max(1, min(MOST_ROUNDS, can_ask // texts)), texts
         return 1, min(texts, max(LEAST_TEXTS, can_ask))
 

@@ -39,7 +39,8 @@ class Vectors:
 
     def of_query(self, text: str) -> "Vector":
         """float32 of shape (dim,), length 1."""
-        return self._bare.embed([text], "query")[0]
+        row: Vector = self._bare.embed([text], "query")[0]
+        return row
 
     @property
     def newly_embedded(self) -> int:

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -145,13 +146,14 @@ def test_no_vector_of_a_query_is_remembered(vectors: Vectors, monkeypatch: pytes
 
 def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
     """Rounds are bounded; where quality is judged everything is asked once, however slow the peer."""
-    effort = Effort(budget_s=10, whole=False)
+    effort = Effort(budget_s=10, whole_below_ms=20.0)
     assert effort.plan(1.0, 200) == (MOST_ROUNDS, 200)
     assert effort.plan(40.0, 200) == (1, 200)
+    assert Effort(budget_s=1, whole_below_ms=50.0).plan(40.0, 200) == (1, 200)
     assert effort.plan(100.0, 200) == (1, 100)
     assert effort.plan(9_000.0, 200) == (1, LEAST_TEXTS)
     assert effort.plan(9_000.0, 3) == (1, 3)
-    assert Effort(budget_s=10, whole=True).plan(9_000.0, 200) == (1, 200)
+    assert Effort(budget_s=10, whole_below_ms=inf).plan(9_000.0, 200) == (1, 200)
 
 
 def test_a_sample_is_the_same_each_time() -> None:
@@ -301,7 +303,7 @@ def test_a_small_run_leaves_a_whole_record(tmp_path: Path) -> None:
     data = livemcpbench(tmp_path / "data")
     settings = with_cache(load_settings(), tmp_path / "cache")
     names = (FAKE, BREAKING, NOT_INSTALLED)
-    effort = Effort(budget_s=0.05, whole=True)
+    effort = Effort(budget_s=0.05, whole_below_ms=inf)
     result = Comparison(
         folder=data,
         settings=settings,
