@@ -8,7 +8,7 @@ MODEL := $(VENV)/.model
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j docs wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-peers docs wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ bench: $(READY) ## measure ingest, start and routing on this machine
 bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
 	@$(BIN)/python -m benchmarks neo4j_5_26 neo4j_2026 table
 
+bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
+	@$(MAKE) --no-print-directory .venv/peers/.peers
+	@.venv/peers/bin/python -m benchmarks.peers
+
 test-neo4j: $(READY) $(MODEL) ## all tests that need a Neo4j, on 5.26 and on 2026
 	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -k neo4j
 
@@ -66,6 +70,10 @@ $(MODEL): $(READY)
 
 %/.torch: %/.ready
 	@$*/bin/python -m pip install --quiet --editable '.[sentence-transformers]'
+	@touch $@
+
+%/.peers: %/.ready benchmarks/peers/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements.txt
 	@touch $@
 
 %/.ready: pyproject.toml scripts/setup scripts/find-python

@@ -1,0 +1,357 @@
+"""The comparison with other libraries, without any of them: owners, turns, records, and processes that are real."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import catalogue_file
+from benchmarks.peers.__main__ import Comparison, main, recorded
+from benchmarks.peers.adapters.numpy_search import NumpyTools, NumpyToolsAndAgents
+from benchmarks.peers.adapters.registry import RegistryPeer
+from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender, contender_named
+from benchmarks.peers.measure import LEAST_TEXTS, MOST_ROUNDS, Account, Effort, sampled
+from benchmarks.peers.peer import called_names, described_tools, distinct_owners, owners_of
+from benchmarks.peers.process import PeerFailed, PeerProcess
+from benchmarks.peers.rows import row
+from benchmarks.peers.table import BEGIN, END, losses, told, write_table
+from benchmarks.peers.vectors import Vectors
+from benchmarks.world import with_cache
+from waygraph.registry.changes import AgentEntry, Manifest
+from waygraph.registry.evaluation.dataset import Asked
+from waygraph.registry.model import Agent, Tool
+from waygraph.registry.settings import Settings, load_settings
+
+FAKE, BREAKING, NOT_INSTALLED = (f"tests.fake_peer:{name}" for name in ("ByLetters", "Breaking", "NotInstalled"))
+
+
+def entry(agent: str, description: str, **tools: str) -> AgentEntry:
+    return AgentEntry(
+        key=agent,
+        agent=Agent(id=agent, name=agent.title(), description=description, tags=("t",)),
+        tools=tuple(
+            Tool(id=f"{agent}/{name}", agent_id=agent, name=name, call_name=f"{agent}__{name}", description=text)
+            for name, text in tools.items()
+        ),
+    )
+
+
+CATALOGUE = Manifest(
+    source="tiny",
+    entries=(
+        entry("sky", "Weather", forecast="Tells the weather of the coming days", read="Reads a weather station"),
+        entry("desk", "Files and folders", read="Reads the text of a file on disk", write="Writes a file to disk"),
+        entry("purse", "Money", convert="Converts dollars to euros"),
+    ),
+)
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Vectors:
+    return Vectors(with_cache(load_settings(), tmp_path / "cache"))
+
+
+# -- owners and names --------------------------------------------------------------------------------
+
+
+def test_a_tool_counts_for_its_owner_once() -> None:
+    """Owners come in the order of their best tools, without repeats, cut at the limit."""
+    owners = owners_of(CATALOGUE)
+    tools = ["desk/read", "desk/write", "sky/read", "desk/read", "purse/convert"]
+    assert distinct_owners(tools, owners, 5) == ["desk", "sky", "purse"]
+    assert distinct_owners(tools, owners, 2) == ["desk", "sky"]
+
+
+def test_names_are_prefixed_where_two_agents_share_one() -> None:
+    """A peer that knows a tool by name alone still tells `read` of one agent from `read` of another."""
+    names = called_names(CATALOGUE, always_prefixed=False)
+    assert names["sky/read"] == "sky__read"
+    assert names["sky/forecast"] == "forecast"
+    assert called_names(CATALOGUE, always_prefixed=True)["sky/forecast"] == "sky__forecast"
+    assert len(set(names.values())) == len(names)
+
+
+def test_tools_are_described_by_name_and_description() -> None:
+    """The text is that of the peers' own examples; with names prefixed on request."""
+    assert described_tools(CATALOGUE)["purse/convert"] == "convert: Converts dollars to euros"
+    assert described_tools(CATALOGUE, prefixed=True)["purse/convert"] == "purse__convert: Converts dollars to euros"
+
+
+# -- catalogues --------------------------------------------------------------------------------------
+
+
+def test_a_catalogue_reaches_the_process_whole(tmp_path: Path) -> None:
+    """What is written for a peer's process is read there as the same agents and tools."""
+    path = tmp_path / "tiny.json"
+    catalogue_file.write(CATALOGUE, path)
+    assert catalogue_file.read(path) == CATALOGUE
+
+
+def test_a_padded_catalogue_keeps_its_own_and_has_as_many_tools_as_asked_for() -> None:
+    """Invented agents come after the catalogue's own, and none of them takes an id that is there."""
+    more = catalogue_file.padded(CATALOGUE, 40, Settings())
+    assert more.entries[:3] == CATALOGUE.entries
+    assert len(owners_of(more)) == 40
+    assert len({one.agent.id for one in more.entries}) == len(more.entries) > 3
+
+
+# -- baselines ---------------------------------------------------------------------------------------
+
+
+def test_numpy_finds_the_owner_of_the_nearest_tool(vectors: Vectors) -> None:
+    """By real vectors: the tool's owner is first, and every agent comes once."""
+    peer = NumpyTools(vectors)
+    peer.ingest(CATALOGUE)
+    assert peer.ask("how many euros are these dollars worth", 5)[0] == "purse"
+    assert sorted(peer.ask("will it rain tomorrow", 5)) == ["desk", "purse", "sky"]
+    assert peer.ask("save this text to disk", 1) == ["desk"]
+    assert vectors.documents == 5
+
+
+def test_numpy_counts_agents_beside_their_tools(vectors: Vectors) -> None:
+    """An agent without tools is found by its own text, which no list of tools could do."""
+    bare = entry("muse", "Writes poems and songs")
+    catalogue = replace(CATALOGUE, entries=(*CATALOGUE.entries, bare))
+    peer = NumpyToolsAndAgents(vectors)
+    peer.ingest(catalogue)
+    assert peer.ask("write me a poem", 1) == ["muse"]
+    assert peer.ask("dollars to euros", 1) == ["purse"]
+
+
+def test_no_vector_of_a_query_is_remembered(vectors: Vectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text asked twice is embedded twice, by Waygraph as by the others: times are comparable."""
+    from waygraph.registry.embedding.onnx import OnnxEmbedder
+
+    embedded: list[str] = []
+    embed = OnnxEmbedder.embed
+
+    def counting(self: OnnxEmbedder, texts: list[str], role: str, **options: object) -> object:
+        embedded.extend(texts if role == "query" else [])
+        return embed(self, texts, role, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OnnxEmbedder, "embed", counting)
+    for peer in (RegistryPeer(vectors, recipe="hybrid"), NumpyTools(vectors)):
+        peer.ingest(CATALOGUE)
+        embedded.clear()
+        assert peer.ask("dollars to euros", 1) == peer.ask("dollars to euros", 1) == ["purse"]
+        assert embedded == ["dollars to euros"] * 2
+
+
+# -- efforts -----------------------------------------------------------------------------------------
+
+
+def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
+    """Rounds are bounded; where quality is judged everything is asked once, however slow the peer."""
+    effort = Effort(budget_s=10, whole_below_ms=20.0)
+    assert effort.plan(1.0, 200) == (MOST_ROUNDS, 200)
+    assert effort.plan(40.0, 200) == (1, 200)
+    assert Effort(budget_s=1, whole_below_ms=50.0).plan(40.0, 200) == (1, 200)
+    assert effort.plan(100.0, 200) == (1, 100)
+    assert effort.plan(9_000.0, 200) == (1, LEAST_TEXTS)
+    assert effort.plan(9_000.0, 3) == (1, 3)
+    assert Effort(budget_s=10, whole_below_ms=inf).plan(9_000.0, 200) == (1, 200)
+
+
+def test_a_sample_is_the_same_each_time() -> None:
+    """The places are distinct and depend on the numbers alone."""
+    assert sampled(212, 20) == sampled(212, 20)
+    assert len(sampled(212, 20)) == 20
+    assert sampled(5, 5) == frozenset(range(5))
+
+
+# -- processes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.json"
+    catalogue_file.write(CATALOGUE, path)
+    return path
+
+
+@pytest.fixture
+def process(tiny: Path, tmp_path: Path) -> Iterator[PeerProcess]:
+    with PeerProcess(FAKE, tiny, tmp_path / "cache", os.environ) as running:
+        yield running
+
+
+def test_a_peer_answers_from_a_process_of_its_own(process: PeerProcess) -> None:
+    """Agents, times and memory come back for every text, whatever the peer prints meanwhile."""
+    said = process.ask(["read it", "convert", "nothing"], 5)
+    assert said["agents"] == [["sky", "desk"], ["purse"], []]
+    assert len(said["ms"]) == 3
+    assert all(ms > 0 for ms in said["ms"])
+    assert said["memory"]["VmRSS"] > 1
+    assert process.told["texts"] == process.told["newly_embedded"] == 0
+    assert process.told["ingest_s"] > 0
+
+
+def test_a_peer_that_breaks_says_why(tiny: Path, tmp_path: Path) -> None:
+    """The reason is the last line that its process said, and asking again gives it again."""
+    with PeerProcess(BREAKING, tiny, tmp_path / "cache", os.environ) as running:
+        with pytest.raises(PeerFailed, match="out of tools"):
+            running.ask(["read"] * 6, 5)
+        with pytest.raises(PeerFailed, match="out of tools"):
+            running.ask(["read"], 5)
+
+
+def test_a_library_that_is_not_installed_is_told(tiny: Path, tmp_path: Path) -> None:
+    """It fails while the catalogue is taken in, with the name of what is missing."""
+    with pytest.raises(PeerFailed, match="not installed: No module named 'that_library'"):
+        PeerProcess(NOT_INSTALLED, tiny, tmp_path / "cache", os.environ)
+
+
+def test_an_unknown_contender_is_refused() -> None:
+    """The message lists those that are known."""
+    with pytest.raises(ValueError, match=r"'bm26' is not known; known: .*bm25s"):
+        contender_named("bm26")
+
+
+def test_contenders_have_names_of_their_own() -> None:
+    """Rows are told apart by name; every adapter is there, and importing one needs no library."""
+    names = [contender.name for contender in CONTENDERS]
+    assert len(set(names)) == len(names)
+    assert HYBRID in names
+    assert all(__import__(f"benchmarks.peers.adapters.{c.adapter.partition(':')[0]}") for c in CONTENDERS)
+
+
+# -- rows, record, table -----------------------------------------------------------------------------
+
+ASKED = (
+    Asked(id="1", texts=("a",), gold=(frozenset("xy"),), gold_tools=()),
+    Asked(id="2", texts=("b",), gold=(frozenset("z"),), gold_tools=()),
+)
+
+
+def account(name: str, agents: dict[int, list[str]], times_ms: dict[int, list[float]], failed: str = "") -> Account:
+    return Account(
+        contender=Contender(name=name, adapter="", package=name, settings="as it is"),
+        told={"ingest_s": 2.0, "vectors_s": 0.5, "texts": 7, "newly_embedded": 0},
+        rounds=1,
+        agents=agents,
+        times_ms=times_ms,
+        memory={"VmRSS": 50.0, "RssAnon": 20.0},
+        failed=failed,
+    )
+
+
+def test_a_row_respects_alternatives_and_compares_with_the_same_texts() -> None:
+    """Any agent of a gold set is right; the ratio divides by the reference's p50 over the texts both were asked."""
+    reference = account("waygraph", {0: ["x"], 1: ["z"]}, {0: [2.0], 1: [10.0]})
+    whole = row(account("peer", {0: ["y"], 1: ["a", "z"]}, {0: [4.0], 1: [4.0]}), ASKED, reference, 9)
+    assert (whole["R@1"], whole["R@5"], whole["fewer"], whole["p50_ratio"]) == (0.5, 1.0, 2, 2.0)
+    part = row(account("peer", {1: ["z"]}, {1: [5.0]}), ASKED, reference, 9)
+    assert (part["R@1"], part["fewer"], part["p50_ratio"], part["texts_asked"]) == (None, None, 0.5, 1)
+
+
+def test_losses_are_told_like_wins() -> None:
+    """Whoever is better in anything is named; what nobody is better in is said too, and failures are in the table."""
+    ours = row(account("ours", {0: ["x"], 1: ["a"]}, {0: [2.0], 1: [2.0]}), ASKED, reference_of(2.0), 9)
+    theirs = row(account("rival", {0: ["x"], 1: ["z"]}, {0: [1.0], 1: [1.0]}), ASKED, reference_of(2.0), 9)
+    broken = row(account("broken", {}, {}, failed="ended with 1"), ASKED, reference_of(2.0), 9)
+    rows = [ours | {"name": HYBRID, "package": "waygraph"}, theirs, broken]
+    assert losses(rows)["R@1"] == losses(rows)["time of an answer (p50)"] == ["rival"]
+    assert losses(rows)["memory"] == []
+    record = record_of(rows)
+    text = told(record)
+    assert "**loses** to, in R@1: rival; R@5: rival" in text
+    assert "ahead of all of them in time of ingest, memory" in text
+    assert "| broken | failed: ended with 1 |" in text
+
+
+def test_the_table_lands_between_its_own_markers(tmp_path: Path) -> None:
+    """What stands around them stays; a page without them is refused."""
+    ours = row(account("ours", {0: ["x"], 1: ["z"]}, {0: [2.0], 1: [2.0]}), ASKED, reference_of(2.0), 9)
+    record = tmp_path / "peers.json"
+    record.write_text(json.dumps(record_of([ours | {"name": HYBRID}])))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_table(record, page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "`make bench-peers` on 2026-01-01 at commit abc" in text
+    page.write_text("nothing")
+    with pytest.raises(ValueError, match="lacks the markers"):
+        write_table(record, page)
+
+
+def reference_of(ms: float) -> Account:
+    return account("reference", {0: ["x"], 1: ["z"]}, {0: [ms], 1: [ms]})
+
+
+def record_of(rows: list[dict[str, object]]) -> dict[str, object]:
+    return {
+        "command": "make bench-peers",
+        "date": "2026-01-01T00:00:00+00:00",
+        "git": "abc",
+        "machine": {"cpus": 2, "model": "M", "python": "3.12", "load_average_1_min": 0.1},
+        "details": {"rows": rows, "load_before": 0.2},
+    }
+
+
+# -- a whole small run -------------------------------------------------------------------------------
+
+
+def test_a_small_run_leaves_a_whole_record(tmp_path: Path) -> None:
+    """Real processes at both sizes; who fails is in the record with the reason, and the others are measured."""
+    data = livemcpbench(tmp_path / "data")
+    settings = with_cache(load_settings(), tmp_path / "cache")
+    names = (FAKE, BREAKING, NOT_INSTALLED)
+    effort = Effort(budget_s=0.05, whole_below_ms=inf)
+    result = Comparison(
+        folder=data,
+        settings=settings,
+        environ=os.environ,
+        contenders=(contender_named(HYBRID), *map(contender_named, names)),
+        efforts=(effort, effort),
+        padded_tools=12,
+    ).result()
+    record = json.loads(json.dumps(recorded(result)))
+    rows = {(one["name"], one["tools"]): one for one in record["details"]["rows"]}
+    assert set(rows) == {(name, tools) for name in (HYBRID, *names) for tools in (3, 12)}
+    assert rows[HYBRID, 3]["R@1"] == rows[HYBRID, 12]["R@1"] == 1.0
+    assert rows[FAKE, 3]["R@1"] == 0.5
+    assert "out of tools" in rows[BREAKING, 3]["failed"]
+    assert "not installed" in rows[NOT_INSTALLED, 12]["failed"]
+    assert rows[HYBRID, 12]["texts_embedded"] > rows[HYBRID, 3]["texts_embedded"] > 0
+    assert record["versions"]["waygraph"]
+    assert str(tmp_path) not in json.dumps(record)
+    assert "| out of tools" not in told(record)
+
+
+def livemcpbench(folder: Path) -> Path:
+    """Two servers with three tools, and two questions of a step each."""
+    folder.mkdir()
+    servers = [
+        server("weather", forecast="Tells tomorrow's weather", station="Lists stations"),
+        server("bank", convert="Converts dollars to euros"),
+    ]
+    tasks = [task("convert dollars to euros", "bank", "convert"), task("the weather tomorrow", "weather", "forecast")]
+    (folder / "tools.json").write_text(json.dumps(servers))
+    (folder / "steps_aligned.json").write_text(json.dumps(tasks))
+    return folder
+
+
+def server(key: str, **tools: str) -> dict[str, object]:
+    told = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in tools.items()]
+    config = {"mcpServers": {key: {"command": "x"}}}
+    return {"name": key, "description": f"A {key} server", "config": config, "tools": {key: {"tools": told}}}
+
+
+def task(text: str, agent: str, tool: str) -> dict[str, object]:
+    needs = [{"annotated": tool, "tool": tool, "agents_any_of": [agent]}]
+    return {"index": text, "question": text, "tools": needs, "steps": [{"step": 1, "text": text, "tools": needs}]}
+
+
+def test_absent_data_is_one_visible_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the data set nothing is measured and nothing is written."""
+    page = tmp_path / "page.md"
+    assert main(["run", "--data", str(tmp_path), "--evals", str(tmp_path), "--page", str(page)], os.environ) == 0
+    assert "skipped" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
