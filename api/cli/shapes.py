@@ -126,6 +126,7 @@ def tool(held: "Tool") -> Shape:
         "output_schema": _parsed(held.output_schema),
         "annotations": _parsed(held.annotations),
         "tags": list(held.tags),
+        "questions": list(held.questions),
         "status": held.status,
     }
 

@@ -143,6 +143,8 @@ def tool(held: "Tool") -> Iterator[Block]:
     )
     if held.description:
         yield Lines(held.description, title="description")
+    if held.questions:
+        yield Lines("\n".join(held.questions), title="questions")
     for title, text in (
         ("input", held.input_schema),
         ("output", held.output_schema),
