@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import scalemcp
+
 BEGIN, END = "<!-- measured: begin (python -m benchmarks table) -->", "<!-- measured: end -->"
 MET = {True: "yes", False: "**no**", None: ""}
 METRICS = ("R@1", "R@3", "R@5", "nDCG@5")
@@ -46,6 +48,8 @@ def _details(record: Mapping[str, Any]) -> str:
     details = record["details"]
     if record["name"] == "livemcpbench":
         return "\n\n".join(_quality(what, details[what]) for what in ("steps", "questions"))
+    if record["name"] == scalemcp.NAME:
+        return scalemcp.tables(details, _table)
     if record["name"] == "abstention":
         keys = tuple(details["rows"][0])
         return "Abstention, leave-one-out:\n\n" + _table(keys, [tuple(row.values()) for row in details["rows"]])

@@ -15,7 +15,6 @@ from waygraph.registry.identity import agent_id, canonical_json, name_fault, sea
 from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, Tool
 from waygraph.registry.settings import Settings
 
-
 MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
 """Of a tool: more would drown what it is in what may be asked of it."""
 

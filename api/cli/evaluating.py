@@ -39,7 +39,7 @@ def run(
     weights: Annotated[list[str] | None, typer.Option(metavar="AGENT,TOOL", help="In place of the recipe's.")] = None,
     k: Annotated[list[float] | None, typer.Option(help="Of every leg.")] = None,
     depth: Annotated[list[int] | None, typer.Option(help="Candidates a leg.")] = None,
-    texts: Annotated[list[str] | None, typer.Option(help="contextual or plain.")] = None,
+    texts: Annotated[list[str] | None, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = None,
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     output: Annotated[

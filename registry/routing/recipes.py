@@ -68,6 +68,10 @@ class Recipe:
         """α per entity kind, where the caller gives none."""
         return {"agent": self.agent_weight, "tool": self.tool_weight}
 
+    def takes(self, form: TextForm) -> bool:
+        """Whether it may be asked of such texts: one made for contextual ones takes all that say more than plain."""
+        return self.texts in (None, form) or (self.texts == "contextual" and form != "plain")
+
     @property
     def needs_vectors(self) -> bool:
         return any(use.leg in VECTOR_LEGS for use in self.legs)

@@ -1,8 +1,8 @@
 """Queries over companies: base queries, and as many instances of them as are wanted, the same for the same seed.
 
-A file of queries/ is a list of groups: `tools`, and `texts`, one a line. `{1}`, `{2}` … stand for companies, `{1-4}`
-for a list of four. What is right for a query is every tool of its group for every company; where `tools` is a mapping
-from a company's number, those tools for that company.
+A file of base_queries/ is a list of groups: `tools`, and `texts`, one a line. `{1}`, `{2}` … stand for companies,
+`{1-4}` for a list of four. What is right for a query is every tool of its group for every company; where `tools` is a
+mapping from a company's number, those tools for that company.
 """
 
 import re
@@ -96,7 +96,7 @@ def _instances_of(
 
 def _of_file(kind: Kind) -> Iterator[BaseQuery]:
     number = 0
-    for group in read_yaml(f"queries/{kind}.yaml"):
+    for group in read_yaml(f"base_queries/{kind}.yaml"):
         for text in group["texts"].splitlines():
             number += 1
             yield BaseQuery(id=f"{kind}-{number:03}", text=text, tools=_tools(group["tools"], text))

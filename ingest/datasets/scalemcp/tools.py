@@ -32,7 +32,11 @@ def tool_templates() -> Mapping[Kind, ToolTemplate]:
     told = read_yaml("tools.yaml")
     return {
         kind: ToolTemplate(
-            **{**told[kind], "questions": tuple(told[kind]["questions"]), "required": tuple(told[kind].get("required", ()))}
+            **{
+                **told[kind],
+                "questions": tuple(told[kind]["questions"]),
+                "required": tuple(told[kind].get("required", ())),
+            }
         )
         for kind in KINDS
     }
