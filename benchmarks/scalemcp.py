@@ -51,8 +51,8 @@ NOTES = (
     "The paper's BM25 differs from one embedding model to the next (nDCG@1 .52 to .58 without questions), though it "
     "knows of none; all its nDCG@1 are multiples of .02.",
     "Recipes: vector is `tools`, BM25 is `lexical`, hybrid is `hybrid` over the storage named. BM25 reads the "
-    "questions too; the storage does not matter to it. TDWA: each question is a part of its own, all share the weight of "
-    "questions; what a tool lacks leaves its weight to the rest.",
+    "questions too; the storage does not matter to it. TDWA: each question is a part of its own, all share the weight "
+    "of questions; what a tool lacks leaves its weight to the rest.",
     "Auto-sync: another word at the end of that many tools' descriptions, then one sync of the whole list of 5,000 "
     "tools into a registry in a file, index included; the vectors of the old texts are cached.",
 )

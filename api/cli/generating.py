@@ -20,7 +20,7 @@ def _() -> None:
 @generate.command(cls=QuickCommand)
 def scalemcp(
     companies: Annotated[
-        Path, typer.Argument(metavar="CSV", help="Your list of companies: company, ticker, sector; 16 or more.")
+        Path, typer.Argument(metavar="CSV", help="Your list of companies: company, ticker, sector; 15 or more.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the dataset is written; a folder of its own.")],
     *,
