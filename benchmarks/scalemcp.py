@@ -13,12 +13,11 @@ from typing import Any
 
 from benchmarks.record import Measure, Result
 from benchmarks.scalemcp_paper import DEPTHS, METRICS, PAPER
-from benchmarks.world import World, scratch_folder, shown, with_cache
+from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, shown, with_cache
 from waygraph.ingest.datasets import read_dataset
 from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import DAILY_SPLIT, Choices, generate
 from waygraph.ingest.datasets.scalemcp.tools import Layout
-from waygraph.ingest.datasets.trials import Bench
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.evaluation.dataset import Dataset
@@ -88,7 +87,7 @@ def _dataset(world: World, companies: Sequence[Company], questions: int, layout:
     with scratch_folder() as folder:
         generate(folder, companies, replace(choices, instances=QUICK_INSTANCES) if world.quick else choices)
         dataset = read_dataset(folder, world.settings)
-    return replace(dataset, questions=dataset.questions[:20]) if world.quick else dataset
+    return replace(dataset, questions=dataset.questions[:QUICK_QUESTIONS]) if world.quick else dataset
 
 
 def _trials() -> Iterator[Trial]:
@@ -99,11 +98,7 @@ def _trials() -> Iterator[Trial]:
 
 
 def _outcomes(world: World, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
-    progress = shown(f"{NAME}, {dataset.size['agents']} agents")
-    bench = Bench(settings=world.settings, environ=world.environ)
-    for done, outcome in enumerate(bench.outcomes(dataset, trials), start=1):
-        progress(done, len(trials))
-        yield outcome
+    return world.bench.outcomes(dataset, trials)
 
 
 def _row(outcome: Outcome, layout: Layout, questions: int) -> dict[str, Any]:
