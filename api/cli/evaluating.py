@@ -42,6 +42,9 @@ def run(
     texts: Annotated[list[str] | None, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = None,
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    rerank: Annotated[
+        str, typer.Option(metavar="SPEC", help="Let openai:MODEL put the best 20 of each answer in order.")
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
     ] = None,
@@ -63,7 +66,7 @@ def run(
     told = invocation(context)
     dataset = read_dataset(folder, told.settings())
     grid = Grid(
-        recipes=[recipe_named(name) for name in recipe or [DEFAULT_RECIPE]],
+        recipes=[recipe_named(name, rerank=rerank) for name in recipe or [DEFAULT_RECIPE]],
         bys=_choices("--by", by, BYS) or _usual_bys(dataset),
         weights=[_weights(pair) for pair in weights or ()] or (None,),
         ks=k or (None,),

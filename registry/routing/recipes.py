@@ -1,7 +1,7 @@
 """Recipes: named ways to route, as values. Command line, services and evaluation speak of the same names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import Literal
 
@@ -47,6 +47,14 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rerank:
+    """A stage after fusion: `spec` names a reranker, such as openai:MODEL, which puts the best `depth` in order."""
+
+    spec: str
+    depth: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
@@ -62,6 +70,7 @@ class Recipe:
     texts: TextForm | None = None
     literals: bool = False
     calibration: Calibration | None = None
+    rerank: Rerank | None = None
 
     @property
     def weights(self) -> Mapping[EntityKind, float]:
@@ -166,9 +175,10 @@ RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID,
 DEFAULT_RECIPE = HYBRID.name
 
 
-def recipe_named(name: str) -> Recipe:
-    """Raises UnknownRecipe."""
+def recipe_named(name: str, *, rerank: str = "") -> Recipe:
+    """With a reranker's stage after it, if one is named. Raises UnknownRecipe."""
     try:
-        return RECIPES[name]
+        recipe = RECIPES[name]
     except KeyError:
         raise UnknownRecipe(name, RECIPES) from None
+    return replace(recipe, name=f"{name} + {rerank}", rerank=Rerank(spec=rerank)) if rerank else recipe
