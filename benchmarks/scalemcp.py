@@ -17,6 +17,7 @@ from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, shown, with
 from waygraph.ingest.datasets import read_dataset
 from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import DAILY_SPLIT, Choices, generate
+from waygraph.ingest.datasets.scalemcp.queries import DAILY
 from waygraph.ingest.datasets.scalemcp.tools import Layout
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
@@ -62,7 +63,8 @@ def run(world: World) -> Result:
     if not path.is_file():
         return Result(name=NAME, skipped=f"no {COMPANIES}: give the data's folder by --data or WAYGRAPH_BENCH_DATA")
     companies = read_companies(path)[: QUICK_COMPANIES if world.quick else None]
-    here = replace(world, settings=with_cache(world.settings, world.cache))
+    settings = replace(world.settings, query_cache_entries=DAILY)  # each query is asked of several recipes
+    here = replace(world, settings=with_cache(settings, world.cache))
     rows, about = [], {}
     for questions in QUESTIONS:
         dataset = _dataset(here, companies, questions, "tools")
