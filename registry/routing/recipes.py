@@ -58,6 +58,7 @@ class Rerank:
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
+    `rerank`: a stage after fusion.
     """
 
     name: str
