@@ -20,6 +20,7 @@ from benchmarks import (
     memory,
     process_speed,
     route_speed,
+    scalemcp,
 )
 from benchmarks.ablations import run as ablations
 from benchmarks.record import PROJECT, Result, as_record, write_record
@@ -34,6 +35,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     abstention.NAME: abstention.run,
     default_recipe.NAME: default_recipe.run,
     ablations.NAME: ablations.run,
+    scalemcp.NAME: scalemcp.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
     ingest_speed.NAME: ingest_speed.run,

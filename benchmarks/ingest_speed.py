@@ -57,7 +57,7 @@ def distinct_texts(world: World, source: Path) -> list[str]:
     """What an ingest into a new registry embeds."""
     forms = TextForms(form="contextual", max_chars=world.settings.max_embedded_chars)
     entries = [entry for manifest in read_path(str(source), world.settings) for entry in manifest.entries]
-    return list(dict.fromkeys(text for texts in forms.of_entries(entries).values() for text in texts))
+    return list(dict.fromkeys(text for parts in forms.of_entries(entries).values() for text in parts.texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import a2x, abstention, agent_as_a_graph, agent_as_a_graph_tables, default_recipe, livemcpbench
+from benchmarks import (
+    a2x,
+    abstention,
+    agent_as_a_graph,
+    agent_as_a_graph_tables,
+    default_recipe,
+    livemcpbench,
+    scalemcp,
+)
 from benchmarks.ablations import run as ablations
 from benchmarks.summary import summary
 from waygraph.registry.evaluation.plots import Kind, draw
@@ -23,6 +31,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     a2x.NAME: a2x.tables_of,
     abstention.NAME: abstention.tables_of,
     default_recipe.NAME: default_recipe.tables_of,
+    scalemcp.NAME: scalemcp.tables_of,
     ablations.NAME: ablations.tables_of,
 }
 """Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""

@@ -15,6 +15,9 @@ from waygraph.registry.identity import agent_id, canonical_json, name_fault, sea
 from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, Tool
 from waygraph.registry.settings import Settings
 
+MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
+"""Of a tool: more would drown what it is in what may be asked of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRecord:
@@ -27,6 +30,7 @@ class ToolRecord:
     output_schema: object = None
     annotations: object = None
     tags: object = ()
+    questions: object = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +125,21 @@ class Intake:
             output_schema=self._schema(record.output_schema, f"{record.pointer}/outputSchema"),
             annotations=self._schema(record.annotations, f"{record.pointer}/annotations"),
             tags=_strings(record.tags, "tags"),
+            questions=self._questions(record.questions, f"{record.pointer}/questions"),
         )
         return sealed_tool(tool)
+
+    def _questions(self, value: object, pointer: str) -> tuple[str, ...]:
+        """Each once, in the order given, on one line."""
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+            raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
+        lines = [_without_lone_surrogates(" ".join(item.split())) for item in value]
+        asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
+        if len(asked) > MAX_QUESTIONS:
+            self._note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
+        if any(len(line) > MAX_QUESTION_CHARS for line in lines):
+            self._note_cut(pointer, f"a question of more than {MAX_QUESTION_CHARS} characters was cut")
+        return asked[:MAX_QUESTIONS]
 
     def _text(self, value: object, pointer: str) -> str:
         """A text as it is, cut at the limit of the settings; null is an empty one."""

@@ -30,7 +30,7 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.writing import WriteSession, Written
 
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
-TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags")
+TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
 MASS_REMOVAL_SHARE = 0.5
 HELD_BACK = "some of the source could not be read, so no agent of it was removed"
 
@@ -313,8 +313,10 @@ def counts(changes: ChangeSet) -> Counter[str]:
 
 
 def _differing(old: Agent | Tool, new: Agent | Tool, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if _plain(getattr(old, name)) != _plain(getattr(new, name)))
+    return tuple(name for name in names if _plain(name, old) != _plain(name, new))
 
 
-def _plain(value: object) -> object:
-    return tuple(sorted(value)) if isinstance(value, tuple) else value
+def _plain(name: str, of: Agent | Tool) -> object:
+    """The order of tags says nothing, that of questions which come first."""
+    value = getattr(of, name)
+    return tuple(sorted(value)) if isinstance(value, tuple) and name != "questions" else value

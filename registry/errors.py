@@ -23,6 +23,9 @@
     │   ├── EmbedderUnavailable the endpoint does not answer (retryable)
     │   ├── EmbedderRefused     wrong key, wrong dimension, unknown model
     │   └── ModelNotFound       no weights on this machine
+    ├── LanguageModelError
+    │   ├── LanguageModelUnavailable  the endpoint does not answer (retryable)
+    │   └── LanguageModelRefused      wrong key, unknown model, an answer that is not what was asked for
     ├── SourceError             a source that cannot be read at all
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
@@ -176,6 +179,18 @@ class EmbedderRefused(EmbedderError):
 
 
 class ModelNotFound(EmbedderError):
+    pass
+
+
+class LanguageModelError(WaygraphError):
+    pass
+
+
+class LanguageModelUnavailable(LanguageModelError):
+    retryable = True
+
+
+class LanguageModelRefused(LanguageModelError):
     pass
 
 

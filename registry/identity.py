@@ -83,10 +83,12 @@ def sealed_agent(agent: Agent) -> Agent:
 def sealed_tool(tool: Tool) -> Tool:
     """The tool with its content hash (ScaleMCP, Algorithm 1, line 3: name, description, arguments) and call name."""
     stated = (tool.name, tool.description, tool.input_schema, tool.output_schema, tool.annotations)
+    # No tag holds a line break, so that questions are never taken for tags.
+    asked = (f"\nquestions {digest(*tool.questions)}",) if tool.questions else ()
     return replace(
         tool,
         call_name=call_name(tool.agent_id, tool.name),
-        content_hash=digest(*stated, *sorted(tool.tags)),
+        content_hash=digest(*stated, *sorted(tool.tags), *asked),
     )
 
 

@@ -5,7 +5,8 @@ from typing import Literal
 
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
-TextForm = Literal["contextual", "plain"]
+TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
+"""Which texts stand for an entity: see `embedding.texts`."""
 JsonText = str
 """Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value."""
 
@@ -36,7 +37,10 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One callable of an agent. `id` is `<agent id>/<tool name>`; `call_name` is legal for every host."""
+    """One callable of an agent. `id` is `<agent id>/<tool name>`; `call_name` is legal for every host.
+
+    `questions` are what people might ask that it can answer, best first: not the server's word, but found by.
+    """
 
     id: str
     agent_id: str
@@ -47,6 +51,7 @@ class Tool:
     output_schema: JsonText = ""
     annotations: JsonText = ""
     tags: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
     status: str = "known"
     content_hash: str = ""
 

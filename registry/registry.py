@@ -27,6 +27,7 @@ from waygraph.registry.errors import (
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
+from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
 from waygraph.registry.storage.store import Store, open_store
@@ -65,6 +66,7 @@ class Registry:
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
         self._store, self._settings, self._spec = store, settings, spec
         self._embedders = OpenedEmbedders(settings, environ)
+        self._environ, self._rerankers = environ, dict[str, Reranker]()
         self._lock = threading.Lock()
         self._router: Router | None = None
 
@@ -106,6 +108,9 @@ class Registry:
         """Lets go of files. A closed registry answers nothing more."""
         self._store.close()
         self._router = None
+        with self._lock:
+            while self._rerankers:
+                self._rerankers.popitem()[1].close()
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -120,11 +125,15 @@ class Registry:
     ) -> Route:
         """The agents that can do this, best first, each with the votes that put it there and its best tools.
 
-        Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts.
+        Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts,
+        InvalidSetting for a reranker that is not known.
         """
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
         asked = checked(query, self._settings)
-        return self._asked(lambda router: router.route(asked, ask))
+        if not (stage := ask.recipe.rerank):
+            return self._asked(lambda router: router.route(asked, ask))
+        found = self._asked(lambda router: router.route(widened(asked, stage), ask))
+        return reranked_route(found, asked, stage, self._reranker(stage.spec))
 
     def find_tools(
         self,
@@ -142,7 +151,10 @@ class Registry:
         filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
         asked = checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), self._settings)
         ask = Ask.of(_recipe(recipe), None, None, principal)
-        return self._asked(lambda router: router.find_tools(asked, ask))
+        if not (stage := ask.recipe.rerank):
+            return self._asked(lambda router: router.find_tools(asked, ask))
+        found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
+        return reranked_tools(found, asked, stage, self._reranker(stage.spec))
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -311,6 +323,13 @@ class Registry:
         if found is None or not visible(found, principal):
             raise UnknownName("agent", agent_id, (agent.id for agent in _visible_agents(index, principal)))
         return found
+
+    def _reranker(self, spec: str) -> Reranker:
+        """Each opened once. Raises InvalidSetting for one that is not known."""
+        with self._lock:
+            if spec not in self._rerankers:
+                self._rerankers[spec] = open_reranker(spec, self._settings, self._environ)
+            return self._rerankers[spec]
 
     def _index(self) -> SearchIndex:
         return self._store.index(fresh=True)

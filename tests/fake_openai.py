@@ -1,4 +1,4 @@
-"""An embeddings endpoint on a free loopback port, as OpenAI's: real sockets, vectors made from a hash of the text."""
+"""An endpoint on a free loopback port, as OpenAI's: real sockets, vectors of a hash of the text, answers as told."""
 
 import hashlib
 import json
@@ -31,6 +31,8 @@ class FakeOpenAI:
     reverse: bool = False
     """Answer in another order than asked; `index` still tells."""
     drop_last: bool = False
+    answers: list[str] = field(default_factory=list)
+    """What chats are answered with, in turn; the last one stays."""
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -86,14 +88,22 @@ def _answering_for(fake: FakeOpenAI) -> type[BaseHTTPRequestHandler]:
 
 
 def _answer(fake: FakeOpenAI, path: str, authorization: str, request: dict[str, Any]) -> tuple[int, bytes]:
-    if path != "/v1/embeddings":
+    if path not in {"/v1/embeddings", "/v1/chat/completions"}:
         return 404, b'{"error": {"message": "no such path"}}'
     if authorization != f"Bearer {KEY}":
         return 401, json.dumps({"error": {"message": f"Incorrect API key: {authorization}"}}).encode()
     if fake.overloads > 0:
         fake.overloads -= 1
         return fake.overload_status, b'{"error": {"message": "slow down"}}'
-    return 200, fake.garbage if fake.garbage is not None else _embeddings(fake, request)
+    if fake.garbage is not None:
+        return 200, fake.garbage
+    return 200, _embeddings(fake, request) if path == "/v1/embeddings" else _completion(fake)
+
+
+def _completion(fake: FakeOpenAI) -> bytes:
+    text = fake.answers.pop(0) if len(fake.answers) > 1 else fake.answers[0]
+    message = {"role": "assistant", "content": text}
+    return json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": message}]}).encode()
 
 
 def _embeddings(fake: FakeOpenAI, request: dict[str, Any]) -> bytes:

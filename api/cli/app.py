@@ -8,7 +8,18 @@ from typing import Annotated, TextIO
 
 import typer
 
-from waygraph.api.cli import asking, evaluating, ingesting, keeping, looking, migrating, models, operating, querying
+from waygraph.api.cli import (
+    asking,
+    evaluating,
+    generating,
+    ingesting,
+    keeping,
+    looking,
+    migrating,
+    models,
+    operating,
+    querying,
+)
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.output import complain, leave_closed_pipe
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
@@ -82,6 +93,7 @@ for _name, _command in _COMMANDS.items():
 app.add_typer(operating.sources, name="sources")
 app.add_typer(models.model, name="model")
 app.add_typer(evaluating.evaluate, name="eval")
+app.add_typer(generating.generate, name="generate")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import Agents, AsJson, Groups, Kinds, Limit, RecipeName, Tags, filters, principal
 from waygraph.api.cli.output import note, show
 
+Rerank = Annotated[str, typer.Option("--rerank", metavar="SPEC", help="Let openai:MODEL put the best 20 in order.")]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
 
 
@@ -20,6 +21,7 @@ def route(
     ] = None,
     limit: Limit = 5,
     recipe: RecipeName = "hybrid",
+    rerank: Rerank = "",
     agent_weight: Annotated[float | None, typer.Option(help="Weight of agents, instead of the recipe's.")] = None,
     tool_weight: Annotated[float | None, typer.Option(help="Weight of tools, instead of the recipe's.")] = None,
     tag: Tags = None,
@@ -37,11 +39,16 @@ def route(
         raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
     from waygraph.api.cli import shapes, views
     from waygraph.registry.model import Query
+    from waygraph.registry.routing.recipes import recipe_named
 
     query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=filters(tag, kind, agent))
     with invocation(context).open() as registry:
         found = registry.route(
-            query, recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight, principal=principal(group)
+            query,
+            recipe=recipe_named(recipe, rerank=rerank),
+            agent_weight=agent_weight,
+            tool_weight=tool_weight,
+            principal=principal(group),
         )
     show(found, shapes.route, views.explained_route if explain else views.route, as_json)
     _remark(found.notice, found.reason, as_json)
@@ -53,6 +60,7 @@ def find(
     *,
     limit: Limit = 5,
     recipe: RecipeName = "hybrid",
+    rerank: Rerank = "",
     tag: Tags = None,
     kind: Kinds = None,
     agent: Agents = None,
@@ -66,10 +74,11 @@ def find(
     """
     from waygraph.api.cli import shapes, views
     from waygraph.registry.model import Query
+    from waygraph.registry.routing.recipes import recipe_named
 
     query = Query(text=text, limit=limit, filters=filters(tag, kind, agent))
     with invocation(context).open() as registry:
-        found = registry.find_tools(query, recipe=recipe, principal=principal(group))
+        found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
     show(found, shapes.tool_route, views.tool_route_with_schemas if schema else views.tool_route, as_json)
     _remark(found.notice, found.reason, as_json)
 

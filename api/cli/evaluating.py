@@ -39,9 +39,12 @@ def run(
     weights: Annotated[list[str] | None, typer.Option(metavar="AGENT,TOOL", help="In place of the recipe's.")] = None,
     k: Annotated[list[float] | None, typer.Option(help="Of every leg.")] = None,
     depth: Annotated[list[int] | None, typer.Option(help="Candidates a leg.")] = None,
-    texts: Annotated[list[str] | None, typer.Option(help="contextual or plain.")] = None,
+    texts: Annotated[list[str] | None, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = None,
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    rerank: Annotated[
+        str, typer.Option(metavar="SPEC", help="Let openai:MODEL put the best 20 of each answer in order.")
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
     ] = None,
@@ -63,7 +66,7 @@ def run(
     told = invocation(context)
     dataset = read_dataset(folder, told.settings())
     grid = Grid(
-        recipes=[recipe_named(name) for name in recipe or [DEFAULT_RECIPE]],
+        recipes=[recipe_named(name, rerank=rerank) for name in recipe or [DEFAULT_RECIPE]],
         bys=_choices("--by", by, BYS) or _usual_bys(dataset),
         weights=[_weights(pair) for pair in weights or ()] or (None,),
         ks=k or (None,),

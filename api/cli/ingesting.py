@@ -30,6 +30,18 @@ def ingest(
     texts: Annotated[
         TextForm | None, typer.Option("--texts", help="The texts to embed, for a new registry. Default: contextual.")
     ] = None,
+    questions: Annotated[
+        int,
+        typer.Option(
+            "--questions",
+            metavar="N",
+            min=0,
+            help="Make up questions for each tool, till it has N: it is found by them.",
+        ),
+    ] = 0,
+    questions_by: Annotated[
+        str, typer.Option("--questions-by", metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
+    ] = "templates",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     allow_mass_removal: Annotated[
         bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
@@ -42,9 +54,12 @@ def ingest(
     """
     if source and len(given) > 1:
         raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
+    import os
+
     from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.intake import Intake, refuse_other_texts, remark
+    from waygraph.api.cli.intake import Asking, Intake, refuse_other_texts, remark
     from waygraph.api.cli.progress import progress_bar
+    from waygraph.ingest.questions import open_author
 
     told = invocation(context)
     settings = told.settings()
@@ -54,6 +69,7 @@ def ingest(
         namespace=namespace,
         kind=kind,
         texts=texts,
+        asking=Asking(count=questions, author=open_author(questions_by, settings, os.environ)),
         dry_run=dry_run,
         allow_mass_removal=allow_mass_removal,
     )

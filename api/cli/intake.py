@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from waygraph.api.cli.output import complain, note
 from waygraph.api.cli.pages import Outcome
+from waygraph.ingest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.sources import read_path, read_stream
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
@@ -19,6 +20,14 @@ STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How many questions each tool shall have, and who writes those that it lacks."""
+
+    count: int
+    author: QuestionAuthor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
     """How to read and sync, as the options say."""
 
@@ -27,6 +36,7 @@ class Intake:
     namespace: str
     kind: str
     texts: TextForm | None
+    asking: Asking
     dry_run: bool
     allow_mass_removal: bool
 
@@ -44,7 +54,7 @@ class Intake:
     def _synced(self, registry: Registry, text: str, manifest: Manifest, progress: Progress) -> Outcome:
         report = sync(
             registry,
-            manifest,
+            with_questions(manifest, self.asking.author, self.asking.count, progress),
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
             texts=self.texts,

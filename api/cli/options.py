@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from waygraph.registry.model import AgentKind, Filters, Principal
 
-TextForm = Literal["contextual", "plain"]
+TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
 Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]

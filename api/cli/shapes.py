@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
+    from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
@@ -126,6 +127,7 @@ def tool(held: "Tool") -> Shape:
         "output_schema": _parsed(held.output_schema),
         "annotations": _parsed(held.annotations),
         "tags": list(held.tags),
+        "questions": list(held.questions),
         "status": held.status,
     }
 
@@ -285,6 +287,20 @@ def migrated(done: "Migrated") -> Shape:
         "copied": done.copied,
         "sha256": done.sha256,
         "seconds": done.seconds,
+    }
+
+
+def generated(made: "Generated") -> Shape:
+    return {
+        "folder": str(made.folder),
+        "companies": made.companies,
+        "agents": made.agents,
+        "tools": made.tools,
+        "queries": made.queries,
+        "daily": made.daily,
+        "mean_gold_tools": made.mean_gold_tools,
+        "daily_mean_gold_tools": made.daily_mean_gold_tools,
+        "checksum": made.checksum,
     }
 
 

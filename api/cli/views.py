@@ -9,6 +9,7 @@ from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Tabl
 
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
+    from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
@@ -143,6 +144,8 @@ def tool(held: "Tool") -> Iterator[Block]:
     )
     if held.description:
         yield Lines(held.description, title="description")
+    if held.questions:
+        yield Lines("\n".join(held.questions), title="questions")
     for title, text in (
         ("input", held.input_schema),
         ("output", held.output_schema),
@@ -347,6 +350,22 @@ def migrated(done: "Migrated") -> Iterator[Block]:
             ("rows copied", done.copied),
             ("sha256", done.sha256),
             ("seconds", f"{done.seconds:.2f}"),
+        )
+    )
+
+
+def generated(made: "Generated") -> Iterator[Block]:
+    yield Fields(
+        (
+            ("folder", str(made.folder)),
+            ("companies", made.companies),
+            ("agents", made.agents),
+            ("tools", made.tools),
+            ("queries", made.queries),
+            ("daily sample", made.daily),
+            ("tools a query", f"{made.mean_gold_tools:.2f}"),
+            ("in the sample", f"{made.daily_mean_gold_tools:.2f}"),
+            ("checksum", made.checksum),
         )
     )
 

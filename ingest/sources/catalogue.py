@@ -35,6 +35,9 @@ class CatalogueTool(_Model):
     )
     annotations: dict[str, Any] | None = Field(default=None, description="MCP hints, such as readOnlyHint.")
     tags: list[str] = Field(default_factory=list)
+    questions: list[str] = Field(
+        default_factory=list, description="What people might ask that it can answer: it is found by them."
+    )
 
 
 class CatalogueAgent(_Model):

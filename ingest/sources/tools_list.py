@@ -49,6 +49,7 @@ def tool_records(tools: Any, pointer: str, intake: Intake) -> Iterator[ToolRecor
             output_schema=tool.get("outputSchema", tool.get("output_schema")),
             annotations=tool.get("annotations"),
             tags=tool.get("tags") or (),
+            questions=tool.get("questions") or (),
         )
 
 

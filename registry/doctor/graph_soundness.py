@@ -12,6 +12,7 @@ from waygraph.cypher import load
 from waygraph.registry.changes import AgentEntry, Claim, OperatorSettings
 from waygraph.registry.doctor.findings import Finding, attempt
 from waygraph.registry.embedding.entities import TextForms, new_vectors
+from waygraph.registry.embedding.texts import Parts
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
@@ -82,7 +83,7 @@ class Graph:
         ]
 
     @cached_property
-    def texts(self) -> dict[str, tuple[str, ...]]:
+    def texts(self) -> dict[str, Parts]:
         """Entity id → the texts that its vector is of."""
         return TextForms(form=self.state.texts, max_chars=self.settings.max_embedded_chars).of_entries(self.entries)
 
@@ -190,13 +191,13 @@ def _vector_faults(graph: Graph) -> Iterator[str]:
         return
     dimensions = Counter(len(vector) for vector in graph.vectors.values())
     common = dimensions.most_common(1)[0][0] if dimensions else 0
-    for entity, texts in graph.texts.items():
+    for entity, parts in graph.texts.items():
         vector = graph.vectors.get(entity)
         if vector is None:
             yield f"{entity} has none"
         elif len(vector) != common:
             yield f"{entity} has {len(vector)} numbers, not {common}"
-        elif not _is_unit(vector) and (vector.any() or any(map(str.strip, texts))):
+        elif not _is_unit(vector) and (vector.any() or any(map(str.strip, parts.texts))):
             yield f"{entity} is of length {np.linalg.norm(vector):.4g}"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.changes import AgentEntry
 from waygraph.registry.embedding.protocol import Embedder, Progress
-from waygraph.registry.embedding.texts import agent_texts, tool_texts
+from waygraph.registry.embedding.texts import Parts, agent_texts, tool_parts
 from waygraph.registry.graph.writing import NewVectors
 from waygraph.registry.identity import digest
 from waygraph.registry.model import Agent, TextForm, Tool
@@ -25,21 +25,21 @@ class TextForms:
     form: TextForm
     max_chars: int
 
-    def of_entries(self, entries: Iterable[AgentEntry]) -> dict[str, tuple[str, ...]]:
-        """Entity id → its texts, whose vectors' unit mean is the entity's vector."""
-        texts: dict[str, tuple[str, ...]] = {}
+    def of_entries(self, entries: Iterable[AgentEntry]) -> dict[str, Parts]:
+        """Entity id → its texts, the unit mean of whose vectors is the entity's vector."""
+        parts: dict[str, Parts] = {}
         for entry in entries:
-            texts |= self.of_agent(entry.agent, entry.tools)
-        return texts
+            parts |= self.of_agent(entry.agent, entry.tools)
+        return parts
 
-    def of_agent(self, agent: Agent, tools: Sequence[Tool]) -> dict[str, tuple[str, ...]]:
+    def of_agent(self, agent: Agent, tools: Sequence[Tool]) -> dict[str, Parts]:
         names = [tool.name for tool in tools]
-        own = {agent.id: agent_texts(self.form, agent, names, self.max_chars)}
-        return own | {tool.id: tool_texts(self.form, agent, tool, self.max_chars) for tool in tools}
+        own = {agent.id: Parts(agent_texts(self.form, agent, names, self.max_chars))}
+        return own | {tool.id: tool_parts(self.form, agent, tool, self.max_chars) for tool in tools}
 
 
 def new_vectors(
-    texts: Mapping[str, tuple[str, ...]],
+    parts: Mapping[str, Parts],
     held_keys: Mapping[str, str],
     embedder: Embedder | None,
     progress: Progress | None = None,
@@ -47,9 +47,15 @@ def new_vectors(
     """Vectors of the entities whose key differs from the one held. Without an embedder: none."""
     if embedder is None:
         return NewVectors(vectors={}, keys={})
-    keys = {entity: digest(embedder.fingerprint, *parts)[:_KEY_CHARS] for entity, parts in texts.items()}
-    changed = [entity for entity in texts if keys[entity] != held_keys.get(entity)]
-    return NewVectors(vectors=_embed(changed, texts, embedder, progress), keys=keys)
+    keys = {entity: _key(embedder.fingerprint, whole) for entity, whole in parts.items()}
+    changed = [entity for entity in parts if keys[entity] != held_keys.get(entity)]
+    return NewVectors(vectors=_embed(changed, parts, embedder, progress), keys=keys)
+
+
+def _key(fingerprint: str, parts: Parts) -> str:
+    """Another for every other embedder, text or weight."""
+    weighed = (f"weights {parts.weights}",) if parts.weights else ()
+    return digest(fingerprint, *parts.texts, *weighed)[:_KEY_CHARS]
 
 
 def no_vectors(texts: Iterable[str]) -> NewVectors:
@@ -59,7 +65,7 @@ def no_vectors(texts: Iterable[str]) -> NewVectors:
 
 def _embed(
     entities: Sequence[str],
-    texts: Mapping[str, tuple[str, ...]],
+    parts: Mapping[str, Parts],
     embedder: Embedder,
     progress: Progress | None,
 ) -> "dict[str, NDArray[np.float32] | None]":
@@ -67,9 +73,11 @@ def _embed(
 
     if not entities:
         return {}
-    distinct = list(dict.fromkeys(text for entity in entities for text in texts[entity]))
+    chosen = [parts[entity] for entity in entities]
+    distinct = list(dict.fromkeys(text for each in chosen for text in each.texts))
     rows = {text: row for row, text in enumerate(distinct)}
     matrix = embedder.embed(distinct, "document", progress=progress)
-    order = [rows[text] for entity in entities for text in texts[entity]]
-    means = unit_mean(matrix[order], [len(texts[entity]) for entity in entities])
+    order = [rows[text] for each in chosen for text in each.texts]
+    weights = [share for each in chosen for share in each.shares]
+    means = unit_mean(matrix[order], [len(each.texts) for each in chosen], weights)
     return dict(zip(entities, means, strict=True))

@@ -1,11 +1,13 @@
 """Which texts stand for an agent or a tool. Pure functions.
 
 `plain` is the text of the Agent-as-a-Graph paper, `name: description`. `contextual` says more: whose the tool
-is, what it takes, what an agent can do.
+is, what it takes, what an agent can do. `concat`, `tdwa-1` and `tdwa-2` are the storage strategies of ScaleMCP: a
+tool's name, description, parameters and questions in one text, or as parts of a weighted mean.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,21 +20,73 @@ TOOL_NAMES_SHOWN = 25
 """More names than these would fill what a model reads of an agent's text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """ScaleMCP's weights of a tool's name, description, parameters and questions (Table 4); they add up to 1."""
+
+    name: float
+    description: float
+    parameters: float
+    questions: float
+
+
+TDWA: Mapping[TextForm, Weights] = {
+    "tdwa-1": Weights(0.2, 0.2, 0.2, 0.4),
+    "tdwa-2": Weights(0.2, 0.3, 0.0, 0.5),
+}
+"""Tool Document Weighted Average: var-1 and var-2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The texts whose weighted `unit_mean` is an entity's vector; without weights each counts as much as the next."""
+
+    texts: tuple[str, ...]
+    weights: tuple[float, ...] = ()
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """A weight a text."""
+        return self.weights or (1.0,) * len(self.texts)
+
+
+def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Parts:
+    """What the tool's vector is made of, each text cut at the limit.
+
+    Of TDWA (ScaleMCP, Equation 1) name, description and parameters are a part each; so is every question, and they
+    share the weight of questions evenly. What a tool lacks leaves its weight to the rest in proportion: since the
+    mean is scaled to length 1, that is to leave the part out.
+    """
+    if form not in TDWA:
+        return Parts(tool_texts(form, agent, tool, limit_chars))
+    weights = TDWA[form]
+    parts = [
+        (tool.name, weights.name),
+        (tool.description, weights.description),
+        (parameter_text(tool.input_schema), weights.parameters),
+        *((question, weights.questions / len(tool.questions)) for question in tool.questions),
+    ]
+    told = [(text[:limit_chars], weight) for text, weight in parts if text.strip() and weight]
+    return Parts(tuple(text for text, _ in told), tuple(weight for _, weight in told))
+
+
 def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tuple[str, ...]:
-    """The texts whose `unit_mean` is the tool's vector: one if plain, two if contextual; each cut at the limit."""
+    """The texts of the forms that weigh none: one if plain or concat, two if contextual; each cut at the limit."""
     plain = _titled(tool.name, tool.description)
     if form == "plain":
         return (plain[:limit_chars],)
     parameters = parameter_text(tool.input_schema)
-    owned = f"{agent.name} | {plain}"
     called = f"{plain} Parameters: {parameters}" if parameters else plain
+    if form == "concat":
+        return (" ".join([called, *tool.questions])[:limit_chars],)
+    owned = f"{agent.name} | {plain}"
     return owned[:limit_chars], called[:limit_chars]
 
 
 def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_chars: int) -> tuple[str, ...]:
-    """The agent's one text; if contextual, with the names of its first tools."""
+    """The agent's one text; unless plain, with the names of its first tools."""
     text = _titled(agent.name, agent.description)
-    if form == "contextual" and tool_names:
+    if form != "plain" and tool_names:
         text = f"{text.rstrip().removesuffix('.')}. Tools: {', '.join(tool_names[:TOOL_NAMES_SHOWN])}"
     return (text[:limit_chars],)
 
@@ -45,14 +99,16 @@ def parameter_text(schema: JsonText, limit: int = 100) -> str:
     return ", ".join(islice(_parameters(schema), limit))
 
 
-def unit_mean(matrix: "Matrix", lengths: Sequence[int]) -> "Matrix":
-    """The mean of each group of neighbouring rows, scaled to length 1.
+def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float] | None = None) -> "Matrix":
+    """The mean of each group of neighbouring rows, scaled to length 1; with a weight a row, ScaleMCP's Equation 1.
 
     `matrix` is (sum of lengths, dim), the result (len(lengths), dim), float32. An empty group, and one whose
-    rows cancel out, gives zeros.
+    rows cancel out, gives zeros. Weights need not add up to 1.
     """
     import numpy as np
 
+    if weights is not None:
+        matrix = matrix * np.asarray(weights, dtype=np.float32)[:, None]
     counts = np.asarray(lengths, dtype=np.intp)
     filled = counts > 0
     sums = np.zeros((len(counts), matrix.shape[1]), dtype=np.float32)

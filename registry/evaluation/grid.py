@@ -31,7 +31,7 @@ class Grid:
     def _trials(self) -> Iterator[Trial]:
         combined = product(self.recipes, self.bys, self.embedders, self.texts, self.weights, self.ks, self.depths)
         for recipe, by, embedder, texts, weights, k, depth in combined:
-            if texts in (None, recipe.texts) or recipe.texts is None:
+            if texts is None or recipe.takes(texts):
                 yield Trial(
                     recipe=varied(recipe, weights=weights, k=k, depth=depth),
                     by=by,

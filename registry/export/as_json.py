@@ -54,6 +54,7 @@ def _tool(tool: Tool) -> dict[str, object]:
         "outputSchema": _parsed(tool.output_schema),
         "annotations": _parsed(tool.annotations),
         "tags": tool.tags,
+        **({"questions": tool.questions} if tool.questions else {}),
     }
 
 

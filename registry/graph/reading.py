@@ -138,7 +138,8 @@ def _agent(row: Mapping[str, Any]) -> StoredAgent:
 
 def _tool(row: Mapping[str, Any]) -> StoredTool:
     texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
-    return StoredTool(tool=Tool(**texts, tags=_strings(row["tags"])), vector_key=row["vector_key"] or "")
+    tool = Tool(**texts, tags=_strings(row["tags"]), questions=_strings(row["questions"]))
+    return StoredTool(tool=tool, vector_key=row["vector_key"] or "")
 
 
 _AGENT_TEXTS = ("id", "name", "description", "kind", "version", "transport", "status", "content_hash")

@@ -178,6 +178,7 @@ def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
         "output_schema": tool.output_schema,
         "annotations": tool.annotations,
         "tags": list(tool.tags),
+        "questions": list(tool.questions),
         "status": tool.status,
         "content_hash": tool.content_hash,
     }

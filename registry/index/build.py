@@ -10,7 +10,7 @@ import numpy as np
 
 from waygraph.registry.changes import SourceSummary
 from waygraph.registry.index import layout
-from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names
+from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names, tool_record
 from waygraph.registry.index.snapshot import Snapshot
 from waygraph.registry.model import Tool
 
@@ -61,7 +61,7 @@ def _write_records(folder: Path, tools: Sequence[Tool]) -> None:
     offsets = [0]
     with (folder / layout.RECORDS).open("wb") as file:
         for tool in tools:
-            file.write(json.dumps(asdict(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+            file.write(json.dumps(tool_record(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
             offsets.append(file.tell())
     np.save(folder / layout.OFFSETS, np.asarray(offsets, dtype=np.int64))
 

@@ -1,6 +1,8 @@
 """What is searched of an entity, whichever the engine: the words of its text, and the names that it answers to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
 
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.index.analyser import fold, fold_path, terms
@@ -8,8 +10,9 @@ from waygraph.registry.model import Agent, Tool
 
 
 def tool_document(agent: Agent, tool: Tool) -> list[str]:
-    """Terms of a tool for BM25: its agent's name, its own twice, description, parameters."""
-    return terms(f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}")
+    """Terms of a tool for BM25: its agent's name, its own twice, description, parameters, questions."""
+    told = f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}"
+    return terms(" ".join([told, *tool.questions]))
 
 
 def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
@@ -26,3 +29,14 @@ def tool_names(owner: Agent, tool: Tool) -> set[str]:
     """Folded, alone and behind the agent's id or name; none is empty."""
     paths = {fold_path(owner.id, tool.name), fold_path(owner.name, tool.name)}
     return ({fold(tool.name), fold(tool.call_name)} | paths) - {""}
+
+
+def tool_record(tool: Tool) -> dict[str, Any]:
+    """The tool as JSON; questions only where it has some."""
+    record = asdict(tool)
+    return record if tool.questions else {name: value for name, value in record.items() if name != "questions"}
+
+
+def tool_of_record(record: Mapping[str, Any]) -> Tool:
+    lists = {name: tuple(record.get(name, ())) for name in ("tags", "questions")}
+    return Tool(**{**record, **lists})

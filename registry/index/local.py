@@ -18,6 +18,7 @@ from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.documents import tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, Tool
@@ -207,8 +208,7 @@ class LocalIndex:
     def _read_tool(self, tool_id: str) -> Tool:
         position = self._positions[tool_id]
         with Readable(self._folder):
-            record = json.loads(self._records(position).decode("utf-8", "surrogatepass"))
-            tool = Tool(**{**record, "tags": tuple(record["tags"])})
+            tool = tool_of_record(json.loads(self._records(position).decode("utf-8", "surrogatepass")))
             if tool.id != tool_id:
                 raise ValueError(f"the record of {tool_id} is another's")
         self._cache[tool_id] = tool

@@ -18,6 +18,7 @@ from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
 from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.documents import tool_of_record
 from waygraph.registry.index.neo4j_indexes import faults, vector_indexes
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
@@ -415,8 +416,7 @@ def agent_of(record: str) -> Agent:
 
 
 def tool_of(record: str) -> Tool:
-    row = json.loads(record)
-    return Tool(**{**row, "tags": tuple(row["tags"])})
+    return tool_of_record(json.loads(record))
 
 
 def _first_named(names: str, asked: Sequence[str]) -> float:

@@ -17,7 +17,7 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows
 from waygraph.registry.graph.reading import overlaid, read_agents, read_settings, read_tools_of
 from waygraph.registry.graph.writing import batches
-from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names
+from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names, tool_record
 from waygraph.registry.model import Agent, Tool
 
 SCHEMA = (
@@ -144,7 +144,7 @@ def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
         "apart": agent.hidden or agent.pinned,
         "props": {
             "index_owner": agent.id,
-            "index_record": _record(agent),
+            "index_record": _record(asdict(agent)),
             "index_terms": " ".join(agent_document(agent, tools)),
             "index_names": _names(agent_names(agent)),
             "index_tags": list(agent.tags),
@@ -160,15 +160,15 @@ def _tool_row(owner: Agent, tool: Tool) -> dict[str, Any]:
         "id": tool.id,
         "props": {
             "index_owner": owner.id,
-            "index_record": _record(tool),
+            "index_record": _record(tool_record(tool)),
             "index_terms": " ".join(tool_document(owner, tool)),
             "index_names": _names(tool_names(owner, tool)),
         },
     }
 
 
-def _record(entity: Agent | Tool) -> str:
-    return json.dumps(asdict(entity), ensure_ascii=False, separators=(",", ":"))
+def _record(entity: Mapping[str, Any]) -> str:
+    return json.dumps(entity, ensure_ascii=False, separators=(",", ":"))
 
 
 def _names(forms: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Recipes: named ways to route, as values. Command line, services and evaluation speak of the same names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import Literal
 
@@ -47,9 +47,18 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rerank:
+    """A stage after fusion: `spec` names a reranker, such as openai:MODEL, which puts the best `depth` in order."""
+
+    spec: str
+    depth: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
+    `rerank`: a stage after fusion.
     """
 
     name: str
@@ -62,11 +71,16 @@ class Recipe:
     texts: TextForm | None = None
     literals: bool = False
     calibration: Calibration | None = None
+    rerank: Rerank | None = None
 
     @property
     def weights(self) -> Mapping[EntityKind, float]:
         """α per entity kind, where the caller gives none."""
         return {"agent": self.agent_weight, "tool": self.tool_weight}
+
+    def takes(self, form: TextForm) -> bool:
+        """Whether it may be asked of such texts: one made for contextual ones takes all that say more than plain."""
+        return self.texts in (None, form) or (self.texts == "contextual" and form != "plain")
 
     @property
     def needs_vectors(self) -> bool:
@@ -162,9 +176,10 @@ RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID,
 DEFAULT_RECIPE = HYBRID.name
 
 
-def recipe_named(name: str) -> Recipe:
-    """Raises UnknownRecipe."""
+def recipe_named(name: str, *, rerank: str = "") -> Recipe:
+    """With a reranker's stage after it, if one is named. Raises UnknownRecipe."""
     try:
-        return RECIPES[name]
+        recipe = RECIPES[name]
     except KeyError:
         raise UnknownRecipe(name, RECIPES) from None
+    return replace(recipe, name=f"{name} + {rerank}", rerank=Rerank(spec=rerank)) if rerank else recipe

@@ -97,7 +97,7 @@ class Router:
             return ask
         if self.embed is None:
             return replace(ask, recipe=LEXICAL)
-        if recipe.texts not in (None, held):
+        if not recipe.takes(held):
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
         return ask
 

@@ -45,9 +45,10 @@ COMMANDS: dict[str, list[list[str]]] = {
     "eval table": [["eval", "table", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "eval plot": [["eval", "plot", f"{OWN}.lexical.json", "--to", f"{OWN}.plots"]],
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
+    "generate scalemcp": [["generate", "scalemcp", f"{OWN}.csv", f"{OWN}.dataset", "--instances", "600"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
 }
-GROUPS = {"model", "eval"}
+GROUPS = {"model", "eval", "generate"}
 """Commands that only hold others."""
 
 
@@ -75,6 +76,8 @@ def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pyt
     shutil.copytree(held.with_name("held.grafeo.index"), tmp_path / "own.grafeo.index")
     for name in ("pull", "locate"):
         monkeypatch.setattr(f"waygraph.registry.embedding.weights.{name}", lambda spec, _: Path(spec[5:]))
+    companies = "".join(f"Firm{n},F{n}X,Trade\n" for n in range(16))
+    (tmp_path / "own.grafeo.csv").write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
     for name, record in evaluated.items():
         shutil.copy(record, tmp_path / f"own.grafeo.{name}.json")
     return Path(shutil.copy(held, tmp_path / "own.grafeo"))

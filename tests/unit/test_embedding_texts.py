@@ -1,14 +1,28 @@
-"""Which texts are embedded."""
+"""Which texts are embedded, and with what weights."""
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from waygraph.registry.changes import AgentEntry
+from waygraph.registry.embedding.entities import TextForms, new_vectors
+from waygraph.registry.embedding.protocol import Progress, Role
 from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.embedding.texts import agent_texts, parameter_text, tool_texts, unit_mean
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.embedding.texts import (
+    TDWA,
+    Parts,
+    agent_texts,
+    parameter_text,
+    tool_parts,
+    tool_texts,
+    unit_mean,
+)
+from waygraph.registry.model import Agent, TextForm, Tool
 
 GITHUB = Agent(id="github", name="GitHub", description="Repositories and issues.")
 SCHEMA = {
@@ -58,11 +72,96 @@ def test_an_agent_without_tools_speaks_of_none() -> None:
     assert agent_texts("contextual", GITHUB, [], 1000) == ("GitHub: Repositories and issues.",)
 
 
-@pytest.mark.parametrize("form", ["plain", "contextual"])
-def test_texts_are_cut_at_the_limit(form: str) -> None:
+ASKED = replace(SEARCH, questions=("Where is the bug?", "Any open issue?"))
+
+
+def test_a_concatenation_holds_all_parts() -> None:
+    """Name, description, parameters and questions, in one text."""
+    assert tool_parts("concat", GITHUB, ASKED, 1000) == Parts(
+        ("search: Find issues. Parameters: q (what to find), limit Where is the bug? Any open issue?",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "weights"), [("tdwa-1", (0.2, 0.2, 0.2, 0.2, 0.2)), ("tdwa-2", (0.2, 0.3, 0.25, 0.25))]
+)
+def test_tdwa_weighs_the_parts_as_the_paper_does(form: TextForm, weights: tuple[float, ...]) -> None:
+    """Table 4: [.2 .2 .2 .4] and [.2 .3 0 .5]; the questions share theirs, a part of weight 0 is not embedded."""
+    parts = tool_parts(form, GITHUB, ASKED, 1000)
+    assert parts.weights == weights
+    parameters = ("q (what to find), limit",) if form == "tdwa-1" else ()
+    assert parts.texts == ("search", "Find issues.", *parameters, "Where is the bug?", "Any open issue?")
+
+
+def test_the_weights_of_the_paper_add_up_to_one() -> None:
+    for weights in TDWA.values():
+        assert weights.name + weights.description + weights.parameters + weights.questions == pytest.approx(1)
+
+
+def test_what_a_tool_lacks_leaves_its_weight_to_the_rest() -> None:
+    """Without questions and parameters .2 and .2 are left of var-1: after scaling to length 1 that is .5 and .5."""
+    bare = Tool(id="a/t", agent_id="a", name="t", description="d", questions=())
+    parts = tool_parts("tdwa-1", GITHUB, bare, 1000)
+    assert parts == Parts(("t", "d"), (0.2, 0.2))
+    rows = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    np.testing.assert_allclose(unit_mean(rows, [2], parts.shares), unit_mean(rows, [2], (0.5, 0.5)), atol=1e-7)
+
+
+class _Axes:
+    """Gives each text an axis of its own; names what it embedded."""
+
+    fingerprint, dimension = "axes", 16
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "NDArray[np.float32]":
+        assert (role, progress) == ("document", None)
+        self.texts += [text for text in texts if text not in self.texts]
+        return np.eye(self.dimension, dtype=np.float32)[[self.texts.index(text) for text in texts]]
+
+
+def made(form: TextForm, tool: Tool) -> tuple[dict[str, float], str]:
+    """Text → its share of the tool's vector, and the vector's key."""
+    embedder = _Axes()
+    parts = TextForms(form=form, max_chars=1000).of_entries([AgentEntry(key="g", agent=GITHUB, tools=(tool,))])
+    found = new_vectors(parts, {}, embedder)
+    vector = found.vectors[tool.id]
+    assert vector is not None
+    return {text: round(float(vector[at]), 4) for at, text in enumerate(embedder.texts) if vector[at]}, found.keys[
+        tool.id
+    ]
+
+
+def test_a_vector_is_the_weighted_sum_at_length_one() -> None:
+    """ScaleMCP, Equation 1, over texts that are at right angles."""
+    vector, _ = made("tdwa-2", ASKED)
+    length = (0.2**2 + 0.3**2 + 2 * 0.25**2) ** 0.5
+    assert vector == {
+        "search": round(0.2 / length, 4),
+        "Find issues.": round(0.3 / length, 4),
+        "Where is the bug?": round(0.25 / length, 4),
+        "Any open issue?": round(0.25 / length, 4),
+    }
+
+
+def test_the_key_tells_weights_and_questions() -> None:
+    """Other weights over the same texts, and other questions, are another vector; other forms know neither."""
+    flat, turned = replace(ASKED, input_schema="{}"), replace(ASKED, questions=ASKED.questions[::-1])
+    forms: tuple[TextForm, ...] = ("tdwa-1", "tdwa-2", "concat")
+    keys = [made(form, tool)[1] for form in forms for tool in (SEARCH, ASKED, turned)]
+    assert len(set(keys)) == len(keys)
+    assert made("tdwa-1", flat)[0].keys() == made("tdwa-2", flat)[0].keys()
+    assert made("tdwa-1", flat)[1] != made("tdwa-2", flat)[1] == made("tdwa-2", ASKED)[1]
+    assert made("contextual", SEARCH)[1] == made("contextual", ASKED)[1]
+
+
+@pytest.mark.parametrize("form", ["plain", "contextual", "concat"])
+def test_texts_are_cut_at_the_limit(form: TextForm) -> None:
     """No text is longer than `limit_chars`."""
     tool = Tool(id="a/t", agent_id="a", name="t", description="x" * 500)
-    assert {len(text) for text in tool_texts(form, GITHUB, tool, 100)} == {100}  # type: ignore[arg-type]
+    assert {len(text) for text in tool_texts(form, GITHUB, tool, 100)} == {100}
+    assert max(len(text) for text in tool_parts("tdwa-1", GITHUB, tool, 100).texts) == 100
 
 
 @pytest.mark.parametrize(

@@ -517,7 +517,7 @@ def texts_of(graph: Graph) -> dict[str, tuple[str, ...]]:
         AgentEntry(key=name, agent=stored.agent, tools=tuple(item.tool for item in owned.get(name, ())))
         for name, stored in held.agents.items()
     )
-    return {entity: texts for each in made for entity, texts in forms.of_entries([each]).items()}
+    return {entity: parts.texts for each in made for entity, parts in forms.of_entries([each]).items()}
 
 
 def apply_manifest(graph: Graph, model: Model, stated: Manifest) -> None:

@@ -28,7 +28,7 @@ class RegistryPeer:
         texts = recipe.texts or "contextual"
         if recipe.needs_vectors:
             forms = TextForms(form=texts, max_chars=settings.max_embedded_chars).of_entries(catalogue.entries)
-            self._vectors.of_documents([text for parts in forms.values() for text in parts])
+            self._vectors.of_documents([text for parts in forms.values() for text in parts.texts])
         spec = DEFAULT_EMBEDDER if recipe.needs_vectors else "none"
         self._registry = Registry.open(":memory:", embedder=spec, settings=settings, environ={})
         sync(self._registry, catalogue, texts=texts)

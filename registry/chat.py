@@ -1,0 +1,48 @@
+"""A language model behind an OpenAI-compatible `POST /chat/completions`. What it answers is untrusted text."""
+
+from collections.abc import Mapping
+
+from waygraph.registry.errors import LanguageModelRefused, LanguageModelUnavailable
+from waygraph.registry.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
+from waygraph.registry.settings import Settings
+
+CHAT = Purpose(
+    path="chat/completions", doing="answer", unavailable=LanguageModelUnavailable, refused=LanguageModelRefused
+)
+
+
+class ChatModel:
+    """Answers one prompt at a time, as surely the same way as the endpoint can (temperature 0)."""
+
+    def __init__(self, *, base_url: str, api_key: str, model: str, patience: Patience) -> None:
+        self.model = model
+        self._endpoint = OpenAIEndpoint(CHAT, patience, base_url=base_url, api_key=api_key, model=model)
+
+    @classmethod
+    def open(cls, model: str, settings: Settings, environ: Mapping[str, str]) -> "ChatModel":
+        """The endpoint that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name; touches no network."""
+        return cls(
+            base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
+            api_key=environ.get("OPENAI_API_KEY", ""),
+            model=model,
+            patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
+        )
+
+    def answer(self, system: str, user: str) -> str:
+        """The text of the first choice.
+
+        Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
+        LanguageModelRefused if it refuses or answers no text.
+        """
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        response = self._endpoint.post({"model": self.model, "messages": messages, "temperature": 0})
+        try:
+            text = response.json()["choices"][0]["message"]["content"]
+        except (ValueError, TypeError, LookupError) as exc:
+            raise self._endpoint.refusal("answered something that is no chat completion") from exc
+        if not isinstance(text, str) or not text.strip():
+            raise self._endpoint.refusal("answered without a text")
+        return text
+
+    def close(self) -> None:
+        self._endpoint.close()

@@ -1,0 +1,120 @@
+"""Asks endpoints that speak OpenAI's protocol: addresses, keys, repeats, and errors that tell no secret."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx2
+
+from waygraph.registry.embedding.backoff import wait_s
+from waygraph.registry.errors import WaygraphError
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+TRANSIENT = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+"""A connection that broke, often an idle one. No connection at all, and no answer in time, are told at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What is asked for: the path, the word for it in messages, and the errors that come of it."""
+
+    path: str
+    doing: str
+    unavailable: type[WaygraphError]
+    refused: type[WaygraphError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an answer may take, and how often an overloaded endpoint is asked again.
+
+    `sleep` takes seconds, `jitter` gives a number in [0, 1).
+    """
+
+    timeout_s: float
+    retries: int
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
+
+
+class OpenAIEndpoint:
+    """One path of an endpoint, for one model. Safe across threads; `close` ends its connections."""
+
+    def __init__(self, purpose: Purpose, patience: Patience, *, base_url: str, api_key: str, model: str) -> None:
+        self._purpose, self._patience = purpose, patience
+        self._api_key, self._model = api_key, model
+        self._url = self._address(base_url)
+        self._client = httpx2.Client(headers=self._authorization(), timeout=patience.timeout_s)
+
+    @property
+    def host(self) -> str:
+        """For messages: an address may hold a password."""
+        return self._url.host
+
+    def close(self) -> None:
+        self._client.close()
+
+    def post(self, body: Mapping[str, object]) -> httpx2.Response:
+        """The endpoint's good answer; asks again while it is overloaded.
+
+        Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
+        """
+        patience = self._patience
+        for attempt in range(patience.retries + 1):
+            response = self._posted(body)
+            if response is not None and not _is_overload(response):
+                return self._accepted(response)
+            if attempt < patience.retries:
+                asked = response.headers.get("retry-after") if response is not None else None
+                patience.sleep(wait_s(attempt, asked, patience.jitter))
+        seen = f"answers {response.status_code}" if response is not None else "breaks the connection"
+        raise self._purpose.unavailable(f"{self.host} still {seen} after {patience.retries + 1} tries")
+
+    def refusal(self, what: str) -> WaygraphError:
+        """The error for an answer that is not what was asked for."""
+        return self._purpose.refused(f"{self.host} {self._redacted(what)}")
+
+    def _posted(self, body: Mapping[str, object]) -> httpx2.Response | None:
+        """None if the connection broke."""
+        unavailable = self._purpose.unavailable
+        try:
+            return self._client.post(self._url, json=body)
+        except TRANSIENT:
+            return None
+        except httpx2.TimeoutException as exc:
+            raise unavailable(f"{self.host} did not answer within {self._patience.timeout_s:g} s") from exc
+        except (httpx2.TransportError, httpx2.InvalidURL) as exc:
+            raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
+
+    def _accepted(self, response: httpx2.Response) -> httpx2.Response:
+        if response.status_code in {401, 403}:
+            raise self.refusal(
+                f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
+            )
+        if not response.is_success:
+            told = self._redacted(response.text)[:300]
+            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {told}")
+        return response
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self._api_key, "…") if self._api_key else text
+
+    def _authorization(self) -> dict[str, str]:
+        if not self._api_key.isascii() or not self._api_key.isprintable():
+            raise self._purpose.refused("OPENAI_API_KEY holds a line break or another character that no key has")
+        return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+
+    def _address(self, base_url: str) -> httpx2.URL:
+        refused = self._purpose.refused
+        try:
+            url = httpx2.URL(f"{base_url.rstrip('/')}/{self._purpose.path}")
+        except httpx2.InvalidURL:  # its message may quote a password
+            raise refused("OPENAI_BASE_URL is not an address") from None
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise refused("OPENAI_BASE_URL must be an address such as http://localhost:8000/v1")
+        return url
+
+
+def _is_overload(response: httpx2.Response) -> bool:
+    return response.status_code == 429 or response.status_code >= 500

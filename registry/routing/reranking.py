@@ -1,0 +1,105 @@
+"""The stage after fusion: a model that reads the query and the best candidates puts them in order.
+
+A failure costs the new order, never the answer: the fused order stays, and the route's notice says why.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from waygraph.registry.embedding.texts import agent_texts, tool_texts
+from waygraph.registry.errors import InvalidSetting, LanguageModelError
+from waygraph.registry.model import AgentMatch, Query, Route, ToolMatch, ToolRoute
+from waygraph.registry.routing.recipes import Rerank
+from waygraph.registry.routing.router import union_of_steps
+from waygraph.registry.settings import Settings
+
+SHOWN_CHARS = 1_000
+"""Of a candidate's text."""
+
+
+class Reranker(Protocol):
+    def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:
+        """Every index into `documents` once, best first. Raises LanguageModelUnavailable, LanguageModelRefused."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
+    """`openai:MODEL`. Raises InvalidSetting, LanguageModelRefused for a key that cannot be. Touches no network."""
+    scheme, _, model = spec.partition(":")
+    if scheme != "openai" or not model:
+        raise InvalidSetting(f"reranker {spec!r}: expected openai:MODEL")
+    from waygraph.registry.chat import ChatModel
+    from waygraph.registry.routing.listwise import ListwiseReranker
+
+    return ListwiseReranker(ChatModel.open(model, settings, environ))
+
+
+def widened(query: Query, rerank: Rerank) -> Query:
+    """The same query for as many candidates as are put in order."""
+    return replace(query, limit=max(query.limit, rerank.depth))
+
+
+def reranked_route(route: Route, asked: Query, rerank: Rerank, reranker: Reranker) -> Route:
+    """A route of the widened query, in the reranker's order, cut to what was asked; each step by its own text."""
+    started = time.perf_counter()
+    if route.steps:
+        steps = tuple(_reranked_step(step, asked, rerank, reranker) for step in route.steps)
+        matches, notices = union_of_steps(steps, asked.limit), [step.notice for step in steps]
+    else:
+        step = _reranked_step(route, asked, rerank, reranker)
+        steps, matches, notices = (), step.matches, [step.notice]
+    took_ms = (time.perf_counter() - started) * 1000
+    notice = "; ".join(dict.fromkeys(filter(None, notices)))
+    return replace(
+        route, query=asked, steps=steps, matches=matches, notice=notice, elapsed_ms=route.elapsed_ms + took_ms
+    )
+
+
+def reranked_tools(route: ToolRoute, asked: Query, rerank: Rerank, reranker: Reranker) -> ToolRoute:
+    """The same of tools."""
+    started = time.perf_counter()
+    matches, notice = _in_order(asked.text, route.matches, _tool_text, rerank, reranker)
+    took_ms = (time.perf_counter() - started) * 1000
+    return replace(
+        route,
+        query=asked,
+        matches=matches[: asked.limit],
+        notice=_joined(route.notice, notice),
+        elapsed_ms=route.elapsed_ms + took_ms,
+    )
+
+
+def _reranked_step(step: Route, asked: Query, rerank: Rerank, reranker: Reranker) -> Route:
+    matches, notice = _in_order(step.query.text, step.matches, _agent_text, rerank, reranker)
+    query = replace(step.query, limit=asked.limit)
+    return replace(step, query=query, matches=matches[: asked.limit], notice=_joined(step.notice, notice))
+
+
+def _in_order[T](
+    text: str, found: tuple[T, ...], told: Callable[[T], str], rerank: Rerank, reranker: Reranker
+) -> tuple[tuple[T, ...], str]:
+    """The first `depth` in the reranker's order, the rest behind them as they were; and a notice if that failed."""
+    best, rest = found[: rerank.depth], found[rerank.depth :]
+    if len(best) < 2:
+        return found, ""
+    try:
+        order = reranker.order(text, [told(match) for match in best])
+    except LanguageModelError as error:
+        return found, f"Not reranked: {error}"
+    return (*(best[at] for at in order), *rest), ""
+
+
+def _agent_text(match: AgentMatch) -> str:
+    return agent_texts("contextual", match.agent, [tool.name for tool in match.tools], SHOWN_CHARS)[0]
+
+
+def _tool_text(match: ToolMatch) -> str:
+    return tool_texts("concat", match.agent, replace(match.tool, questions=()), SHOWN_CHARS)[0]
+
+
+def _joined(*notices: str) -> str:
+    return "; ".join(filter(None, notices))

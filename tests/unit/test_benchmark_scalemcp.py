@@ -1,0 +1,80 @@
+"""The ScaleMCP benchmark: a whole small run over an invented list of companies, its record and its tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import scalemcp
+from benchmarks.__main__ import main
+from benchmarks.scalemcp_paper import PAPER
+from benchmarks.table import BEGIN, END
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run left its record and its page."""
+    folder = tmp_path_factory.mktemp("scalemcp")
+    (folder / "catalogs").mkdir()
+    companies = "".join(f"Firm{n} Holdings,F{n}X,Trade\n" for n in range(20))
+    (folder / scalemcp.COMPANIES).write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
+    (folder / "page.md").write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    options = ["--quick", "--data", str(folder), "--evals", str(folder), "--page", str(folder / "page.md")]
+    environ = {"WAYGRAPH_CACHE_DIR": str(folder / "cache")}
+    assert main([scalemcp.NAME, "table", *options], environ) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def details(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "scalemcp.json").read_text(encoding="utf-8"))["details"]
+    return read
+
+
+def test_every_way_is_measured_with_every_number_of_questions(details: dict[str, Any]) -> None:
+    """Vector and hybrid over three storages, BM25 over none, each with 0, 5 and 10 questions."""
+    seen = [(row["method"], row["storage"], row["questions"]) for row in details["rows"] if row["layout"] == "tools"]
+    storages = ("concat", "TDWA var-1", "TDWA var-2")
+    wanted = {(method, storage, n) for method in ("vector", "hybrid") for storage in storages for n in (0, 5, 10)}
+    assert len(seen) == len(set(seen))
+    assert set(seen) == wanted | {("BM25", "", n) for n in (0, 5, 10)}
+    for row in details["rows"]:
+        for metric in ("nDCG", "Recall", "mAP"):
+            assert 0 <= row[f"{metric}@5"] <= details["ceiling"][f"{metric}@5"] <= 1
+
+
+def test_a_sync_embeds_what_changed(details: dict[str, Any]) -> None:
+    """A text for each changed tool, whether it is stored as one text or as parts; none if nothing changed."""
+    rows = {(row["storage"], row["share"]): row for row in details["sync"]}
+    for storage in ("concat", "tdwa-1"):
+        for share, tools in ((0.0, 0), (0.01, 1), (0.1, 10), (1.0, 100)):
+            row = rows[storage, share]
+            assert (row["tools changed"], row["texts embedded"]) == (tools, tools)
+
+
+def test_tables_show_ours_beside_the_papers(folder: Path, details: dict[str, Any]) -> None:
+    page = (folder / "page.md").read_text(encoding="utf-8")
+    row = next(
+        row for row in details["rows"] if (row["method"], row["storage"], row["questions"]) == ("vector", "concat", 10)
+    )
+    _, theirs = PAPER["2", "vector", "concat", 10]
+    assert f"| vector | concat | 10 | {row['nDCG@1']:.2f} ({theirs['nDCG@1']:.2f}) |" in page
+    assert "| ceiling |" in page
+
+
+def test_the_papers_figures_are_those_of_its_tables() -> None:
+    """Tables 2 and 4 are parts of A5 and A7: recall@5 of the rows that stand in both."""
+    assert [PAPER["2", "vector", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.87, 0.87, 0.91]
+    assert [PAPER["2", "hybrid", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.75, 0.78, 0.83]
+    assert [PAPER["4", "vector", s, 10][1]["Recall@5"] for s in ("concat", "TDWA var-1", "TDWA var-2")] == [
+        0.912,
+        0.886,
+        0.891,
+    ]
+
+
+def test_without_the_list_one_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([scalemcp.NAME, "--data", str(tmp_path), "--evals", str(tmp_path)], {}) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("scalemcp: skipped, no catalogs/fortune1000.csv")

@@ -1,0 +1,74 @@
+"""Commands that ask a language model, against an endpoint on a real socket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.api.cli.app import main
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
+FX = str(CATALOG / "bureau-fx.yaml")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeOpenAI]:
+    with fake_openai() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("WAYGRAPH_REGISTRY", str(tmp_path / "r.grafeo"))
+        monkeypatch.setenv("WAYGRAPH_EMBEDDER", "none")
+        monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+        yield running
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("fake")
+def test_ingest_makes_up_questions_by_templates(capsys: pytest.CaptureFixture[str]) -> None:
+    """So many a tool; without the option they go again."""
+    said(capsys, "ingest", FX, "--questions", "3")
+    assert len(json.loads(said(capsys, "show", "bureau-fx/convert", "--json"))["questions"]) == 3
+    assert "questions" in said(capsys, "show", "bureau-fx/convert")
+    said(capsys, "ingest", FX)
+    assert json.loads(said(capsys, "show", "bureau-fx/convert", "--json"))["questions"] == []
+
+
+def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once for each tool, whatever is ingested again."""
+    fake.answers = [json.dumps({"questions": ["How many euros is this?", "What is a yen worth?"]})]
+    for _ in range(2):
+        said(capsys, "ingest", FX, "--questions", "2", "--questions-by", "openai:writer")
+    tools = json.loads(said(capsys, "tools", "bureau-fx", "--json"))["tools"]
+    assert {tuple(tool["questions"]) for tool in tools} == {("How many euros is this?", "What is a yen worth?")}
+    assert len(fake.requests) == len(tools)
+
+
+@pytest.mark.usefixtures("fake")
+def test_an_author_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ingest", FX, "--questions", "2", "--questions-by", "me"]) == 1
+    assert "expected templates or openai:MODEL" in capsys.readouterr().err
+
+
+def test_route_find_and_eval_take_a_reranker(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
+    """The judge's order is what is printed and what is measured."""
+    said(capsys, "ingest", str(CATALOG))
+    fake.answers = ['{"order": [2, 1]}']
+    ask = ("book a table for dinner and pay", "--recipe", "lexical", "--json")
+    for command, noun in (("route", "agent"), ("find", "tool")):
+        plain = [each[noun]["id"] for each in json.loads(said(capsys, command, *ask))["matches"]]
+        ranked = [
+            each[noun]["id"] for each in json.loads(said(capsys, command, *ask, "--rerank", "openai:judge"))["matches"]
+        ]
+        assert ranked == [plain[1], plain[0], *plain[2:]]
+    told = json.loads(said(capsys, "eval", str(REQUESTS), "--recipe", "lexical", "--rerank", "openai:judge", "--json"))
+    (outcome,) = told["outcomes"]
+    assert outcome["name"] == "lexical + openai:judge"
+    assert outcome["recipe"]["rerank"] == {"spec": "openai:judge", "depth": 20}

@@ -1,0 +1,283 @@
+"""Synthetic questions: by templates, by a language model behind a real socket, and on their way into a registry."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.ingest.manifest import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
+from waygraph.ingest.questions import open_author, with_questions
+from waygraph.ingest.questions.language_model import TRIES, LanguageModelAuthor, parsed
+from waygraph.ingest.questions.templates import TemplateAuthor
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import AgentEntry, Manifest
+from waygraph.registry.chat import ChatModel
+from waygraph.registry.doctor.examine import examine
+from waygraph.registry.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable
+from waygraph.registry.export.formats import export
+from waygraph.registry.identity import canonical_json, sealed_agent, sealed_tool
+from waygraph.registry.model import Agent, Query, TextForm, Tool
+from waygraph.registry.openai_endpoint import Patience
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+AGENT = Agent(id="sky", name="Sky")
+WEATHER = sealed_tool(
+    Tool(
+        id="sky/getForecast",
+        agent_id="sky",
+        name="getForecast",
+        description="Returns the weather of the coming days. Free.",
+        input_schema=canonical_json({"properties": {"apiUnits": {}, "cityName": {}}, "required": ["cityName"]}),
+    )
+)
+ODD = (
+    Tool(id="sky/x", agent_id="sky", name="x"),
+    Tool(id="sky/查询", agent_id="sky", name="查询", description="查询天气。", input_schema="[]"),
+    Tool(id="sky/get", agent_id="sky", name="get", description="API", input_schema='{"properties": {"": {}, "a": 1}}'),
+    Tool(id="sky/long", agent_id="sky", name="list_all", description="x" * 10_000, input_schema="{"),
+)
+
+
+def manifest(*tools: Tool) -> Manifest:
+    return Manifest(source="s", entries=(AgentEntry(key="sky", agent=sealed_agent(AGENT), tools=tools),))
+
+
+# -- templates ----------------------------------------------------------------------------------------
+
+
+def test_templates_speak_of_what_the_tool_does_and_takes() -> None:
+    """Its description as a request, what people say for its verb, and its parameters, required ones first."""
+    asked = TemplateAuthor().questions(AGENT, WEATHER, 10)
+    assert asked[:3] == (
+        "Can you return the weather of the coming days?",
+        "What is the forecast?",
+        "Get forecast by city name and api units",
+    )
+    assert len(asked) == len(set(asked)) == 10
+
+
+def test_fewer_questions_are_the_first_of_more() -> None:
+    """5 are among 10, so that vectors of the former are known."""
+    author = TemplateAuthor()
+    assert author.questions(AGENT, WEATHER, 10)[:5] == author.questions(AGENT, WEATHER, 5)
+
+
+@pytest.mark.parametrize("tool", ODD, ids=lambda tool: tool.name)
+def test_every_tool_has_some_questions(tool: Tool) -> None:
+    """Whatever its name, language, description and schema: distinct lines of bounded length."""
+    asked = TemplateAuthor().questions(AGENT, tool, 10)
+    assert len(asked) >= 4
+    assert len(asked) == len(set(asked))
+    assert all(line.strip() == line and 0 < len(line) < 300 for line in asked)
+
+
+# -- the manifest -------------------------------------------------------------------------------------
+
+
+def test_own_questions_come_first_and_are_kept() -> None:
+    """What the source says of questions stays; only what is missing is made."""
+    own = sealed_tool(replace(WEATHER, questions=("Will it rain?", "Do I need a coat?")))
+    (made,) = with_questions(manifest(own), TemplateAuthor(), 3).entries[0].tools
+    assert made.questions[:2] == own.questions
+    assert len(made.questions) == 3
+    assert made == sealed_tool(made)
+    (left,) = with_questions(manifest(own), TemplateAuthor(), 1).entries[0].tools
+    assert left == own
+
+
+def test_questions_change_the_hash_and_their_absence_does_not() -> None:
+    """A tool without questions has the hash that it always had."""
+    asked = replace(WEATHER, questions=("Will it rain?", "Is it cold?"))
+    turned = replace(WEATHER, questions=("Is it cold?", "Will it rain?"))
+    tagged = replace(WEATHER, tags=("Will it rain?",))
+    hashes = {sealed_tool(tool).content_hash for tool in (WEATHER, asked, turned, tagged)}
+    assert len(hashes) == 4
+    assert sealed_tool(replace(asked, questions=())).content_hash == WEATHER.content_hash
+
+
+@pytest.mark.parametrize("count", [-1, MAX_QUESTIONS + 1])
+def test_an_impossible_number_is_refused(count: int) -> None:
+    with pytest.raises(InvalidSetting, match=f"expected 0 to {MAX_QUESTIONS}"):
+        with_questions(manifest(WEATHER), TemplateAuthor(), count)
+
+
+def test_an_unknown_author_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="expected templates or openai:MODEL"):
+        open_author("openai:", Settings(), {})
+
+
+def test_questions_of_a_source_are_checked() -> None:
+    """Lines of their own, each once; what is too long or too many is cut and told; another shape costs the tool."""
+
+    def taken(questions: object) -> tuple[Intake, tuple[Tool, ...]]:
+        intake = Intake("f", Settings())
+        tool = ToolRecord(pointer="/t", name="t", questions=questions)
+        intake.take(AgentRecord(pointer="", key="a", tools=[tool]))
+        return intake, intake.entries[0].tools
+
+    _, (tidy,) = taken(["a\n b", "a b", " ", "c"])
+    assert tidy.questions == ("a b", "c")
+    intake, (cut,) = taken(["x" * 1000, *map(str, range(100))])
+    assert (len(cut.questions), len(cut.questions[0])) == (MAX_QUESTIONS, MAX_QUESTION_CHARS)
+    assert [each.reason for each in intake.cut] == [
+        "101 questions, kept 50",
+        "a question of more than 500 characters was cut",
+    ]
+    for wrong in ("why?", [1], {"a": 1}, None):
+        intake, tools = taken(wrong)
+        assert tools == ()
+        assert "questions: expected a list of strings" in intake.rejected[0].reason
+
+
+def test_a_tool_is_found_by_its_questions_and_they_are_kept(tmp_path: Path) -> None:
+    """In word search, after a sync, a reopening and a sync that takes them away."""
+    other = sealed_tool(Tool(id="sky/moon", agent_id="sky", name="moon", description="The phase of the moon."))
+    asked = sealed_tool(replace(WEATHER, questions=("Do I need an umbrella?",)))
+    path = tmp_path / "r.grafeo"
+    query = Query(text="umbrella")
+    with Registry.open(path, embedder="none") as registry:
+        sync(registry, manifest(asked, other))
+    with Registry.open(path, embedder="none") as registry:
+        (found,) = registry.find_tools(query, recipe="lexical").matches
+        assert (found.tool.id, found.tool.questions) == (asked.id, asked.questions)
+        assert sync(registry, manifest(asked, other)).changes.is_empty
+        report = sync(registry, manifest(WEATHER, other))
+        assert [(each.id, each.fields) for each in report.changes.updated_tools] == [(asked.id, ("questions",))]
+        assert registry.find_tools(query, recipe="lexical").matches == ()
+
+
+@pytest.mark.parametrize("form", ["concat", "tdwa-1", "tdwa-2"])
+def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -> None:
+    """Routed by the default recipe, examined whole, exported and taken in again: the same vectors; and of a tool with
+    another question only that question is embedded anew."""
+    asked = sealed_tool(replace(WEATHER, questions=("Do I need an umbrella?", "Is it cold?")))
+    other = sealed_tool(Tool(id="sky/moon", agent_id="sky", name="moon", description="The phase of the moon."))
+    settings = Settings(cache_dir=str(tmp_path / "cache"))
+    with Registry.open(tmp_path / "r.grafeo", settings=settings, environ={}) as registry:
+        sync(registry, manifest(asked, other), texts=form)
+        found = registry.find_tools(Query(text="must I take an umbrella along?")).matches
+        assert (found[0].tool.id, found[0].tool.questions) == (asked.id, asked.questions)
+        assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
+        (tmp_path / "export.json").write_text(export(registry, "json"), encoding="utf-8")
+        turned = sealed_tool(replace(asked, questions=("Do I need an umbrella?", "Is there a storm to come?")))
+        report = sync(registry, manifest(turned, other))
+        assert report.texts_embedded == 1
+        assert [each.id for each in report.changes.updated_tools] == [asked.id]
+    with Registry.open(tmp_path / "again.grafeo", settings=settings, environ={}) as again:
+        for held in read_path(str(tmp_path / "export.json"), settings):
+            assert sync(again, held, texts=form).texts_embedded == 0
+        assert [tool.questions for tool in again.tools()] == [asked.questions, ()]
+
+
+# -- a language model ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with fake_openai() as running:
+        yield running
+
+
+@pytest.fixture
+def author(fake: FakeOpenAI, tmp_path: Path) -> Iterator[LanguageModelAuthor]:
+    patience = Patience(timeout_s=2.0, retries=1, sleep=lambda _: None)
+    model = ChatModel(base_url=fake.url, api_key=KEY, model="any-model", patience=patience)
+    yield LanguageModelAuthor(model, tmp_path / "questions")
+    model.close()
+
+
+def told(*lines: Any) -> str:
+    return json.dumps({"questions": lines})
+
+
+def test_a_model_is_asked_about_the_tool_once(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
+    """The tool is data in the prompt; the answer is kept, whoever asks next."""
+    fake.answers = [told("Will it  rain?", "Will it rain?", "Is it cold?", "And tomorrow?")]
+    assert author.questions(AGENT, WEATHER, 2) == ("Will it rain?", "Is it cold?")
+    assert author.questions(AGENT, WEATHER, 2) == ("Will it rain?", "Is it cold?")
+    (request,) = fake.requests
+    assert (request["model"], request["temperature"]) == ("any-model", 0)
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    assert json.loads(request["messages"][1]["content"].partition("\n")[2])["name"] == "getForecast"
+
+
+def test_another_tool_or_number_is_another_question(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
+    fake.answers = [told("a?", "b?", "c?")]
+    author.questions(AGENT, WEATHER, 2)
+    author.questions(AGENT, WEATHER, 3)
+    author.questions(AGENT, replace(WEATHER, description="Says whether it rains."), 3)
+    assert len(fake.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["Sure!", "[]", '["a?", "b?"]', told("a?"), told("a?", 2), told("a?", " "), '{"questions": ["a", "b"], "x": 1}',
+     "[" * 100_000, told("a?", "x" * 501)],
+    ids=range(9),
+)  # fmt: skip
+def test_anything_but_the_list_is_refused(fake: FakeOpenAI, author: LanguageModelAuthor, answer: str) -> None:
+    """Too few, no strings, more than was asked for: asked again once, then told; nothing of it is kept."""
+    fake.answers = [answer]
+    with pytest.raises(LanguageModelRefused, match=r"any-model did not answer with 2 questions for sky/getForecast"):
+        author.questions(AGENT, WEATHER, 2)
+    assert len(fake.requests) == TRIES
+    fake.answers = [told("a?", "b?")]
+    assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
+
+
+def test_a_second_try_may_do(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
+    fake.answers = ["no", told("a?", "b?")]
+    assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
+
+
+def test_a_kept_answer_that_was_spoilt_is_asked_for_again(
+    fake: FakeOpenAI, author: LanguageModelAuthor, tmp_path: Path
+) -> None:
+    """The cache costs a request, never an error."""
+    fake.answers = [told("a?", "b?")]
+    author.questions(AGENT, WEATHER, 2)
+    for file in (tmp_path / "questions").iterdir():
+        file.write_bytes(b"\xff")
+    assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
+    assert len(fake.requests) == 2
+
+
+def test_an_overloaded_model_is_asked_again_and_then_told(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
+    fake.answers, fake.overloads = [told("a?")], 1
+    assert author.questions(AGENT, WEATHER, 1) == ("a?",)
+    fake.overloads = 5
+    with pytest.raises(LanguageModelUnavailable, match="still answers 429 after 2 tries"):
+        author.questions(AGENT, ODD[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "message"),
+    [(b"<html>", "no chat completion"), (b'{"choices": []}', "no chat completion"),
+     (b'{"choices": [{"message": {"content": null}}]}', "without a text")],
+)  # fmt: skip
+def test_an_answer_of_another_protocol_is_told(
+    fake: FakeOpenAI, author: LanguageModelAuthor, garbage: bytes, message: str
+) -> None:
+    fake.garbage = garbage
+    with pytest.raises(LanguageModelRefused, match=rf"^127\.0\.0\.1 answered .*{message}"):
+        author.questions(AGENT, WEATHER, 1)
+
+
+def test_a_key_is_in_no_message(fake: FakeOpenAI, tmp_path: Path) -> None:
+    """A wrong one is told without itself; address and key come from the environment that is handed in."""
+    fake.answers = [told("a?")]
+    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": "sk-wrong-1"}
+    author = open_author("openai:m", Settings(cache_dir=str(tmp_path)), environ)
+    with pytest.raises(LanguageModelRefused, match=r"refuses the key \(401\); set OPENAI_API_KEY") as caught:
+        author.questions(AGENT, WEATHER, 1)
+    assert "sk-wrong-1" not in str(caught.value)
+
+
+def test_parsed_takes_the_first_of_more() -> None:
+    assert parsed(told("a", "b", "c"), 2) == ("a", "b")

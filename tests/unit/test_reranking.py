@@ -1,0 +1,125 @@
+"""The stage after fusion, over a real registry, by a language model behind a real socket."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.model import Query
+from waygraph.registry.registry import Registry
+from waygraph.registry.routing.listwise import parsed
+from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
+from waygraph.registry.settings import Settings
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+TEXT = "book a table for dinner and pay the bill"
+RERANKED = recipe_named("lexical", rerank="openai:judge")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with fake_openai() as running:
+        yield running
+
+
+@pytest.fixture
+def registry(fake: FakeOpenAI) -> Iterator[Registry]:
+    """The examples, searched by words; the judge is the fake endpoint."""
+    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+    settings = Settings(embedder="none", openai_retries=0, openai_timeout_s=2.0)
+    with Registry.open(":memory:", settings=settings, environ=environ) as opened:
+        for manifest in read_path(str(CATALOG), settings):
+            sync(opened, manifest)
+        yield opened
+
+
+def order(*numbers: object) -> str:
+    return json.dumps({"order": numbers})
+
+
+def test_agents_stand_in_the_models_order(fake: FakeOpenAI, registry: Registry) -> None:
+    """It sees the request and the best candidates as data; those it leaves out come after, as they were."""
+    fused = registry.route(Query(text=TEXT, limit=20), recipe="lexical").matches
+    fake.answers = [order(3, 1)]
+    route = registry.route(Query(text=TEXT, limit=4), recipe=RERANKED)
+    assert [match.agent.id for match in route.matches] == [fused[at].agent.id for at in (2, 0, 1, 3)]
+    assert (route.notice, route.query.limit, route.recipe) == (registry.notice, 4, "lexical + openai:judge")
+    (request,) = fake.requests
+    asked = json.loads(request["messages"][1]["content"])
+    assert asked["request"] == TEXT
+    assert [each["number"] for each in asked["candidates"]] == list(range(1, len(fused) + 1))
+    assert asked["candidates"][0]["text"].startswith(fused[0].agent.name)
+
+
+def test_tools_stand_in_the_models_order(fake: FakeOpenAI, registry: Registry) -> None:
+    fused = registry.find_tools(Query(text=TEXT, limit=20), recipe="lexical").matches
+    fake.answers = [order(*range(len(fused), 0, -1))]
+    found = registry.find_tools(TEXT, limit=3, recipe=RERANKED)
+    assert [match.tool.id for match in found.matches] == [match.tool.id for match in fused[::-1][:3]]
+
+
+def test_only_the_best_are_put_in_order(fake: FakeOpenAI, registry: Registry) -> None:
+    """What lies behind `depth` keeps its place."""
+    fused = registry.route(Query(text=TEXT, limit=5), recipe="lexical").matches
+    fake.answers = [order(2, 1)]
+    recipe = replace(LEXICAL, rerank=Rerank(spec="openai:judge", depth=2))
+    route = registry.route(Query(text=TEXT, limit=5), recipe=recipe)
+    assert [match.agent.id for match in route.matches] == [fused[at].agent.id for at in (1, 0, 2, 3, 4)]
+
+
+def test_each_step_is_put_in_order_by_its_own_text(fake: FakeOpenAI, registry: Registry) -> None:
+    steps = ("book a table for dinner", "write an invoice and send a reminder to pay it")
+    fused = registry.route(Query(steps=steps, limit=20), recipe="lexical").steps
+    fake.answers = [order(2, 1), order(3, 1)]
+    route = registry.route(Query(steps=steps, limit=4), recipe=RERANKED)
+    firsts = [fused[0].matches[1].agent.id, fused[1].matches[2].agent.id]
+    assert [step.matches[0].agent.id for step in route.steps] == firsts
+    assert [match.agent.id for match in route.matches[:2]] == firsts
+    assert [json.loads(request["messages"][1]["content"])["request"] for request in fake.requests] == list(steps)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["I rank them 2, 1", "[2, 1]", order(), order(0, 1), order(2, 2), order(1, 999), order(True, 2), order("2", "1"),
+     order(1.0, 2.0), '{"order": [2, 1], "why": "x"}'],
+    ids=range(10),
+)  # fmt: skip
+def test_an_answer_that_is_no_order_leaves_the_fused_one(fake: FakeOpenAI, registry: Registry, answer: str) -> None:
+    """And the notice says so: whatever the model says, no candidate is lost or made up."""
+    fused = registry.route(Query(text=TEXT, limit=4), recipe="lexical")
+    fake.answers = [answer]
+    route = registry.route(Query(text=TEXT, limit=4), recipe=RERANKED)
+    assert route.matches == fused.matches
+    assert "Not reranked: judge did not answer with an order of the candidates" in route.notice
+
+
+def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registry: Registry) -> None:
+    fused = registry.find_tools(TEXT, limit=4, recipe="lexical")
+    fake.overloads = 1
+    found = registry.find_tools(TEXT, limit=4, recipe=RERANKED)
+    assert found.matches == fused.matches
+    assert "Not reranked: 127.0.0.1 still answers 429 after 1 tries" in found.notice
+
+
+def test_one_candidate_needs_no_order(fake: FakeOpenAI, registry: Registry) -> None:
+    """Nor does none: the model is not asked."""
+    query = Query(text="zzz qqq", limit=4)
+    assert registry.route(query, recipe=RERANKED).matches == registry.route(query, recipe="lexical").matches
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("spec", ["openai:", "cohere:x", "judge"])
+def test_an_unknown_reranker_is_refused(registry: Registry, spec: str) -> None:
+    with pytest.raises(InvalidSetting, match="expected openai:MODEL"):
+        registry.route(TEXT, recipe=recipe_named("lexical", rerank=spec))
+
+
+def test_an_order_is_parsed_strictly() -> None:
+    assert parsed(order(3, 1), 3) == (2, 0)
+    assert parsed("[" * 100_000, 3) == ()

@@ -1,0 +1,200 @@
+"""ScaleMCP's benchmark, made from a list of companies: the same for the same seed, and as the paper says."""
+
+import re
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
+from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
+from waygraph.ingest.datasets.scalemcp.queries import base_queries, instances
+from waygraph.ingest.datasets.scalemcp.tools import KINDS, LAYOUTS, Layout, questions_of, tool_templates
+from waygraph.registry.errors import InvalidDataset
+from waygraph.registry.settings import Settings
+
+LIST = "company,ticker,sector\n" + "".join(f"Firm{n} Holdings,F{n}X,Trade\n" for n in range(30))
+SMALL = Choices(instances=2_500)
+
+
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Company, ...]:
+    return listed(tmp_path_factory.mktemp("list"), LIST)
+
+
+def listed(folder: Path, text: str) -> tuple[Company, ...]:
+    path = folder / "companies.csv"
+    path.write_text(text, encoding="utf-8")
+    return read_companies(path)
+
+
+# -- companies ----------------------------------------------------------------------------------------
+
+
+def test_a_company_is_called_by_name_ticker_and_alias(tmp_path: Path) -> None:
+    """Entities are read, what stands in brackets is another name; what may be another company is no call of any."""
+    rows = (
+        "Dick&#8217;s Goods,DKS,R", "Advanced Devices (AMD),AMDX,T", "CHS,,F", "Chico,CHS,R", "Acme Holdings,AC,S",
+        "Prudent (U.S.),PRU,I", "American Group,AGR,I", "American Energy,AEN,E", "Alphabet,GOOGL,T",
+    )  # fmt: skip
+    calls = {each.name: each.calls for each in listed(tmp_path, "\n".join(["company,ticker,sector", *rows]))}
+    assert calls == {
+        "Dick’s Goods": ("Dick’s Goods", "DKS", "Dick’s Goods"),
+        "Advanced Devices": ("Advanced Devices", "AMDX", "AMD"),
+        "CHS": ("CHS", "CHS", "CHS"),
+        "Chico": ("Chico", "Chico", "Chico"),
+        "Acme Holdings": ("Acme Holdings", "AC", "Acme"),
+        "Prudent": ("Prudent", "PRU", "Prudent"),
+        "American Group": ("American Group", "AGR", "American Group"),
+        "American Energy": ("American Energy", "AEN", "American Energy"),
+        "Alphabet": ("Alphabet", "GOOGL", "Google"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,ticker\nA,B\n", r"csv:1: expected the columns company, ticker, sector, found \['name', 'ticker'\]"),
+        ("", r"csv:1: expected the columns company, ticker, sector, found None"),
+        ("company,ticker,sector\nA,,\n,,\n", r"csv:3: a company needs a name"),
+        ("company,ticker,sector\nA & B,,\nC,,\nA B,,\n", r"csv:4: 'A B' is the company of line 2 again"),
+    ],
+)
+def test_a_list_that_is_none_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidDataset, match=message):
+        listed(tmp_path, text)
+
+
+def test_a_list_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataset, match=r"none\.csv: cannot be read"):
+        read_companies(tmp_path / "none.csv")
+
+
+# -- queries ------------------------------------------------------------------------------------------
+
+
+def test_base_queries_are_about_a_hundred_a_tool_and_all_distinct() -> None:
+    """Each file is of one tool, which most of its queries need; no two say the same."""
+    bases = base_queries()
+    by_kind = Counter(base.id.rpartition("-")[0] for base in bases)
+    assert by_kind.keys() == set(KINDS)
+    assert all(100 <= count <= 115 for count in by_kind.values())
+    assert len({words(base.text) for base in bases}) == len(bases)
+    for kind in KINDS:
+        own = [base for base in bases if base.id.startswith(kind)]
+        assert all(any(kind in kinds for kinds in base.tools.values()) for base in own)
+    assert {kind for base in bases for kinds in base.tools.values() for kind in kinds} == set(KINDS)
+
+
+def test_most_queries_need_several_tools() -> None:
+    """5.0 on average, as in the paper's Table 1, and more than one for most."""
+    sizes = [sum(map(len, base.tools.values())) for base in base_queries()]
+    assert round(fmean(sizes), 1) == 5.0
+    assert sum(size > 1 for size in sizes) / len(sizes) > 0.7
+    assert max(sizes) <= 16
+
+
+def test_places_are_numbered_from_one_without_a_gap() -> None:
+    """Every place is filled, so no query shows a brace."""
+    for base in base_queries():
+        assert list(base.tools) == list(range(1, len(base.tools) + 1)), base.text
+        told = base.told([f"C{n}" for n in range(len(base.tools))])
+        assert "{" not in told
+        assert all(re.search(rf"\bC{n}\b", told) for n in range(len(base.tools)))
+
+
+def test_no_synthetic_question_is_a_query() -> None:
+    """What is embedded with tools and what is asked of them are disjoint, and not nearly the same either: of the words
+    of no pair more than seven in ten are shared."""
+    queries = [words(base.text) for base in base_queries()]
+    questions = [words(text) for template in tool_templates().values() for text in template.questions]
+    assert not set(queries) & set(questions)
+    for query, question in product(queries, questions):
+        shared, together = len(query & question), len(query | question)
+        assert shared / together <= 0.7, (sorted(query), sorted(question))
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9']+", re.sub(r"\{[^}]*\}", "", text.lower())))
+
+
+def test_instances_are_spread_over_queries_and_companies(companies: tuple[Company, ...]) -> None:
+    """As many of one base query as of the next; each begins with another company; ids and sample are distinct."""
+    made = list(instances(companies, seed=1, count=2_500, daily=100))
+    by_base = Counter(query.id.rpartition(".")[0] for query in made)
+    assert len(made) == 2_500
+    assert len({query.id for query in made}) == 2_500
+    assert sum(query.daily for query in made) == 100
+    assert set(by_base.values()) == {4, 5}
+    assert all(len(set(query.gold)) == len(query.gold) for query in made)
+    single = [query for query in made if query.id.startswith("revenue-001.")]
+    assert len({query.gold for query in single}) == len(single)
+
+
+def test_gold_is_every_tool_of_every_company_named(companies: tuple[Company, ...]) -> None:
+    """The companies in the text are those whose tools are right."""
+    called = {call: company for company in companies for call in company.calls}
+    for query in instances(companies, seed=2, count=2_500):
+        named = {called[call] for call in re.findall(r"Firm\d+ Holdings|Firm\d+(?! Holdings)\b|F\d+X", query.text)}
+        assert named == {company for company, _ in query.gold}, query.text
+
+
+def test_too_few_companies_are_told(companies: tuple[Company, ...]) -> None:
+    with pytest.raises(InvalidDataset, match="has 5, a query may need 15"):
+        list(instances(companies[:5], seed=1))
+
+
+# -- the folder ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_folder_is_read_as_a_dataset(tmp_path: Path, companies: tuple[Company, ...], layout: Layout) -> None:
+    """Every gold agent and tool is there; the daily sample is a split; questions are the tools' own."""
+    made = generate(tmp_path / "d", companies, Choices(layout=layout, instances=2_500, questions=5))
+    dataset = read_dataset(tmp_path / "d", Settings())
+    assert dataset.checksum == made.checksum
+    assert dataset.size == {"agents": 150 if layout == "tools" else 30, "tools": 150, "questions": 2_500, "steps": 0}
+    daily = dataset.asked("questions", split="daily")
+    assert len(daily) == made.daily == 2_000
+    assert made.daily_mean_gold_tools == pytest.approx(fmean(len(query.gold_tools) for query in daily))
+    tools = [tool for entry in dataset.catalogue.entries for tool in entry.tools]
+    assert {len(tool.questions) for tool in tools} == {5}
+    first = tools[0]
+    assert (first.name, first.questions) == (
+        "get_firm0_holdings_current_stock_price",
+        tuple(questions_of(companies[0], "current_stock_price", 5)),
+    )
+    assert first.description == (
+        "Return the most recent trading price for Firm0 Holdings (F0X)'s stock, or -1 if unavailable."
+    )
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(
+    tmp_path: Path, companies: tuple[Company, ...]
+) -> None:
+    def checksum(name: str, choices: Choices) -> str:
+        return generate(tmp_path / name, companies, choices).checksum
+
+    same = checksum("a", SMALL)
+    assert checksum("b", SMALL) == same
+    assert (tmp_path / "a" / "queries.jsonl").read_bytes() == (tmp_path / "b" / "queries.jsonl").read_bytes()
+    assert checksum("c", Choices(instances=2_500, seed=2)) != same
+    assert checksum("a", SMALL) == same  # written over
+
+
+def test_the_daily_sample_alone_is_that_of_the_whole(tmp_path: Path, companies: tuple[Company, ...]) -> None:
+    """The same 2,000 queries, whether the others are written or not."""
+    generate(tmp_path / "whole", companies, SMALL)
+    generate(tmp_path / "daily", companies, Choices(instances=2_500, daily_only=True))
+    whole, daily = (read_dataset(tmp_path / name, Settings()) for name in ("whole", "daily"))
+    assert whole.asked("questions", split="daily") == daily.asked("questions")
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, companies: tuple[Company, ...]) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(InvalidDataset, match=r"holds thesis\.tex: give a folder of its own"):
+        generate(tmp_path, companies, SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
