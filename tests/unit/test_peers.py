@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -285,7 +285,7 @@ def reference_of(ms: float) -> Account:
     return account("reference", {0: ["x"], 1: ["z"]}, {0: [ms], 1: [ms]})
 
 
-def record_of(rows: list[dict[str, object]]) -> dict[str, object]:
+def record_of(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     return {
         "command": "make bench-peers",
         "date": "2026-01-01T00:00:00+00:00",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GraphToolCallPeer:
-    """`top_k`: tools that it gives, its own default is 10. `tuned`: its preset for thousands of tools.
+    """`top_k`: tools that it gives, its own default is 10. `embedded`: with vectors.
 
     Names are as its MCP proxy gives them, `agent__tool` where two agents have a tool of one name, or all `prefixed`.
     """
@@ -23,12 +23,9 @@ class GraphToolCallPeer:
         *,
         embedded: bool = False,
         top_k: int | None = None,
-        tuned: bool = False,
         prefixed: bool = False,
-        weights: dict[str, float] | None = None,
     ) -> None:
-        self._vectors, self._embedded, self._tuned = vectors, embedded, tuned
-        self._prefixed, self._weights = prefixed, weights
+        self._vectors, self._embedded, self._prefixed = vectors, embedded, prefixed
         self._options = {} if top_k is None else {"top_k": top_k}
 
     def ingest(self, catalogue: "Manifest") -> None:
@@ -45,10 +42,6 @@ class GraphToolCallPeer:
         self._graph.relink()
         if self._embedded:
             self._graph.enable_embedding(self._embed)
-        if self._tuned:
-            self._graph.tune_for_scale()
-        if self._weights:
-            self._graph.set_weights(**self._weights)
         self.ask("warm", 1)  # it builds its index at the first search
 
     def ask(self, text: str, limit: int) -> list[str]:

@@ -38,9 +38,11 @@ def _embeddings(vectors: Vectors) -> Any:
 
     class Embeddings(base):  # type: ignore[misc]
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            return vectors.of_documents(texts).tolist()
+            rows: list[list[float]] = vectors.of_documents(texts).tolist()
+            return rows
 
         def embed_query(self, text: str) -> list[float]:
-            return vectors.of_query(text).tolist()
+            row: list[float] = vectors.of_query(text).tolist()
+            return row
 
     return Embeddings()

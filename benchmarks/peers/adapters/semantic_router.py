@@ -50,7 +50,7 @@ def _encoder(vectors: Vectors) -> Any:
     """Waygraph's embedder as an encoder that tells queries from documents."""
     base: Any = import_module("semantic_router.encoders.base")
 
-    class Encoder(base.DenseEncoder, base.AsymmetricDenseMixin):  # type: ignore[misc, name-defined]
+    class Encoder(base.DenseEncoder, base.AsymmetricDenseMixin):  # type: ignore[misc]
         def encode_queries(self, docs: list[str]) -> list[Any]:
             return [vectors.of_query(text) for text in docs]
 
