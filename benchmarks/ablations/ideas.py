@@ -77,8 +77,8 @@ def without_hubs(case: Case, *, strength: float = 0.2) -> Matrix:
     """Less for entities that are near to many others."""
     return hybrid(
         case,
-        agent_cosines=case.agent_cosines - strength * nearness(case.catalogue.agents),
-        capability_cosines=case.capability_cosines - strength * nearness(case.catalogue.capabilities),
+        agent_cosines=case.agent_cosines - np.float32(strength) * nearness(case.catalogue.agents),
+        capability_cosines=case.capability_cosines - np.float32(strength) * nearness(case.catalogue.capabilities),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import NAMES, PAGES
+from benchmarks.peers import __main__ as peers
 from benchmarks.record import PROJECT
 from benchmarks.summary import SPEED
 from benchmarks.table import DETAILS, drawn, pages, read_records
@@ -21,8 +22,9 @@ def records() -> list[dict[str, object]]:
 
 
 def test_every_record_is_shown(records: list[dict[str, object]]) -> None:
-    """Each file under evals/ is a benchmark's, and none that is shown in detail is missing."""
-    assert {path.stem for path in EVALS.glob("*.json")} == {str(record["name"]) for record in records}
+    """Each file under evals/ is a benchmark's or the peers', and none that is shown in detail is missing."""
+    shown = {str(record["name"]) for record in records} | {peers.NAME}
+    assert {path.stem for path in EVALS.glob("*.json")} == shown
     assert DETAILS.keys() <= {record["name"] for record in records}
 
 
