@@ -29,6 +29,9 @@ MOST = 300
 """Requests of a dataset, drawn by a seed: enough for a curve of two numbers."""
 SEED = 5
 LOST_SHARE = 0.01
+"""Of right answers, in what is reported."""
+SHIPPED_SHARE = 0.005
+"""In what ships: a right answer that is withheld costs more than a wrong one that is shown."""
 ROUNDS = 50
 PLAIN = Calibration(offset=0.0, slope=1.0, least=0.0)
 """Withholds nothing; the confidence is the fit through the logistic function."""
@@ -39,6 +42,7 @@ NOTES = (
     "`auroc` and `brier` (mean squared error of the probability, .25 is a coin's) of present against absent; `lost` "
     "and `abstained` are the shares of right answers and of absent requests below the probability under which at most "
     "1 % of the right answers lie on every dataset of the other families.",
+    "`ships`: calibrated on all families, and at most 0.5 % of the right answers lost on each.",
     "A dataset counts as much as the next, whatever its size; of large ones 300 requests are drawn. A request that "
     "names an entity outright is never withheld, has confidence 1, and is left out of the calibration.",
 )
@@ -59,15 +63,20 @@ class Probes:
 
 
 def run(world: World) -> Result:
-    there = {(family, name, by) for family, asked in FAMILIES.items() for name, by in asked if world.has(name)}
-    probes = [probe for family, name, by in sorted(there) for probe in probed(world, family, name, by)]
+    probes = [
+        probe
+        for family, asked in FAMILIES.items()
+        for name, by in asked
+        if world.has(name)
+        for probe in probed(world, family, name, by)
+    ]
     rows = [row for recipe in RECIPES for row in left_out([probe for probe in probes if probe.recipe == recipe])]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
         measures=list(_measures(rows)),
         notes=NOTES,
-        details={"rows": rows, "ships": {recipe.name: _told(calibrated(_of(probes, recipe))) for recipe in RECIPES}},
+        details={"rows": rows, "ships": {r.name: _told(calibrated(_of(probes, r), SHIPPED_SHARE)) for r in RECIPES}},
     )
 
 
@@ -128,7 +137,7 @@ def left_out(probes: Sequence[Probes]) -> Iterator[dict[str, Any]]:
         }
 
 
-def calibrated(probes: Sequence[Probes]) -> Calibration:
+def calibrated(probes: Sequence[Probes], share: float = LOST_SHARE) -> Calibration:
     """By all of them, each with equal weight."""
     fits: list[float] = []
     there: list[float] = []
@@ -142,7 +151,7 @@ def calibrated(probes: Sequence[Probes]) -> Calibration:
     offset, slope = platt(fits, there, weights)
     found = Calibration(offset=round(offset, 2), slope=round(slope, 2), least=0.0)
     # Rounded down: what is exactly at the threshold is not withheld.
-    return replace(found, least=floor(1000 * found.probability(threshold_losing(probes, LOST_SHARE))) / 1000)
+    return replace(found, least=floor(1000 * found.probability(threshold_losing(probes, share))) / 1000)
 
 
 def platt(fits: Sequence[float], there: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:

@@ -163,8 +163,8 @@ def _told(tried: Mapping[Shares, Values]) -> dict[str, dict[str, float]]:
 def tables_of(details: Mapping[str, Any]) -> str:
     """Each family's metrics by the recipe that was chosen without it, by that chosen on it, and by the named ones."""
     rows = []
+    told = list(details["families"][0]["values"])
     for row in details["families"]:
-        told = list(row["values"])
         for each in zip(*row["values"].values(), strict=True):
             where = f"{each[0]['dataset'].removeprefix('a2x/')} {each[0]['by']}, {each[0]['metric']}"
             rows.append([where, *(f"{value['value']:.3f}" for value in each)])

@@ -77,17 +77,17 @@ def without_hubs(case: Case, *, strength: float = 0.2) -> Matrix:
     """Less for entities that are near to many others."""
     return hybrid(
         case,
-        agent_cosines=case.agent_cosines - np.float32(strength) * nearness(case.catalogue.agents),
-        capability_cosines=case.capability_cosines - np.float32(strength) * nearness(case.catalogue.capabilities),
+        agent_cosines=case.agent_cosines - nearness(case.catalogue.agents, strength),
+        capability_cosines=case.capability_cosines - nearness(case.catalogue.capabilities, strength),
     )
 
 
-def nearness(rows: Matrix) -> Matrix:
-    """Mean cosine of each row with its nearest others, less the mean of that."""
+def nearness(rows: Matrix, strength: float) -> Matrix:
+    """Mean cosine of each row with its nearest others, less the mean of that, times `strength`."""
     cosines = rows @ rows.T
     np.fill_diagonal(cosines, -1)
     near = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1)
-    return (near - near.mean()).astype(np.float32)
+    return (strength * (near - near.mean())).astype(np.float32)
 
 
 def feedback(case: Case, *, strength: float = 0.3, best: int = 5) -> Matrix:
@@ -106,7 +106,7 @@ def walk(case: Case, *, restart: float = 0.7, steps: int = 10) -> Matrix:
     links /= np.maximum(links.sum(axis=1, keepdims=True), 1e-9)
     start = scores = hybrid(case)
     for _ in range(steps):
-        scores = restart * start + (1 - restart) * scores @ links.T
+        scores = (restart * start + (1 - restart) * scores @ links.T).astype(np.float32)
     return scores
 
 
@@ -120,8 +120,8 @@ def second_best(case: Case, *, strength: float = 0.2) -> Matrix:
     """The second-best tool counts too."""
     worth = worth_of_cosines(case.capability_cosines)
     best = case.catalogue.best_of_owner(worth)
-    beaten = np.where(worth >= best[:, case.catalogue.owners], 0, worth)
-    return hybrid(case) + strength * case.catalogue.best_of_owner(beaten)
+    beaten = np.where(worth >= best[:, case.catalogue.owners], 0, worth).astype(np.float32)
+    return (hybrid(case) + strength * case.catalogue.best_of_owner(beaten)).astype(np.float32)
 
 
 def centroids(case: Case, *, strength: float = 0.5) -> Matrix:

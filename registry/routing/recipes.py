@@ -156,7 +156,7 @@ HYBRID = Recipe(
     ),
     merge="by_score",
     texts="contextual",
-    calibration=Calibration(offset=-1.83, slope=2.2, least=0.265, model=MINILM),
+    calibration=Calibration(offset=-1.83, slope=2.2, least=0.251, model=MINILM),
 )
 RANKS = Recipe(
     name="ranks",
