@@ -44,14 +44,16 @@ class Catalogue:
     capabilities: Matrix
     owners: NDArray[np.intp]
     index: SearchIndex
-    embedder: Embedder
+    queries: Embedder
+    documents: Embedder
+    """The same, which keeps vectors on disk."""
 
     @cached_property
     def agent_ids(self) -> tuple[str, ...]:
         return tuple(entry.agent.id for entry in self.entries)
 
     def embed(self, texts: Sequence[str], role: Role = "query") -> Matrix:
-        return self.embedder.embed(texts, role)
+        return (self.queries if role == "query" else self.documents).embed(texts, role)
 
     def words(self, leg: Leg, texts: Sequence[str]) -> Matrix:
         """BM25 of every text and entity of the leg, (texts, entities); 0 where no word is shared."""
@@ -121,10 +123,12 @@ def opened(world: World, dataset: Dataset) -> Iterator[Catalogue]:
         for entry in dataset.catalogue.entries
     )
     embedders = OpenedEmbedders(world.settings, world.environ)
-    embedder = embedders.open_for_documents(DEFAULT_EMBEDDER).embedder
-    assert embedder is not None
+    documents = embedders.open_for_documents(DEFAULT_EMBEDDER).embedder
+    queries = embedders.open(DEFAULT_EMBEDDER).embedder
+    assert documents is not None
+    assert queries is not None
     texts = TextForms(form="contextual", max_chars=world.settings.max_embedded_chars).of_entries(entries)
-    vectors = {name: vector for name, vector in new_vectors(texts, {}, embedder).vectors.items() if vector is not None}
+    vectors = {name: vector for name, vector in new_vectors(texts, {}, documents).vectors.items() if vector is not None}
     capabilities = list(capabilities_of(entries))
     with Registry.open(":memory:", embedder="none", settings=world.settings, environ=world.environ) as registry:
         sync(registry, dataset.catalogue)
@@ -135,7 +139,8 @@ def opened(world: World, dataset: Dataset) -> Iterator[Catalogue]:
             capabilities=np.stack([vectors[name] for name, _ in capabilities]),
             owners=np.array([owner for _, owner in capabilities], dtype=np.intp),
             index=registry.store.index(fresh=True),
-            embedder=embedders.open(DEFAULT_EMBEDDER).embedder or embedder,
+            queries=queries,
+            documents=documents,
         )
 
 

