@@ -170,9 +170,9 @@ def contender_named(name: str) -> Contender:
 
     Raises ValueError for a name that is neither.
     """
-    if ":" in name:
-        return Contender(name=name, adapter=name, package="", settings="")
     known = {contender.name: contender for contender in CONTENDERS}
-    if name not in known:
+    if name in known:
+        return known[name]
+    if ":" not in name:
         raise ValueError(f"{name!r} is not known; known: {'; '.join(known)}")
-    return known[name]
+    return Contender(name=name, adapter=name, package="", settings="")

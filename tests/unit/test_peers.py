@@ -216,6 +216,7 @@ def test_contenders_have_names_of_their_own() -> None:
     names = [contender.name for contender in CONTENDERS]
     assert len(set(names)) == len(names)
     assert HYBRID in names
+    assert [contender_named(name) for name in names] == list(CONTENDERS)
     assert all(__import__(f"benchmarks.peers.adapters.{c.adapter.partition(':')[0]}") for c in CONTENDERS)
 
 
