@@ -28,10 +28,17 @@ class Reranker(Protocol):
 
 
 def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
-    """`openai:MODEL`. Raises InvalidSetting, LanguageModelRefused for a key that cannot be. Touches no network."""
+    """`openai:MODEL` or `cross-encoder:MODEL`. Touches no network.
+
+    Raises InvalidSetting, LanguageModelRefused for a key that cannot be, MissingExtra, ModelNotFound.
+    """
     scheme, _, model = spec.partition(":")
-    if scheme != "openai" or not model:
-        raise InvalidSetting(f"reranker {spec!r}: expected openai:MODEL")
+    if scheme not in ("openai", "cross-encoder") or not model:
+        raise InvalidSetting(f"reranker {spec!r}: expected openai:MODEL or cross-encoder:MODEL")
+    if scheme == "cross-encoder":
+        from waygraph.registry.routing.cross_encoder import CrossEncoderReranker
+
+        return CrossEncoderReranker(model)
     from waygraph.registry.chat import ChatModel
     from waygraph.registry.routing.listwise import ListwiseReranker
 
