@@ -8,7 +8,10 @@ from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import Agents, AsJson, Groups, Kinds, Limit, RecipeName, Tags, filters, principal
 from waygraph.api.cli.output import note, show
 
-Rerank = Annotated[str, typer.Option("--rerank", metavar="SPEC", help="Let openai:MODEL or cross-encoder:MODEL put the best 20 in order.")]
+Rerank = Annotated[
+    str,
+    typer.Option("--rerank", metavar="SPEC", help="Let openai:MODEL or cross-encoder:MODEL put the best 20 in order."),
+]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
 
 

@@ -43,7 +43,7 @@ def run(
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     rerank: Annotated[
-        str, typer.Option(metavar="SPEC", help="Let openai:MODEL or cross-encoder:MODEL put the best 20 of each answer in order.")
+        str, typer.Option(metavar="SPEC", help="openai:MODEL or cross-encoder:MODEL puts the best 20 in order.")
     ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")

@@ -11,15 +11,16 @@ BLOB = re.compile(r"[A-Za-z0-9+/=_-]{200,}")
 """Base64 or hex of a file that someone pasted: no words."""
 
 _URL = re.compile(
-    r"""\b(?:https?|ftp|wss?)://(?:www\.)?
-    ([^\s/?#"'<>)\]，。；、,;]+)                                    # the host
-    (?:[^\s"'<>)\]，。；、]*[^\s"'<>)\]，。；、.,;:!?])?            # without the sentence's own punctuation
+    r"""(?<![a-z0-9])(?:https?|ftp|wss?)://
+    (?:[\w.~%!$&'*+=:\-]{1,200}@)?                      # who, and perhaps a password
+    (?:www\.)?([a-z0-9.\-]+(?::\d{1,5})?)               # the host; of ASCII, as are paths: 例 begins the next word
+    (?:[/?#](?:[\w.~:/?#\[\]@!$&'()*+=%\-]*[\w/=&%\#+\-])?)?  # without the sentence's own punctuation
     """,
-    re.IGNORECASE | re.VERBOSE,
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+@(?:[\w-]{1,63}\.){1,8}\w{2,24}\b")
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+@(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}\b(?![:/])", re.IGNORECASE)
 _FILE = re.compile(r"(?<![\w:/.~])(?:~|\.{0,2})(?:/[\w.\-+@%]{1,255}){1,64}+|(?<!\w)[A-Za-z]:\\[^\s\"'<>|]{1,1000}")
-_EXTENSION = re.compile(r"\.(\w{1,5})$")
+_EXTENSION = re.compile(r"\.([A-Za-z]\w{0,4})$")
 _UUID = r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 _IDENTITY = re.compile(rf"{_UUID}|\b(?=[a-f]{{0,64}}\d)[0-9a-f]{{16,64}}\b", re.IGNORECASE)
 

@@ -76,7 +76,9 @@ class LocalIndex:
 
     # -- search ------------------------------------------------------------------------------------
 
-    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
+    def search(
+        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+    ) -> Hits:
         mask = self._mask(scope)
         found: dict[Leg, LegHits] = {}
         # In the order asked: what is built from the hits must not depend on the order of a set.
@@ -85,7 +87,7 @@ class LocalIndex:
             similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
             coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
             if "name" in wanted:
-                found["name"] = self._named(text, mask)
+                found["name"] = self._named(written or text, mask)
         return Hits({leg: found[leg] for leg in wanted if leg in found}, similarity, coverage, self)
 
     def _vector_legs(

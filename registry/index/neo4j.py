@@ -78,8 +78,10 @@ class Neo4jIndex:
 
     # -- search ------------------------------------------------------------------------------------
 
-    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
-        ask = _Ask.of(tuple(legs), vector if self.state.embedder else None, text, depth, scope)
+    def search(
+        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+    ) -> Hits:
+        ask = _Ask.of(tuple(legs), vector if self.state.embedder else None, (text, written or text), depth, scope)
         for _ in range(_ATTEMPTS):
             reach = self._reach(ask)
             found, unanswered = self._first(ask, reach)
@@ -208,9 +210,13 @@ class _Ask:
     scope: Scope
 
     @classmethod
-    def of(cls, legs: tuple[Leg, ...], vector: "Vector | None", text: str, depth: int, scope: Scope) -> "_Ask":
-        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent, nor be stored
-        words, names = query_terms(text)[:MOST_WORDS], named_in(text)[:MOST_WORDS]
+    def of(
+        cls, legs: tuple[Leg, ...], vector: "Vector | None", texts: tuple[str, str], depth: int, scope: Scope
+    ) -> "_Ask":
+        """`texts`: what words are taken of, and names."""
+        # Half a surrogate pair cannot be sent, nor be stored.
+        text, written = (each.encode("utf-8", "replace").decode() for each in texts)
+        words, names = query_terms(text)[:MOST_WORDS], named_in(written)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
             *(TEXT_LEGS if words else ()),

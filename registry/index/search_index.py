@@ -88,8 +88,13 @@ class Hits(NamedTuple):
 class SearchIndex(Records, Protocol):
     """A search over the registry as it is now, and all its records. Threads may share it."""
 
-    def search(self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope) -> Hits:
-        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`."""
+    def search(
+        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+    ) -> Hits:
+        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`.
+
+        Words are those of `text`; names are looked for in it as it was `written`, if that differs.
+        """
         ...
 
     def tool_ids(self, agent_id: str) -> Sequence[str]: ...

@@ -134,9 +134,10 @@ class Router:
         )
 
     def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
-        told = query_text(text, literals=ask.recipe.literals)
-        vector = self.embed(told) if self.embed and ask.recipe.needs_vectors else None
-        return self.index.search(ask.recipe.leg_names, vector, told, ask.recipe.depth, scope)
+        recipe, written = ask.recipe, query_text(text, literals=True)
+        told = written if recipe.literals else query_text(text)
+        vector = self.embed(told) if self.embed and recipe.needs_vectors else None
+        return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
 
     def _reason(self, query: Query, ask: Ask) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
@@ -171,12 +172,14 @@ def _agent_matches(hits: Hits, best: Sequence[Candidate]) -> tuple[AgentMatch, .
 
 
 def _confidence(hits: Hits, recipe: Recipe, best: Sequence[Candidate] | None = None) -> float | None:
-    """How likely anything found is right; 1 if an entity is named outright, None without a calibration for the model.
+    """How likely anything found is right; 1 if an entity is named outright.
+
+    None where the recipe is not calibrated for the model, or not for the texts that are embedded.
 
     `best` are the agents by the recipe's own weights, if they are at hand.
     """
     calibration, state = recipe.calibration, hits.records.state
-    if calibration is None or calibration.model not in state.embedder:
+    if calibration is None or calibration.model not in state.embedder or recipe.texts not in (None, state.texts):
         return None
     named = hits.legs.get("name")
     if named and named.entity_ids:

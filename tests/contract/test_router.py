@@ -390,6 +390,24 @@ def test_confidence_is_higher_where_a_right_agent_is(registry: Registry) -> None
     assert fmean(there) > fmean(left_out) + 0.05
 
 
+def test_an_agent_may_be_named_like_a_literal(shelf: Shelf) -> None:
+    """A name that looks like an id, a path or an address is still a name."""
+    names = ("0123456789abcdef01", "/pets/list.json", "desk@acme.example")
+    agents = [sealed_agent(Agent(id=f"a{at}", name=name, description="Pets.")) for at, name in enumerate(names)]
+    manifest = Manifest(source="odd", entries=tuple(AgentEntry(key=agent.id, agent=agent) for agent in agents))
+    with filled(shelf.empty(), WORDLESS) as registry:
+        sync(registry, manifest)
+        for agent in agents:
+            assert ids(registry.route(f"ask '{agent.name}' for help"))[0] == agent.id
+
+
+def test_other_texts_than_its_own_are_not_calibrated(shelf: Shelf) -> None:
+    """`hybrid` may be asked of weighted texts; how sure it is there nobody has measured."""
+    route = shelf.catalogue(Edition(texts="tdwa-2")).route(SHIP)
+    assert route.matches
+    assert route.confidence is None
+
+
 def test_what_is_named_outright_is_certain(registry: Registry) -> None:
     """Confidence 1, of agents and of tools."""
     named = registry.agents()[0].id

@@ -201,6 +201,9 @@ def test_a_query_loses_pasted_files(text: str, left: str) -> None:
     [
         ("fetch https://www.acme.example/a/b?c=1#d, then stop.", "fetch acme.example web page , then stop."),
         ("see <HTTP://Acme.example:8080>", "see < Acme.example:8080 web page >"),
+        ("打开https://acme.example/page查询北京天气", "打开 acme.example web page 查询北京天气"),
+        ("https://a.example/x,https://b.example/y", "a.example web page , b.example web page"),
+        ("https://ann:secret@acme.example/x", "acme.example web page"),
         ("save it to /srv/notes/june.md.", "save it to file md"),
         ("open ~/a/b.tar.gz", "open file gz"),
         ("open ./b.csv and ../c/d.PDF", "open file csv and file PDF"),
@@ -228,6 +231,9 @@ def test_literal_values_are_told_by_their_kind(text: str, told: str) -> None:
         "follow @ann, a@b, #tag, $5.00",
         "the decade 1990, the code facade, number 12345678",
         "io.github.acme/server and @acme/server",
+        "clone git@acme.example:org/repo",
+        "install numpy@1.26.10",
+        "call /api/v1.1",
     ],
 )
 def test_what_only_looks_like_a_literal_stays(text: str) -> None:
@@ -235,7 +241,9 @@ def test_what_only_looks_like_a_literal_stays(text: str) -> None:
     assert query_text(text) == text
 
 
-@pytest.mark.parametrize("part", ["data:", "http://", "a.", "a@", "/a", "./", "~/.", "0123abc-", "C:\\", "/a.b "])
+@pytest.mark.parametrize(
+    "part", ["data:", "http://", "http://a:", "http://a.", "a.", "a@", "/a", "./", "~/.", "0123abc-", "C:\\", "/a.b "]
+)
 def test_a_huge_query_is_cleaned_in_linear_time(part: str) -> None:
     """Megabytes of almost-blobs and almost-literals take about a second, not minutes."""
     started = time.process_time()
