@@ -42,8 +42,8 @@ NOTES = (
     "`auroc` and `brier` (mean squared error of the probability, .25 is a coin's) of present against absent; `lost` "
     "and `abstained` are the shares of right answers and of absent requests below the probability under which at most "
     "1 % of the right answers lie on every dataset of the other families.",
-    "`ships`: calibrated on all families, and at most 0.5 % of the right answers lost on each; what that share comes to "
-    "where it was not set stands beside it.",
+    "`ships`: calibrated on all families, at most 0.5 % of the right answers lost on each; what that share comes to on "
+    "families that it was not set on stands in the last two columns.",
     "A dataset counts as much as the next, whatever its size; of large ones 300 requests are drawn. A request that "
     "names an entity outright is never withheld, has confidence 1, and is left out of the calibration.",
 )
