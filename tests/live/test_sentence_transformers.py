@@ -4,15 +4,22 @@ from pathlib import Path
 
 import pytest
 
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import locate
+from waygraph.registry.errors import ModelNotFound
+from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import recipe_named
+from waygraph.registry.routing.reranking import open_reranker
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
-pytest.importorskip(
+sentence_transformers = pytest.importorskip(
     "sentence_transformers",
     reason="sentence-transformers is not installed: pip install 'waygraph[sentence-transformers]'",
 )
 
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXTS = (
     "A man is eating food.",
     "A man is eating a piece of bread.",
@@ -57,3 +64,49 @@ def test_vectors_are_those_of_sentence_transformers(tmp_path: Path, precision: s
     assert reference is not None
     cosines = (ours.embed(TEXTS, "document") * reference.embed(TEXTS, "document")).sum(axis=1)
     assert cosines.min() >= cosine, dict(zip(TEXTS, cosines.round(4), strict=True))
+
+
+@pytest.fixture
+def tiny_cross_encoder(tmp_path: Path) -> Path:
+    """A cross-encoder of random weights with the default model's tokenizer: it runs, and knows nothing."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(locate(DEFAULT_EMBEDDER, Settings())))
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=1,
+    )
+    folder = tmp_path / "cross-encoder"
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_cross_encoder_puts_candidates_in_the_order_of_its_scores(tiny_cross_encoder: Path) -> None:
+    """Pair by pair, best first, as the library itself scores them; in a route the recipe's name tells of it."""
+    reranker = open_reranker(f"cross-encoder:{tiny_cross_encoder}", Settings(), {})
+    documents = TEXTS[:12]
+    scores = sentence_transformers.CrossEncoder(str(tiny_cross_encoder), num_labels=1).predict(
+        [("pay a bill", text) for text in documents]
+    )
+    order = reranker.order("pay a bill", documents)
+    assert [float(scores[at]) for at in order] == sorted(map(float, scores), reverse=True)
+    assert sorted(order) == list(range(len(documents)))
+    assert order != tuple(range(len(documents)))
+    settings = Settings(embedder="none")
+    with Registry.open(":memory:", settings=settings, environ={}) as registry:
+        for manifest in read_path(str(CATALOG), settings):
+            sync(registry, manifest)
+        recipe = recipe_named("lexical", rerank=f"cross-encoder:{tiny_cross_encoder}")
+        fused, route = registry.route("book a table", recipe="lexical"), registry.route("book a table", recipe=recipe)
+    assert route.recipe == recipe.name
+    assert [match.agent.id for match in route.matches] != [match.agent.id for match in fused.matches]
+
+
+def test_a_cross_encoder_that_is_not_here_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="not on this machine"):
+        open_reranker(f"cross-encoder:{tmp_path / 'nothing'}", Settings(), {})
