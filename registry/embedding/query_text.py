@@ -23,6 +23,7 @@ _FILE = re.compile(r"(?<![\w:/.~])(?:~|\.{0,2})(?:/[\w.\-+@%]{1,255}){1,64}+|(?<
 _EXTENSION = re.compile(r"\.([A-Za-z]\w{0,4})$")
 _UUID = r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 _IDENTITY = re.compile(rf"{_UUID}|\b(?=[a-f]{{0,64}}\d)[0-9a-f]{{16,64}}\b", re.IGNORECASE)
+_SHORTEST_IDENTITY = 16
 
 
 def query_text(text: str, *, literals: bool = False) -> str:
@@ -36,10 +37,15 @@ def query_text(text: str, *, literals: bool = False) -> str:
 
 
 def _kinds(text: str) -> str:
-    text = _URL.sub(r" \1 web page ", text)
-    text = _EMAIL.sub(" email address ", text)
-    text = _FILE.sub(_file, text)
-    return _IDENTITY.sub(" ID ", text)
+    # Most queries hold none of these: a sign that each must have is looked for first.
+    if "://" in text:
+        text = _URL.sub(r" \1 web page ", text)
+    if "@" in text:
+        text = _EMAIL.sub(" email address ", text)
+    if "/" in text or "\\" in text:
+        text = _FILE.sub(_file, text)
+    longest = max(map(len, text.split()), default=0)
+    return _IDENTITY.sub(" ID ", text) if longest >= _SHORTEST_IDENTITY else text
 
 
 def _file(path: re.Match[str]) -> str:

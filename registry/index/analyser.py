@@ -65,7 +65,8 @@ def named_in(text: str) -> tuple[str, ...]:
     stripped = text.strip(" \t\r\n\"'`.,;!?")
     candidates = [stripped] if len(stripped) <= _MAX_NAME_CHARS else []
     candidates += _QUOTED.findall(text)
-    candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
+    if _LOOKS_CODED.search(text):
+        candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
     folded = [form for name in candidates if len(name) <= _MAX_NAME_CHARS for form in _forms(name)]
     return tuple(dict.fromkeys(form for form in folded if form))
 
