@@ -57,6 +57,27 @@ def test_an_author_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> N
     assert "expected templates or openai:MODEL" in capsys.readouterr().err
 
 
+def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ingest", FX, "--questions", "2", "--questions-by", "openai:writer", "--dry-run"]) == 0
+    assert "a dry run asks no language model" in capsys.readouterr().err
+    assert fake.requests == []
+
+
+def test_tools_without_questions_are_counted(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the model says of one tool costs the others nothing."""
+    fake.answers = ["no"]
+    assert main(["ingest", FX, "--questions", "2", "--questions-by", "openai:writer"]) == 0
+    told = capsys.readouterr().err
+    tools = json.loads(said(capsys, "tools", "bureau-fx", "--json"))["tools"]
+    assert len(fake.requests) == 2 * len(tools) > 2
+    assert f"no questions were made up for {len(tools)} tools" in told
+
+
+@pytest.mark.usefixtures("fake")
+def test_no_questions_need_no_author() -> None:
+    assert main(["ingest", FX, "--questions", "0", "--questions-by", "me"]) == 0
+
+
 def test_route_find_and_eval_take_a_reranker(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
     """The judge's order is what is printed and what is measured."""
     said(capsys, "ingest", str(CATALOG))
