@@ -39,7 +39,7 @@ class Agent:
 class Tool:
     """One callable of an agent. `id` is `<agent id>/<tool name>`; `call_name` is legal for every host.
 
-    `questions` are what people might ask that it can answer, best first: not the server's word, but found by.
+    `questions` are what people might ask that it can answer, best first, by its source or made up: it is found by them.
     """
 
     id: str
