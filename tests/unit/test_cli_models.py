@@ -8,6 +8,7 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
+from waygraph.registry.chat import ChatModel
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
@@ -55,6 +56,20 @@ def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.Capt
 def test_an_author_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ingest", FX, "--questions", "2", "--questions-by", "me"]) == 1
     assert "expected templates or openai:MODEL" in capsys.readouterr().err
+
+
+def test_the_models_connections_are_closed(fake: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever became of the sources."""
+    closed, close = list[str](), ChatModel.close
+
+    def closing(self: ChatModel) -> None:
+        closed.append(self.model)
+        close(self)
+
+    monkeypatch.setattr(ChatModel, "close", closing)
+    fake.answers = ["no"]
+    assert main(["ingest", FX, "absent.json", "--questions", "2", "--questions-by", "openai:writer"]) == 1
+    assert closed == ["writer"]
 
 
 def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
