@@ -25,7 +25,7 @@ from benchmarks import (
 from benchmarks.ablations import run as ablations
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.table import Written, write
-from benchmarks.world import World
+from benchmarks.world import DATA_VARIABLE, World, data_folder
 from waygraph.registry.settings import load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
@@ -46,7 +46,6 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
 }
 """They start a Neo4j and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)
-DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 TABLE = "table"
 PAGES = Written(
     page=PROJECT / "docs" / "benchmarks.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures"
@@ -103,7 +102,7 @@ def _one_of(known: Sequence[str]) -> Callable[[str], str]:
 def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
     told = load_settings(environ)
     settings = replace(told, embedder="")
-    data = options.data or Path(environ.get(DATA_VARIABLE) or PROJECT.parent / "shared" / "data")
+    data = options.data or data_folder(environ)
     cache = settings.cache_path / "benchmarks"
     return World(
         settings=settings, environ=environ, data=data, cache=cache, quick=options.quick, configured=told.embedder

@@ -62,7 +62,7 @@ def write(evals: Path, names: Iterable[str], places: Written) -> None:
 def pages(records: Records, places: Written) -> dict[Path, str]:
     """What each page is to hold, its hand-written parts as they are. Raises ValueError if one has no markers."""
     made = {places.page: tables(records), places.readme: summary(records)}
-    return {page: _between(page, part) for page, part in made.items()}
+    return {page: between(page, part, (BEGIN, END)) for page, part in made.items()}
 
 
 def drawn(records: Records) -> list[tuple[Table, Sequence[Kind]]]:
@@ -84,13 +84,14 @@ def tables(records: Records) -> str:
     return "\n\n".join([_measures(records), *details, _origin(records)])
 
 
-def _between(page: Path, part: str) -> str:
+def between(page: Path, part: str, markers: tuple[str, str]) -> str:
+    """The page with `part` between its markers. Raises ValueError if it has none."""
     text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not (begin and end):
-        raise ValueError(f"{page} lacks the markers {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{part}\n\n{END}{after}"
+        raise ValueError(f"{page} lacks the markers {markers[0]} and {markers[1]}")
+    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
 
 
 def _measures(records: Records) -> str:

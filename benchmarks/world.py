@@ -33,6 +33,12 @@ PRECISIONS: Mapping[str, str] = {"int8": DEFAULT_EMBEDDER, "float32": FLOAT32}
 EXAMPLES = "examples"
 """The data set of the project's own requests."""
 QUICK_QUESTIONS = 20
+DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
+
+
+def data_folder(environ: Mapping[str, str]) -> Path:
+    """Of the shared data sets, where no option names it."""
+    return Path(environ.get(DATA_VARIABLE) or PROJECT.parent / "shared" / "data")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

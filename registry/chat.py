@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from waygraph.registry.errors import LanguageModelRefused, LanguageModelUnavailable
+from waygraph.registry.embedding.rows import sound_text
+from waygraph.registry.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.settings import Settings
 
@@ -12,7 +13,10 @@ CHAT = Purpose(
 
 
 class ChatModel:
-    """Answers one prompt at a time, as surely the same way as the endpoint can (temperature 0)."""
+    """Answers one prompt at a time, as surely the same way as the endpoint can (temperature 0).
+
+    Without a temperature where the model refuses one, as those that reason do.
+    """
 
     def __init__(self, *, base_url: str, api_key: str, model: str, patience: Patience) -> None:
         self.model = model
@@ -32,16 +36,18 @@ class ChatModel:
         """The text of the first choice.
 
         Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
-        LanguageModelRefused if it refuses or answers no text.
+        LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        response = self._endpoint.post({"model": self.model, "messages": messages, "temperature": 0})
+        told = {"system": system, "user": user}
+        messages = [{"role": role, "content": sound_text(text)} for role, text in told.items()]
+        body = {"model": self.model, "messages": messages, "temperature": 0}
+        response = self._endpoint.post(body, optional="temperature")
         try:
             text = response.json()["choices"][0]["message"]["content"]
-        except (ValueError, TypeError, LookupError) as exc:
+        except (ValueError, TypeError, LookupError, RecursionError) as exc:
             raise self._endpoint.refusal("answered something that is no chat completion") from exc
         if not isinstance(text, str) or not text.strip():
-            raise self._endpoint.refusal("answered without a text")
+            raise UnfitAnswer(f"{self._endpoint.host} answered without a text")
         return text
 
     def close(self) -> None:

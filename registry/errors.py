@@ -25,7 +25,9 @@
     │   └── ModelNotFound       no weights on this machine
     ├── LanguageModelError
     │   ├── LanguageModelUnavailable  the endpoint does not answer (retryable)
-    │   └── LanguageModelRefused      wrong key, unknown model, an answer that is not what was asked for
+    │   └── LanguageModelRefused      wrong key, unknown model, an answer of another protocol
+    │       └── UnfitAnswer           one answer that is not what was asked for: the next may be
+    ├── NotReranked             a reranker gave no order where its order is what is measured
     ├── SourceError             a source that cannot be read at all
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
@@ -192,6 +194,18 @@ class LanguageModelUnavailable(LanguageModelError):
 
 class LanguageModelRefused(LanguageModelError):
     pass
+
+
+class UnfitAnswer(LanguageModelRefused):
+    pass
+
+
+class NotReranked(WaygraphError):
+    def __init__(self, query_id: str, recipe: str, reason: str) -> None:
+        self.query_id, self.recipe, self.reason = query_id, recipe, reason
+        super().__init__(
+            f"query {query_id!r}: {recipe!r} was not reranked, so its order is not the reranker's: {reason}"
+        )
 
 
 class SourceError(WaygraphError):

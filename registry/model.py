@@ -39,7 +39,7 @@ class Agent:
 class Tool:
     """One callable of an agent. `id` is `<agent id>/<tool name>`; `call_name` is legal for every host.
 
-    `questions` are what people might ask that it can answer, best first: not the server's word, but found by.
+    `questions` are what people might ask that it can answer, best first, by its source or made up: it is found by them.
     """
 
     id: str
@@ -121,7 +121,7 @@ class Route:
     `pinned` agents stand apart and never count to the limit. `steps` holds a route per step of the query.
     `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
     registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
-    not known, see `Calibration`.
+    not known, see `Calibration`. `not_reranked`, which `notice` tells too: why the recipe's reranker gave no order.
     """
 
     query: Query
@@ -132,6 +132,7 @@ class Route:
     revision: int
     confidence: float | None = None
     notice: str = ""
+    not_reranked: str = ""
     reason: str = ""
     elapsed_ms: float = field(default=0.0, compare=False)
 
@@ -146,5 +147,6 @@ class ToolRoute:
     revision: int
     confidence: float | None = None
     notice: str = ""
+    not_reranked: str = ""
     reason: str = ""
     elapsed_ms: float = field(default=0.0, compare=False)

@@ -45,6 +45,7 @@ class OpenAIEndpoint:
         self._purpose, self._patience = purpose, patience
         self._api_key, self._model = api_key, model
         self._url = self._address(base_url)
+        self._left_out = ""
         self._client = httpx2.Client(headers=self._authorization(), timeout=patience.timeout_s)
 
     @property
@@ -55,16 +56,26 @@ class OpenAIEndpoint:
     def close(self) -> None:
         self._client.close()
 
-    def post(self, body: Mapping[str, object]) -> httpx2.Response:
+    def post(self, body: Mapping[str, object], *, optional: str = "") -> httpx2.Response:
         """The endpoint's good answer; asks again while it is overloaded.
 
+        `optional`: a field that is left out, then and from then on, if the endpoint refuses it by its name.
         Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
         """
+        sent = {name: value for name, value in body.items() if name != self._left_out}
+        response = self._patiently_posted(sent)
+        if response.status_code == 400 and optional in sent and optional in response.text:
+            self._left_out = optional
+            return self.post(body)
+        return self._accepted(response)
+
+    def _patiently_posted(self, body: Mapping[str, object]) -> httpx2.Response:
+        """An answer that is no overload. Raises the purpose's `unavailable`."""
         patience = self._patience
         for attempt in range(patience.retries + 1):
             response = self._posted(body)
             if response is not None and not _is_overload(response):
-                return self._accepted(response)
+                return response
             if attempt < patience.retries:
                 asked = response.headers.get("retry-after") if response is not None else None
                 patience.sleep(wait_s(attempt, asked, patience.jitter))
@@ -86,6 +97,8 @@ class OpenAIEndpoint:
             raise unavailable(f"{self.host} did not answer within {self._patience.timeout_s:g} s") from exc
         except (httpx2.TransportError, httpx2.InvalidURL) as exc:
             raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
+        except httpx2.HTTPError as exc:
+            raise self.refusal(f"answered something that cannot be read: {exc}") from exc
 
     def _accepted(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code in {401, 403}:

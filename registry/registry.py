@@ -106,11 +106,13 @@ class Registry:
 
     def close(self) -> None:
         """Lets go of files. A closed registry answers nothing more."""
-        self._store.close()
-        self._router = None
-        with self._lock:
-            while self._rerankers:
-                self._rerankers.popitem()[1].close()
+        try:
+            self._store.close()
+        finally:
+            self._router = None
+            with self._lock, ExitStack() as closing:
+                while self._rerankers:
+                    closing.callback(self._rerankers.popitem()[1].close)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -125,15 +127,16 @@ class Registry:
     ) -> Route:
         """The agents that can do this, best first, each with the votes that put it there and its best tools.
 
-        Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts,
-        InvalidSetting for a reranker that is not known.
+        Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts, and
+        of a reranker that cannot be opened InvalidSetting, LanguageModelRefused, MissingExtra, ModelNotFound.
         """
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
         asked = checked(query, self._settings)
         if not (stage := ask.recipe.rerank):
             return self._asked(lambda router: router.route(asked, ask))
+        reranker = self._reranker(stage.spec)
         found = self._asked(lambda router: router.route(widened(asked, stage), ask))
-        return reranked_route(found, asked, stage, self._reranker(stage.spec))
+        return reranked_route(found, asked, stage, reranker)
 
     def find_tools(
         self,
@@ -144,7 +147,10 @@ class Registry:
         recipe: str | Recipe = DEFAULT_RECIPE,
         principal: Principal | None = None,
     ) -> ToolRoute:
-        """The tools that can do this, best first; `limit` and `agent_ids` overrule the query's own."""
+        """The tools that can do this, best first; `limit` and `agent_ids` overrule the query's own.
+
+        Raises as `route`.
+        """
         asked = checked(query, self._settings)
         if asked.steps:
             raise InvalidQuery("tools are found for a text; ask once for each step")
@@ -153,8 +159,9 @@ class Registry:
         ask = Ask.of(_recipe(recipe), None, None, principal)
         if not (stage := ask.recipe.rerank):
             return self._asked(lambda router: router.find_tools(asked, ask))
+        reranker = self._reranker(stage.spec)
         found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
-        return reranked_tools(found, asked, stage, self._reranker(stage.spec))
+        return reranked_tools(found, asked, stage, reranker)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -325,7 +332,7 @@ class Registry:
         return found
 
     def _reranker(self, spec: str) -> Reranker:
-        """Each opened once. Raises InvalidSetting for one that is not known."""
+        """Each opened once. Raises as `open_reranker`."""
         with self._lock:
             if spec not in self._rerankers:
                 self._rerankers[spec] = open_reranker(spec, self._settings, self._environ)

@@ -28,6 +28,10 @@ class FakeOpenAI:
     """Other than asked: the wrong one."""
     hang_s: float = 0.0
     garbage: bytes | None = None
+    encoding: str = ""
+    """Said of every answer's body, whatever it is."""
+    refuses: str = ""
+    """A field of the request that is refused by name."""
     reverse: bool = False
     """Answer in another order than asked; `index` still tells."""
     drop_last: bool = False
@@ -77,6 +81,8 @@ def _answering_for(fake: FakeOpenAI) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             if fake.retry_after is not None and status == fake.overload_status:
                 self.send_header("Retry-After", fake.retry_after)
+            if fake.encoding:
+                self.send_header("Content-Encoding", fake.encoding)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -95,6 +101,8 @@ def _answer(fake: FakeOpenAI, path: str, authorization: str, request: dict[str, 
     if fake.overloads > 0:
         fake.overloads -= 1
         return fake.overload_status, b'{"error": {"message": "slow down"}}'
+    if fake.refuses in request:
+        return 400, json.dumps({"error": {"message": f"Unsupported value: '{fake.refuses}'"}}).encode()
     if fake.garbage is not None:
         return 200, fake.garbage
     return 200, _embeddings(fake, request) if path == "/v1/embeddings" else _completion(fake)

@@ -42,7 +42,9 @@ def ingest(
     questions_by: Annotated[
         str, typer.Option("--questions-by", metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
     ] = "templates",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change, and change nothing. Asks no language model.")
+    ] = False,
     allow_mass_removal: Annotated[
         bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
     ] = False,
@@ -57,24 +59,27 @@ def ingest(
     import os
 
     from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.intake import Asking, Intake, refuse_other_texts, remark
+    from waygraph.api.cli.intake import Intake, asking, refuse_other_texts, remark
     from waygraph.api.cli.progress import progress_bar
-    from waygraph.ingest.questions import open_author
 
     told = invocation(context)
     settings = told.settings()
-    intake = Intake(
-        settings=settings,
-        source=source,
-        namespace=namespace,
-        kind=kind,
-        texts=texts,
-        asking=Asking(count=questions, author=open_author(questions_by, settings, os.environ)),
-        dry_run=dry_run,
-        allow_mass_removal=allow_mass_removal,
-    )
-    with told.open() as registry, progress_bar("Embedding", settings.progress_after_s) as progress:
+    with (
+        asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as asked,
+        told.open() as registry,
+        progress_bar("Embedding", settings.progress_after_s) as progress,
+    ):
         refuse_other_texts(registry, texts)
+        intake = Intake(
+            settings=settings,
+            source=source,
+            namespace=namespace,
+            kind=kind,
+            texts=texts,
+            asking=asked,
+            dry_run=dry_run,
+            allow_mass_removal=allow_mass_removal,
+        )
         outcomes = list(intake.outcomes(registry, given, progress))
     show(outcomes, shapes.ingest, views.ingest, as_json)
     remark(outcomes)

@@ -1,12 +1,13 @@
 """Sources into the registry, one after the other: a bad one does not stop the others."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from waygraph.api.cli.output import complain, note
 from waygraph.api.cli.pages import Outcome
-from waygraph.ingest.questions import QuestionAuthor, with_questions
+from waygraph.ingest.questions import TEMPLATES, QuestionAuthor, open_author, with_questions
 from waygraph.ingest.sources import read_path, read_stream
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
@@ -27,6 +28,22 @@ class Asking:
     author: QuestionAuthor
 
 
+@contextmanager
+def asking(
+    count: int, spec: str, settings: Settings, environ: Mapping[str, str], *, dry_run: bool
+) -> Iterator[Asking | None]:
+    """None where no questions are to be made: a dry run pays no language model. Raises InvalidSetting."""
+    if not count:
+        yield None
+        return
+    with closing(open_author(spec, settings, environ)) as author:
+        if dry_run and spec != TEMPLATES:
+            note("a dry run asks no language model: tools are compared without the questions that it would make up")
+            yield None
+        else:
+            yield Asking(count=count, author=author)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
     """How to read and sync, as the options say."""
@@ -36,7 +53,7 @@ class Intake:
     namespace: str
     kind: str
     texts: TextForm | None
-    asking: Asking
+    asking: Asking | None
     dry_run: bool
     allow_mass_removal: bool
 
@@ -52,15 +69,21 @@ class Intake:
                     return
 
     def _synced(self, registry: Registry, text: str, manifest: Manifest, progress: Progress) -> Outcome:
+        asked = self._with_questions(manifest, progress)
         report = sync(
             registry,
-            with_questions(manifest, self.asking.author, self.asking.count, progress),
+            asked,
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
             texts=self.texts,
             progress=progress,
         )
-        return Outcome(text, report=report)
+        return Outcome(text, report=report, without_questions=len(asked.cut) - len(manifest.cut))
+
+    def _with_questions(self, manifest: Manifest, progress: Progress) -> Manifest:
+        if self.asking is None:
+            return manifest
+        return with_questions(manifest, self.asking.author, self.asking.count, progress)
 
     def _manifests(self, text: str) -> list[Manifest]:
         if text == STDIN:
@@ -89,5 +112,7 @@ def remark(outcomes: Sequence[Outcome]) -> None:
             complain(outcome.error)
             continue
         note(outcome.report.notice)
+        if lacking := outcome.without_questions:
+            note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.given}")
         if rejected := len(outcome.report.changes.rejected):
             note(f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}")

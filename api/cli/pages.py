@@ -28,11 +28,15 @@ class AgentPage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one source. `given` is the SOURCE as typed; without a `report` the `error` says why."""
+    """What became of one source. `given` is the SOURCE as typed; without a `report` the `error` says why.
+
+    `without_questions`: tools that its author of questions had no fit answer for.
+    """
 
     given: str
     report: "SyncReport | None" = None
     error: str = ""
+    without_questions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

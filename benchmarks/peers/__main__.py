@@ -14,14 +14,13 @@ from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender
 from benchmarks.peers.measure import LIMIT, Effort, accounts
 from benchmarks.peers.rows import row
 from benchmarks.record import PROJECT, Measure, Result, as_record, write_record
-from benchmarks.world import scratch_folder, with_cache
+from benchmarks.world import DATA_VARIABLE, data_folder, scratch_folder, with_cache
 from waygraph.registry.changes import Manifest
 from waygraph.registry.evaluation.dataset import Asked
 from waygraph.registry.settings import Settings, load_settings
 
 NAME = "peers"
 PAGE = PROJECT / "docs" / "benchmarks.md"
-DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 PADDED_TOOLS = 5_001
 EFFORTS = (Effort(budget_s=8, whole_below_ms=inf), Effort(budget_s=12, whole_below_ms=1_000))
 """At the dataset's own size, where quality is judged, and at `PADDED_TOOLS`."""
@@ -48,7 +47,7 @@ NOTES = (
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
     if options.work == "run":
-        data = options.data or Path(environ.get(DATA_VARIABLE) or PROJECT.parent / "shared" / "data")
+        data = options.data or data_folder(environ)
         comparison = Comparison(folder=data / "livemcpbench", settings=load_settings(environ), environ=environ)
         result = comparison.result()
         if result.skipped:

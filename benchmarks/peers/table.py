@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.contenders import HYBRID
+from benchmarks.table import between
+from waygraph.registry.evaluation.tables import markdown_table
 
 BEGIN, END = "<!-- peers: begin (python -m benchmarks.peers table) -->", "<!-- peers: end -->"
 HEAD = (
@@ -32,12 +34,7 @@ COMPARED: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 def write_table(record: Path, page: Path) -> None:
     """Raises ValueError if the page has no markers."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{page} lacks the markers {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{told(json.loads(record.read_bytes()))}\n\n{END}{after}", encoding="utf-8")
+    page.write_text(between(page, told(json.loads(record.read_bytes())), (BEGIN, END)), encoding="utf-8")
 
 
 def told(record: Mapping[str, Any]) -> str:
@@ -65,7 +62,7 @@ def losses(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def _of_size(tools: int, rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [_cells(row) for row in rows]
-    return f"{tools:,} tools:\n\n{_table(HEAD, cells)}\n\n{_wins_and_losses(rows)}"
+    return f"{tools:,} tools:\n\n{markdown_table(HEAD, cells)}\n\n{_wins_and_losses(rows)}"
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -101,7 +98,7 @@ def _settings(rows: Iterable[Mapping[str, Any]]) -> str:
         (row["name"], f"`{row['package']}` {row['version'] or 'not installed'}", row["settings"])
         for row in known.values()
     ]
-    return _table(("Library", "Package", "Settings"), cells)
+    return markdown_table(("Library", "Package", "Settings"), cells)
 
 
 def _origin(record: Mapping[str, Any]) -> str:
@@ -115,8 +112,3 @@ def _origin(record: Mapping[str, Any]) -> str:
 
 def _shown(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

@@ -112,7 +112,7 @@ def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
         description=record.get("description") or "",
         kind=record.get("kind") or "custom",
         tags=record.get("tags") or (),
-        tools=tool_records(record.get("tools") or [], "/tools", intake),
+        tools=tool_records(record.get("tools") or [], "/tools", intake, own=True),
     )
 
 

@@ -16,6 +16,12 @@ Watching = Callable[[str], AbstractContextManager[Progress | None]]
 """Who watches a part of the work, by its name."""
 
 
+MOST_VECTORS = 100_000
+"""Of queries, kept in memory: 150 MB at 384 numbers each."""
+_READINGS = 2
+"""A text is embedded with its URLs and paths as they stand, or as the kind of thing they are: as the recipe says."""
+
+
 def _nobody(part: str) -> AbstractContextManager[None]:  # noqa: ARG001
     return nullcontext()
 
@@ -45,9 +51,12 @@ class Bench:
 
 
 def _with_room_for(dataset: Dataset, settings: Settings) -> Settings:
-    """A cache that keeps every query's vector: each text is embedded once, however many trials ask it."""
-    texts = sum(1 + len(question.steps) for question in dataset.questions)
-    return replace(settings, query_cache_entries=max(settings.query_cache_entries, texts))
+    """A cache that keeps every query's vectors: trials over one registry embed no reading of a text twice.
+
+    Of a dataset with more than `MOST_VECTORS` of them each trial embeds them anew.
+    """
+    texts = _READINGS * sum(1 + len(question.steps) for question in dataset.questions)
+    return replace(settings, query_cache_entries=max(settings.query_cache_entries, min(texts, MOST_VECTORS)))
 
 
 def _registry_of(trial: Trial) -> tuple[str, TextForm]:

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from waygraph.ingest.manifest import MAX_QUESTIONS
 from waygraph.ingest.questions.templates import TemplateAuthor
-from waygraph.registry.changes import AgentEntry, Manifest
+from waygraph.registry.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.identity import sealed_tool
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.settings import Settings
@@ -20,9 +20,11 @@ class QuestionAuthor(Protocol):
     def questions(self, agent: Agent, tool: Tool, count: int) -> tuple[str, ...]:
         """At most `count` distinct questions, the most telling first; the same for the same tool.
 
-        Raises LanguageModelUnavailable, LanguageModelRefused.
+        Raises LanguageModelUnavailable, LanguageModelRefused, UnfitAnswer for this tool alone.
         """
         ...
+
+    def close(self) -> None: ...
 
 
 def open_author(spec: str, settings: Settings, environ: Mapping[str, str]) -> QuestionAuthor:
@@ -43,21 +45,27 @@ def with_questions(
 ) -> Manifest:
     """Each tool with its own questions, and as many of the author's as are missing to `count`.
 
-    Raises InvalidSetting for a count that no tool may have, and what the author raises.
+    A tool that the author has no fit answer for keeps its own, and `cut` says so. Raises InvalidSetting for a count
+    that no tool may have, and what else the author raises.
     """
     if not 0 <= count <= MAX_QUESTIONS:
         raise InvalidSetting(f"{count} questions a tool: expected 0 to {MAX_QUESTIONS}")
-    entries, total = [], len(manifest.entries)
+    entries, lacking, total = [], list[Rejected](), len(manifest.entries)
     for done, entry in enumerate(manifest.entries, start=1):
-        tools = tuple(_asked(entry, tool, author, count) for tool in entry.tools)
+        tools = tuple(_asked(entry, tool, author, count, lacking) for tool in entry.tools)
         entries.append(replace(entry, tools=tools))
         if progress:
             progress(done, total)
-    return replace(manifest, entries=tuple(entries))
+    return replace(manifest, entries=tuple(entries), cut=(*manifest.cut, *lacking))
 
 
-def _asked(entry: AgentEntry, tool: Tool, author: QuestionAuthor, count: int) -> Tool:
-    if len(tool.questions) >= count:
+def _asked(entry: AgentEntry, tool: Tool, author: QuestionAuthor, count: int, lacking: list[Rejected]) -> Tool:
+    missing = count - len(tool.questions)
+    if missing <= 0:
         return tool
-    made = dict.fromkeys([*tool.questions, *author.questions(entry.agent, tool, count)])
-    return sealed_tool(replace(tool, questions=tuple(made)[:count]))
+    try:
+        made = author.questions(entry.agent, tool, missing)
+    except UnfitAnswer as error:
+        lacking.append(Rejected(where=tool.id, reason=f"no questions were made up: {error}"))
+        return tool
+    return sealed_tool(replace(tool, questions=tuple(dict.fromkeys([*tool.questions, *made]))))

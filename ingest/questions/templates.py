@@ -20,7 +20,7 @@ ASKS: Mapping[str, tuple[str, ...]] = {
 }
 """What people say who want a tool of such a verb; `{}` is the thing that the verb is about."""
 SYNONYMS: Mapping[str, str] = {
-    **dict.fromkeys(("fetch", "read", "retrieve", "show", "describe", "view", "lookup", "load", "download"), "get"),
+    **dict.fromkeys(("fetch", "read", "retrieve", "show", "describe", "view", "load", "download"), "get"),
     **dict.fromkeys(("enumerate", "browse", "all"), "list"),
     **dict.fromkeys(("find", "query", "lookup", "discover", "filter", "match"), "search"),
     **dict.fromkeys(("add", "make", "new", "insert", "write", "generate", "build", "upload", "register"), "create"),
@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s|\n")
 _THIRD_PERSON = (
-    (re.compile(r"(ch|sh|ss|x)es$"), r"\1"),
+    (re.compile(r"(ch|sh|ss|x|o)es$"), r"\1"),
     (re.compile(r"ies$"), "y"),
     (re.compile(r"([^aius])s$"), r"\1"),
 )
@@ -51,6 +51,9 @@ class TemplateAuthor:
         """At most `count`, the most telling first."""
         lines = (" ".join(line.split()) for line in _lines(agent, tool))
         return tuple(dict.fromkeys(line for line in lines if line))[:count]
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
@@ -113,6 +116,8 @@ def _parameters(tool: Tool) -> list[str]:
     if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict):
         return []
     required = schema.get("required")
-    needed = [name for name in required if name in properties] if isinstance(required, list) else []
+    listed = required if isinstance(required, list) else []
+    needed = [name for name in listed if isinstance(name, str) and name in properties]
     names = dict.fromkeys([*needed, *properties])
-    return [" ".join(_WORD.findall(_CAMEL.sub(" ", name))).lower() for name in names][:_PARAMETERS]
+    told = (" ".join(_WORD.findall(_CAMEL.sub(" ", name))).lower() for name in names)
+    return [words for words in told if words][:_PARAMETERS]

@@ -31,8 +31,11 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     )
 
 
-def tool_records(tools: Any, pointer: str, intake: Intake) -> Iterator[ToolRecord]:
-    """MCP tools as records; what is not an object is rejected."""
+def tool_records(tools: Any, pointer: str, intake: Intake, *, own: bool = False) -> Iterator[ToolRecord]:
+    """MCP tools as records; what is not an object is rejected.
+
+    MCP knows no `questions`: but in a format of our `own`, those of another shape are something else, and left out.
+    """
     if not isinstance(tools, list):
         intake.reject(pointer, f"tools: expected a list, found {type(tools).__name__}")
         return
@@ -41,6 +44,7 @@ def tool_records(tools: Any, pointer: str, intake: Intake) -> Iterator[ToolRecor
         if not isinstance(tool, Mapping):
             intake.reject(place, f"expected a tool object, found {type(tool).__name__}")
             continue
+        questions = tool.get("questions") or ()
         yield ToolRecord(
             pointer=place,
             name=tool.get("name"),
@@ -49,8 +53,12 @@ def tool_records(tools: Any, pointer: str, intake: Intake) -> Iterator[ToolRecor
             output_schema=tool.get("outputSchema", tool.get("output_schema")),
             annotations=tool.get("annotations"),
             tags=tool.get("tags") or (),
-            questions=tool.get("questions") or (),
+            questions=questions if own or _is_lines(questions) else (),
         )
+
+
+def _is_lines(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
 
 def _result(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -97,7 +97,7 @@ class OpenAIEmbedder:
             items = sorted(response.json()["data"], key=lambda item: int(item["index"]))
             indices = [int(item["index"]) for item in items]
             matrix = np.array([item["embedding"] for item in items], dtype=np.float32)
-        except (ValueError, TypeError, KeyError) as exc:
+        except (ValueError, TypeError, KeyError, RecursionError) as exc:
             raise self._endpoint.refusal("answered something that is no list of embeddings") from exc
         if indices != list(range(rows)) or matrix.ndim != 2 or not np.isfinite(matrix).all():
             raise self._endpoint.refusal(f"was asked for {rows} vectors and gave {len(items)}, not all sound")

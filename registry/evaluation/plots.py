@@ -32,6 +32,7 @@ SIZE_IN = (7.2, 3.9)
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, and words that can be found
     "svg.hashsalt": "waygraph",
+    "text.parse_math": False,  # a name may hold dollars
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -60,7 +61,7 @@ def draw(tables: Iterable[Table], folder: Path, form: Form = "svg", *, kinds: Se
 
 
 def place_of(table: Table, folder: Path, kind: Kind, form: Form = "svg") -> Path:
-    stem = re.sub(r"[^a-z0-9]+", "-", table.asked.lower()).strip("-")
+    stem = re.sub(r"[\W_]+", "-", table.asked.lower()).strip("-")
     return folder / f"{stem}-{kind}.{form}"
 
 

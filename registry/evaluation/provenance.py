@@ -1,5 +1,6 @@
 """Where a figure comes from: the commit of the checkout whose code measured it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -25,10 +26,14 @@ def source_commit(folder: Path = CHECKOUT) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints; empty if it fails, is not there, or takes longer than 10 s."""
+    """What git prints; empty if it fails, is not there, or takes longer than 10 s.
+
+    Variables such as GIT_DIR, which a hook sets, speak of another checkout.
+    """
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -65,7 +65,15 @@ def _faults(record: Record, *, with_queries: bool) -> Iterator[str]:
     for number, outcome in enumerate(outcomes, start=1):
         if not (_holds(outcome, _OUTCOME) and _holds(outcome["recipe"], _RECIPE)):
             yield f"outcome {number} is not whole"
-        elif with_queries and not outcome.get("queries"):
+            continue
+        for level in ("agents", "tools"):
+            for metric, estimate in outcome[level].items():
+                if not _is_estimate(estimate):
+                    yield f"outcome {number}, {level}, {metric}: expected [value, low, high] with low ≤ value ≤ high"
+        queries = outcome.get("queries", [])
+        if not isinstance(queries, list) or not all(map(_is_query, queries)):
+            yield f"outcome {number} holds a query that is not whole"
+        elif with_queries and not queries:
             yield f"outcome {number} holds no queries; `waygraph eval DIR -o FILE` writes them"
 
 
@@ -77,7 +85,35 @@ _OUTCOME: Shape = {
     **dict.fromkeys(("judged", "withheld", "p50_ms"), _NUMBER),
     **dict.fromkeys(("recipe", "agents", "tools"), dict),
 }
-"""What tables and plots read, and its type."""
+_QUERY: Shape = {"id": str, "text": str, "gold": list, "agents": list, "votes": dict}
+_VOTE: tuple[type | tuple[type, ...], ...] = (str, str, int, _NUMBER)
+"""What tables, plots and differences read, and its type."""
+
+
+def _is_estimate(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 3 or not all(isinstance(number, _NUMBER) for number in value):
+        return False
+    mean, low, high = value
+    return bool(low <= mean <= high)  # no NaN passes
+
+
+def _is_query(query: object) -> bool:
+    if not isinstance(query, Mapping) or not _holds(query, _QUERY):
+        return False
+    lists = [query["agents"], *query["gold"]]
+    votes = [vote for each in query["votes"].values() for vote in (each if isinstance(each, list) else [each])]
+    return bool(query["gold"]) and all(map(_is_names, lists)) and all(map(_is_vote, votes))
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _is_vote(value: object) -> bool:
+    """Leg, entity, rank, contribution."""
+    if not isinstance(value, list) or len(value) != len(_VOTE):
+        return False
+    return all(isinstance(part, kind) for part, kind in zip(value, _VOTE, strict=True))
 
 
 def _holds(value: object, shape: Shape) -> bool:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING
 
+from waygraph.registry.errors import NotReranked
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import DEPTHS, Gold, measured
 from waygraph.registry.evaluation.significance import interval
-from waygraph.registry.model import Query, Route, TextForm, Vote
+from waygraph.registry.model import Query, Route, TextForm, ToolRoute, Vote
 from waygraph.registry.routing.recipes import Recipe
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ DEPTH = max(DEPTHS)
 THREADS = 2
 """More gain nothing: what takes time is the model, which threads itself over long texts."""
 TIMED = 200
-"""The last queries, whose vectors are at hand still, are asked once more, one after the other, for their time."""
+"""The last queries, whose vectors are at hand still, are asked once more, one after the other, for their time.
+
+With a reranker they are not, as its model is paid for each: their first answers' times count, then made one by one.
+"""
 
 Progress = Callable[[int, int], None]
 Routing = Callable[["Registry", Query, Recipe], Route]
@@ -56,7 +60,7 @@ class Trial:
 class Judgement:
     """One query: ranked ids, best first, the votes for each agent, and every metric (`Recall@5`) at both levels.
 
-    `tools` is empty where the dataset names no right tools, or the recipe ranks none.
+    `tools` is empty where the dataset names no right tools, or the recipe ranks none. `elapsed_ms`: of the whole route.
     """
 
     id: str
@@ -67,6 +71,7 @@ class Judgement:
     votes: Mapping[str, tuple[Vote, ...]]
     agent_metrics: Mapping[str, float]
     tool_metrics: Mapping[str, float]
+    elapsed_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,10 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a trial came to. Latencies are of whole routes in milliseconds, the query's vector at hand."""
+    """What a trial came to. Latencies are of whole routes in milliseconds, the query's vector at hand.
+
+    With a reranker they are of the first answers, the query's vector yet to be made.
+    """
 
     trial: Trial
     judgements: tuple[Judgement, ...]
@@ -111,15 +119,15 @@ def means(measured_queries: Sequence[Mapping[str, float]]) -> dict[str, Mean]:
 
 
 def run(registry: "Registry", trial: Trial, asked: Sequence[Asked], progress: Progress | None = None) -> Outcome:
-    """Asks every query once, judges the answers, and asks some once more for their time.
+    """Asks every query once, judges the answers, and asks some once more for their time (see `TIMED`).
 
-    Raises ValueError without a query, InvalidQuery, RecipeNeedsTexts.
+    Raises ValueError without a query, InvalidQuery, RecipeNeedsTexts, NotReranked if the recipe's reranker fails.
     """
     if not asked:
         raise ValueError("there is no query to judge")
     judgements = tuple(_judged(registry, trial, asked, progress))
     state = registry.status().state
-    times = [_route(registry, trial, query).elapsed_ms for query in asked[-TIMED:]]
+    times = _times(registry, trial, asked, judgements)
     return Outcome(
         trial=trial,
         judgements=judgements,
@@ -130,10 +138,19 @@ def run(registry: "Registry", trial: Trial, asked: Sequence[Asked], progress: Pr
     )
 
 
+def _times(
+    registry: "Registry", trial: Trial, asked: Sequence[Asked], judgements: Sequence[Judgement]
+) -> Sequence[float]:
+    """In milliseconds, of the last `TIMED` queries."""
+    if trial.recipe.rerank:
+        return [judgement.elapsed_ms for judgement in judgements[-TIMED:]]
+    return [_route(registry, trial, query).elapsed_ms for query in asked[-TIMED:]]
+
+
 def _judged(
     registry: "Registry", trial: Trial, asked: Sequence[Asked], progress: Progress | None
 ) -> Iterable[Judgement]:
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(1 if trial.recipe.rerank else THREADS) as threads:
         for done, judgement in enumerate(threads.map(lambda query: _judge(registry, trial, query), asked), start=1):
             yield judgement
             if progress:
@@ -153,12 +170,13 @@ def _judge(registry: "Registry", trial: Trial, asked: Asked) -> Judgement:
         votes={match.agent.id: match.votes for match in route.matches},
         agent_metrics=measured(agents, asked.gold),
         tool_metrics={} if tools is None else measured(tools, asked.gold_tools),
+        elapsed_ms=route.elapsed_ms,
     )
 
 
 def _route(registry: "Registry", trial: Trial, asked: Asked) -> Route:
     text, steps = (asked.texts[0], ()) if len(asked.texts) == 1 else ("", asked.texts)
-    return trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe)
+    return _reranked(trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe), asked)
 
 
 def _tools(registry: "Registry", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
@@ -166,7 +184,14 @@ def _tools(registry: "Registry", trial: Trial, asked: Asked) -> tuple[str, ...] 
     if not asked.gold_tools or not trial.recipe.ranks_tools or len(asked.texts) > 1 or trial.routing is not by_recipe:
         return None
     found = registry.find_tools(Query(text=asked.texts[0], limit=DEPTH), recipe=trial.recipe)
-    return tuple(match.tool.id for match in found.matches)
+    return tuple(match.tool.id for match in _reranked(found, asked).matches)
+
+
+def _reranked[R: (Route, ToolRoute)](route: R, asked: Asked) -> R:
+    """Raises NotReranked: the fused order must not pass for the reranker's."""
+    if route.not_reranked:
+        raise NotReranked(asked.id, route.recipe, route.not_reranked)
+    return route
 
 
 def _quantile(times: Sequence[float], percent: int) -> float:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 from waygraph.registry.chat import ChatModel
+from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import LanguageModelRefused
 
 SYSTEM = (
@@ -21,12 +22,13 @@ class ListwiseReranker:
         self._model = model
 
     def order(self, query: str, documents: Sequence[str]) -> tuple[int, ...]:
-        """Every index once, best first; those that the model leaves out come last, as they were.
+        """Every index once, best first; those that the model leaves out come last, as they were. It reads the query
+        without pasted files.
 
         Raises LanguageModelUnavailable; LanguageModelRefused if the answer is no order of the candidates.
         """
         candidates = [{"number": number, "text": text} for number, text in enumerate(documents, start=1)]
-        prompt = json.dumps({"request": query, "candidates": candidates}, ensure_ascii=False)
+        prompt = json.dumps({"request": query_text(query, literals=True), "candidates": candidates}, ensure_ascii=False)
         chosen = parsed(self._model.answer(SYSTEM, prompt), len(documents))
         if not chosen:
             raise LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")

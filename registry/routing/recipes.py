@@ -182,4 +182,9 @@ def recipe_named(name: str, *, rerank: str = "") -> Recipe:
         recipe = RECIPES[name]
     except KeyError:
         raise UnknownRecipe(name, RECIPES) from None
-    return replace(recipe, name=f"{name} + {rerank}", rerank=Rerank(spec=rerank)) if rerank else recipe
+    return with_rerank(recipe, Rerank(spec=rerank) if rerank else None)
+
+
+def with_rerank(recipe: Recipe, rerank: Rerank | None) -> Recipe:
+    """Named by the stage too, such as `lexical + openai:m`; without a stage the recipe itself."""
+    return replace(recipe, name=f"{recipe.name} + {rerank.spec}", rerank=rerank) if rerank else recipe

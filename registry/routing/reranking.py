@@ -55,48 +55,59 @@ def reranked_route(route: Route, asked: Query, rerank: Rerank, reranker: Reranke
     started = time.perf_counter()
     if route.steps:
         steps = tuple(_reranked_step(step, asked, rerank, reranker) for step in route.steps)
-        matches, notices = union_of_steps(steps, asked.limit), [step.notice for step in steps]
+        done, matches = steps, union_of_steps(steps, asked.limit)
     else:
         step = _reranked_step(route, asked, rerank, reranker)
-        steps, matches, notices = (), step.matches, [step.notice]
+        steps, done, matches = (), (step,), step.matches
     took_ms = (time.perf_counter() - started) * 1000
-    notice = "; ".join(dict.fromkeys(filter(None, notices)))
     return replace(
-        route, query=asked, steps=steps, matches=matches, notice=notice, elapsed_ms=route.elapsed_ms + took_ms
+        route,
+        query=asked,
+        steps=steps,
+        matches=matches,
+        notice=_joined(*(each.notice for each in done)),
+        not_reranked=_joined(*(each.not_reranked for each in done)),
+        elapsed_ms=route.elapsed_ms + took_ms,
     )
 
 
 def reranked_tools(route: ToolRoute, asked: Query, rerank: Rerank, reranker: Reranker) -> ToolRoute:
     """The same of tools."""
     started = time.perf_counter()
-    matches, notice = _in_order(asked.text, route.matches, _tool_text, rerank, reranker)
+    matches, failure = _in_order(asked.text, route.matches, _tool_text, rerank, reranker)
     took_ms = (time.perf_counter() - started) * 1000
     return replace(
         route,
         query=asked,
         matches=matches[: asked.limit],
-        notice=_joined(route.notice, notice),
+        notice=_joined(route.notice, _told(failure)),
+        not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
     )
 
 
 def _reranked_step(step: Route, asked: Query, rerank: Rerank, reranker: Reranker) -> Route:
-    matches, notice = _in_order(step.query.text, step.matches, _agent_text, rerank, reranker)
-    query = replace(step.query, limit=asked.limit)
-    return replace(step, query=query, matches=matches[: asked.limit], notice=_joined(step.notice, notice))
+    matches, failure = _in_order(step.query.text, step.matches, _agent_text, rerank, reranker)
+    return replace(
+        step,
+        query=replace(step.query, limit=asked.limit),
+        matches=matches[: asked.limit],
+        notice=_joined(step.notice, _told(failure)),
+        not_reranked=failure,
+    )
 
 
 def _in_order[T](
     text: str, found: tuple[T, ...], told: Callable[[T], str], rerank: Rerank, reranker: Reranker
 ) -> tuple[tuple[T, ...], str]:
-    """The first `depth` in the reranker's order, the rest behind them as they were; and a notice if that failed."""
+    """The first `depth` in the reranker's order, the rest behind them as they were; and why, if that failed."""
     best, rest = found[: rerank.depth], found[rerank.depth :]
     if len(best) < 2:
         return found, ""
     try:
         order = reranker.order(text, [told(match) for match in best])
     except LanguageModelError as error:
-        return found, f"Not reranked: {error}"
+        return found, str(error)
     return (*(best[at] for at in order), *rest), ""
 
 
@@ -108,5 +119,10 @@ def _tool_text(match: ToolMatch) -> str:
     return tool_texts("concat", match.agent, replace(match.tool, questions=()), SHOWN_CHARS)[0]
 
 
+def _told(failure: str) -> str:
+    return f"Not reranked: {failure}" if failure else ""
+
+
 def _joined(*notices: str) -> str:
-    return "; ".join(filter(None, notices))
+    """Each once."""
+    return "; ".join(dict.fromkeys(filter(None, notices)))

@@ -12,7 +12,7 @@ from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
-from waygraph.registry.routing.recipes import LEXICAL, Recipe
+from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,7 @@ class Router:
         if not recipe.needs_vectors:
             return ask
         if self.embed is None:
-            return replace(ask, recipe=LEXICAL)
+            return replace(ask, recipe=with_rerank(LEXICAL, recipe.rerank))
         if not recipe.takes(held):
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
         return ask

@@ -15,6 +15,7 @@ READ_ENVIRONMENT = {
     "api/cli": "the entry point: hands the environment on",
     "registry/settings.py": "every limit and place",
     "registry/registry.py": "the default of `environ`, which a caller may hand in",
+    "registry/evaluation/provenance.py": "gives git all but the variables that speak of another checkout",
     "registry/graph/sandbox.py": "builds the worker's bare environment",
     "registry/graph/server_cypher.py": "tells its worker where the system keeps its certificates",
 }

@@ -165,7 +165,9 @@ def test_another_refusal_is_quoted_without_the_key(opener: Opener) -> None:
         b'{"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}',
         b'{"data": [{"index": 5, "embedding": [1]}]}',
         b"\xff\xfe",
+        b"[" * 100_000,
     ],
+    ids=range(12),
 )
 def test_an_answer_that_is_none_is_refused(fake: FakeOpenAI, opener: Opener, garbage: bytes) -> None:
     """Anything but one sound vector a text is refused."""

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.datasets import read_dataset, trials
 from waygraph.ingest.datasets.trials import Bench
+from waygraph.registry.embedding.onnx import OnnxEmbedder
+from waygraph.registry.embedding.protocol import Role
 from waygraph.registry.errors import InvalidDataset, UnknownName
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.difference import differences
@@ -16,7 +18,7 @@ from waygraph.registry.evaluation.grid import Grid
 from waygraph.registry.evaluation.metrics import measured
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
 from waygraph.registry.evaluation.trial import Outcome, Trial
-from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS
+from waygraph.registry.routing.recipes import HYBRID, LEXICAL, PAPER, RECIPES, TOOLS
 from waygraph.registry.settings import Settings
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
@@ -67,6 +69,33 @@ def test_steps_are_asked_alone_or_united() -> None:
     (judgement,) = united.judgements
     assert set(judgement.agents[:2]) == {judged.agents[0] for judged in alone.judgements}
     assert judgement.tools == ()
+
+
+def test_queries_are_embedded_once_for_all_trials_over_a_registry(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both readings; of more than memory shall hold the limit counts."""
+    embedded: list[str] = []
+    embed = OnnxEmbedder.embed
+
+    def counting(self: OnnxEmbedder, texts: list[str], role: Role, **options: Any) -> Any:
+        embedded.extend(texts if role == "query" else [])
+        return embed(self, texts, role, **options)
+
+    monkeypatch.setattr(OnnxEmbedder, "embed", counting)
+    recipes = (TOOLS, HYBRID, replace(TOOLS, name="again"), replace(HYBRID, name="again"))
+    settings = Settings(query_cache_entries=1)
+    few = replace(dataset, questions=tuple(
+        replace(one, need=replace(one.need, text=f"{one.need.text} https://x.example/{one.id}"))
+        for one in dataset.questions[:4]
+    ))  # fmt: skip
+    bench = Bench(settings=settings, environ={})
+    tried = [Trial(recipe=recipe, texts="contextual") for recipe in recipes]
+    assert len(list(bench.outcomes(few, tried))) == 4
+    assert len(embedded) == len(set(embedded)) == 8
+    monkeypatch.setattr(trials, "MOST_VECTORS", 2)
+    list(bench.outcomes(few, tried))
+    assert len(embedded) > 16
 
 
 def test_a_grid_holds_every_combination() -> None:

@@ -171,6 +171,15 @@ def test_no_two_of_many_methods_look_the_same() -> None:
     assert len(looks) == 32
 
 
+def test_names_of_any_script_have_their_pictures(drawable: Table, tmp_path: Path) -> None:
+    """No two share a file, and what stands between dollars is no formula."""
+    tables = [replace(drawable, dataset=name) for name in ("天气", "地图")]
+    assert len({plots.place_of(table, tmp_path, "recall") for table in tables}) == 2
+    costly = replace(drawable, rows=(replace(drawable.rows[0], method=r"$\fifty$"),))
+    (path,) = draw([costly], tmp_path, kinds=["recall"])
+    assert r"$\fifty$" in words_of(path)
+
+
 def test_png_is_a_picture_too(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(record, tmp_path / "a.json")
     out = tmp_path / "out"
@@ -212,6 +221,42 @@ def test_a_damaged_record_is_refused(record: Record, damage: dict[str, Any], tol
     write_record({**record, **damage}, path)
     with pytest.raises(InvalidDataset, match=told):
         read_record(path)
+
+
+ESTIMATE = "outcome 1, agents, Recall@5: expected \\[value, low, high\\]"
+QUERY = "outcome 1 holds a query that is not whole"
+
+
+@pytest.mark.parametrize(
+    ("place", "damage", "told"),
+    [
+        (("agents", "Recall@5"), [0.5, 0.4], ESTIMATE),
+        (("agents", "Recall@5"), 0.5, ESTIMATE),
+        (("agents", "Recall@5"), [0.5, "0.4", 0.6], ESTIMATE),
+        (("agents", "Recall@5"), [0.5, 0.6, 0.7], ESTIMATE),
+        (("agents", "Recall@5"), [float("nan"), 0.4, 0.6], ESTIMATE),
+        (("queries",), {"id": "q"}, QUERY),
+        (("queries", 0), "q", QUERY),
+        (("queries", 0, "id"), [], QUERY),
+        (("queries", 0, "agents"), [{}], QUERY),
+        (("queries", 0, "gold"), ["a"], QUERY),
+        (("queries", 0, "gold"), [], QUERY),
+        (("queries", 0, "votes"), {"a": [["leg", "entity"]]}, QUERY),
+    ],
+    ids=range(12),
+)
+def test_figures_and_queries_of_another_shape_are_refused(
+    record: Record, place: tuple[str | int, ...], damage: object, told: str, tmp_path: Path
+) -> None:
+    damaged = json.loads(json.dumps(record))
+    *way, last = place
+    held = damaged["outcomes"][0]
+    for step in way:
+        held = held[step]
+    held[last] = damage
+    write_record(damaged, tmp_path / "a.json")
+    with pytest.raises(InvalidDataset, match=told):
+        read_record(tmp_path / "a.json")
 
 
 def test_what_compares_queries_needs_them(record: Record, tmp_path: Path) -> None:

@@ -38,6 +38,14 @@ def test_a_checkout_has_its_commit(checkout: Path) -> None:
     assert source_commit(checkout) == f"{commit}+changes"
 
 
+def test_a_hook_of_another_checkout_changes_nothing(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = source_commit(checkout)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "absent"))
+    assert source_commit(checkout) == commit != ""
+
+
 def test_what_lies_inside_of_another_project_has_none(checkout: Path, tmp_path: Path) -> None:
     """A folder of a repository is not its root: an installed package does not carry its host's commit."""
     assert source_commit(checkout / "registry") == ""

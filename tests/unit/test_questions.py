@@ -18,7 +18,7 @@ from waygraph.ingest.sync import sync
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.chat import ChatModel
 from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable
+from waygraph.registry.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.export.formats import export
 from waygraph.registry.identity import canonical_json, sealed_agent, sealed_tool
 from waygraph.registry.model import Agent, Query, TextForm, Tool
@@ -40,6 +40,7 @@ ODD = (
     Tool(id="sky/x", agent_id="sky", name="x"),
     Tool(id="sky/查询", agent_id="sky", name="查询", description="查询天气。", input_schema="[]"),
     Tool(id="sky/get", agent_id="sky", name="get", description="API", input_schema='{"properties": {"": {}, "a": 1}}'),
+    Tool(id="sky/_", agent_id="sky", name="_", input_schema='{"properties": {"_": {}, "a": 1}, "required": [{}, "a"]}'),
     Tool(id="sky/long", agent_id="sky", name="list_all", description="x" * 10_000, input_schema="{"),
 )
 
@@ -60,6 +61,13 @@ def test_templates_speak_of_what_the_tool_does_and_takes() -> None:
         "Get forecast by city name and api units",
     )
     assert len(asked) == len(set(asked)) == 10
+
+
+def test_templates_leave_out_what_is_no_word() -> None:
+    """A parameter of no letters is none; a verb loses its ending."""
+    asked = TemplateAuthor().questions(AGENT, replace(ODD[3], description="Does the thing"), 20)
+    assert asked[0] == "Can you do the thing?"
+    assert [line for line in asked if line.startswith("I have")] == ["I have the a. What about Sky?"]
 
 
 def test_fewer_questions_are_the_first_of_more() -> None:
@@ -218,13 +226,13 @@ def test_another_tool_or_number_is_another_question(fake: FakeOpenAI, author: La
 @pytest.mark.parametrize(
     "answer",
     ["Sure!", "[]", '["a?", "b?"]', told("a?"), told("a?", 2), told("a?", " "), '{"questions": ["a", "b"], "x": 1}',
-     "[" * 100_000, told("a?", "x" * 501)],
-    ids=range(9),
+     "[" * 100_000, told("a?", "x" * 501), told("a?", "b\ud800?"), told("a?", "b\x1b[2J?")],
+    ids=range(11),
 )  # fmt: skip
 def test_anything_but_the_list_is_refused(fake: FakeOpenAI, author: LanguageModelAuthor, answer: str) -> None:
     """Too few, no strings, more than was asked for: asked again once, then told; nothing of it is kept."""
     fake.answers = [answer]
-    with pytest.raises(LanguageModelRefused, match=r"any-model did not answer with 2 questions for sky/getForecast"):
+    with pytest.raises(UnfitAnswer, match=r"any-model did not answer with 2 questions for sky/getForecast"):
         author.questions(AGENT, WEATHER, 2)
     assert len(fake.requests) == TRIES
     fake.answers = [told("a?", "b?")]
@@ -267,6 +275,33 @@ def test_an_answer_of_another_protocol_is_told(
     fake.garbage = garbage
     with pytest.raises(LanguageModelRefused, match=rf"^127\.0\.0\.1 answered .*{message}"):
         author.questions(AGENT, WEATHER, 1)
+
+
+def test_a_tool_without_a_fit_answer_costs_its_own_questions_alone(
+    fake: FakeOpenAI, author: LanguageModelAuthor
+) -> None:
+    """And is told; only what is missing to its own is asked for."""
+    own = sealed_tool(replace(WEATHER, questions=("Will it rain?",)))
+    fake.answers = ["no", "no", told("a?", "b?", "c?")]
+    made = with_questions(manifest(ODD[1], own), author, 3)
+    assert [tool.questions for tool in made.entries[0].tools] == [(), ("Will it rain?", "a?", "b?")]
+    assert [(each.where, "did not answer with 3 questions" in each.reason) for each in made.cut] == [("sky/查询", True)]
+    assert fake.requests[-1]["messages"][1]["content"].startswith("Write 2 questions")
+
+
+def test_a_tool_of_broken_characters_is_asked_about(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
+    fake.answers = [told("a?")]
+    assert author.questions(AGENT, replace(WEATHER, description="\ud800"), 1) == ("a?",)
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(
+    fake: FakeOpenAI, author: LanguageModelAuthor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "questions").write_text("no folder")
+    fake.answers = [told("a?")]
+    with_questions(manifest(*ODD), author, 1)
+    (record,) = caplog.records
+    assert "each run pays for its questions anew" in record.getMessage()
 
 
 def test_a_key_is_in_no_message(fake: FakeOpenAI, tmp_path: Path) -> None:

@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.ingest.datasets import read_dataset
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
-from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.errors import InvalidSetting, NotReranked
+from waygraph.registry.evaluation.trial import Trial, run
 from waygraph.registry.model import Query
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.listwise import parsed
 from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
+from waygraph.registry.routing.router import Router
 from waygraph.registry.settings import Settings
 
+REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"
 RERANKED = recipe_named("lexical", rerank="openai:judge")
@@ -53,6 +57,7 @@ def test_agents_stand_in_the_models_order(fake: FakeOpenAI, registry: Registry) 
     (request,) = fake.requests
     asked = json.loads(request["messages"][1]["content"])
     assert asked["request"] == TEXT
+    assert route.not_reranked == ""
     assert [each["number"] for each in asked["candidates"]] == list(range(1, len(fused) + 1))
     assert asked["candidates"][0]["text"].startswith(fused[0].agent.name)
 
@@ -97,6 +102,7 @@ def test_an_answer_that_is_no_order_leaves_the_fused_one(fake: FakeOpenAI, regis
     route = registry.route(Query(text=TEXT, limit=4), recipe=RERANKED)
     assert route.matches == fused.matches
     assert "Not reranked: judge did not answer with an order of the candidates" in route.notice
+    assert route.not_reranked.startswith("judge did not answer")
 
 
 def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registry: Registry) -> None:
@@ -105,6 +111,79 @@ def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registr
     found = registry.find_tools(TEXT, limit=4, recipe=RERANKED)
     assert found.matches == fused.matches
     assert "Not reranked: 127.0.0.1 still answers 429 after 1 tries" in found.notice
+
+
+@pytest.mark.parametrize("garbage", [b"[" * 100_000, b'{"choices": [{"message": {"content": null}}]}'], ids=range(2))
+def test_an_answer_of_another_protocol_leaves_the_fused_order(
+    fake: FakeOpenAI, registry: Registry, garbage: bytes
+) -> None:
+    fake.garbage = garbage
+    assert registry.route(TEXT, recipe=RERANKED).not_reranked.startswith("127.0.0.1 answered")
+
+
+def test_a_body_that_cannot_be_unpacked_leaves_the_fused_order(fake: FakeOpenAI, registry: Registry) -> None:
+    fake.garbage, fake.encoding = b"no gzip", "gzip"
+    route = registry.route(TEXT, recipe=RERANKED)
+    assert route.not_reranked.startswith("127.0.0.1 answered something that cannot be read")
+
+
+def test_a_query_goes_out_as_characters_and_without_pasted_files(fake: FakeOpenAI, registry: Registry) -> None:
+    """Half a surrogate pair is none; literal values stay as written."""
+    fake.answers = [order(1, 2)]
+    route = registry.route(f"{TEXT} \ud800 at https://x.example/a {'QUJD' * 100}", recipe=RERANKED)
+    (request,) = fake.requests
+    assert json.loads(request["messages"][1]["content"])["request"] == f"{TEXT} ? at https://x.example/a"
+    assert route.not_reranked == ""
+
+
+def test_a_model_that_takes_no_temperature_is_asked_without(fake: FakeOpenAI, registry: Registry) -> None:
+    """Once it has said so, at once."""
+    fake.answers, fake.refuses = [order(2, 1)], "temperature"
+    assert registry.route(TEXT, recipe=RERANKED).not_reranked == ""
+    assert registry.route(TEXT, recipe=RERANKED).not_reranked == ""
+    assert ["temperature" in request for request in fake.requests] == [True, False, False]
+    fake.refuses = "messages"
+    assert "refuses to answer (400)" in registry.route(TEXT, recipe=RERANKED).not_reranked
+
+
+def test_a_trial_pays_a_model_once_and_takes_no_failure_for_an_order(fake: FakeOpenAI, registry: Registry) -> None:
+    """Each query is asked once, for agents and for tools; a query without an order ends the trial, which says so."""
+    asked = read_dataset(REQUESTS, registry.settings).asked("questions")[:3]
+    trial = Trial(recipe=RERANKED, texts="contextual", embedder="none")
+    fake.answers = [order(2, 1)]
+    outcome = run(registry, trial, asked)
+    assert len(fake.requests) <= 2 * len(asked)
+    assert outcome.p95_ms <= max(judgement.elapsed_ms for judgement in outcome.judgements)
+    fake.answers = ["no"]
+    with pytest.raises(NotReranked, match=rf"query '{asked[0].id}': 'lexical \+ openai:judge' was not reranked.*judge"):
+        run(registry, trial, asked)
+
+
+def test_without_vectors_the_stage_keeps_its_name(fake: FakeOpenAI, registry: Registry) -> None:
+    fake.answers = [order(2, 1)]
+    route = registry.route(TEXT, recipe=recipe_named("hybrid", rerank="openai:judge"))
+    assert (route.recipe, len(fake.requests)) == ("lexical + openai:judge", 1)
+    assert registry.find_tools(TEXT, recipe=RERANKED).recipe == "lexical + openai:judge"
+
+
+def test_rerankers_are_closed_even_if_the_store_is_not(
+    fake: FakeOpenAI, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.answers = [order(2, 1)]
+    registry.route(TEXT, recipe=RERANKED)
+    (reranker,) = registry._rerankers.values()
+    closed, close = list[bool](), registry.store.close
+
+    def failing() -> None:
+        close()
+        raise OSError
+
+    monkeypatch.setattr(reranker, "close", lambda: closed.append(True))
+    monkeypatch.setattr(registry.store, "close", failing)
+    with pytest.raises(OSError):
+        registry.close()
+    assert closed == [True]
+    monkeypatch.undo()
 
 
 def test_one_candidate_needs_no_order(fake: FakeOpenAI, registry: Registry) -> None:
@@ -118,6 +197,16 @@ def test_one_candidate_needs_no_order(fake: FakeOpenAI, registry: Registry) -> N
 def test_an_unknown_reranker_is_refused(registry: Registry, spec: str) -> None:
     with pytest.raises(InvalidSetting, match="expected openai:MODEL"):
         registry.route(TEXT, recipe=recipe_named("lexical", rerank=spec))
+
+
+def test_a_reranker_is_opened_before_anything_is_searched(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Router, "_search", searched)
+    for ask in (registry.route, registry.find_tools):
+        with pytest.raises(InvalidSetting):
+            ask(TEXT, recipe=recipe_named("lexical", rerank="judge"))
 
 
 def test_an_order_is_parsed_strictly() -> None:

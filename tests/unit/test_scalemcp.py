@@ -38,7 +38,8 @@ def test_a_company_is_called_by_name_ticker_and_alias(tmp_path: Path) -> None:
     """Entities are read, what stands in brackets is another name; what may be another company is no call of any."""
     rows = (
         "Dick&#8217;s Goods,DKS,R", "Advanced Devices (AMD),AMDX,T", "CHS,,F", "Chico,CHS,R", "Acme Holdings,AC,S",
-        "Prudent (U.S.),PRU,I", "American Group,AGR,I", "American Energy,AEN,E", "Alphabet,GOOGL,T",
+        "Prudent (U.S.),PRU,I", "Ford Motor,F,A", "Ford Credit,FC,F", "Lake (River),LK,W", "River Inc.,RV,W",
+        "American Group,AGR,I", "American Energy,AEN,E", "Alphabet,GOOGL,T",
     )  # fmt: skip
     calls = {each.name: each.calls for each in listed(tmp_path, "\n".join(["company,ticker,sector", *rows]))}
     assert calls == {
@@ -48,6 +49,10 @@ def test_a_company_is_called_by_name_ticker_and_alias(tmp_path: Path) -> None:
         "Chico": ("Chico", "Chico", "Chico"),
         "Acme Holdings": ("Acme Holdings", "AC", "Acme"),
         "Prudent": ("Prudent", "PRU", "Prudent"),
+        "Ford Motor": ("Ford Motor", "F", "Ford Motor"),
+        "Ford Credit": ("Ford Credit", "FC", "Ford Credit"),
+        "Lake": ("Lake", "LK", "Lake"),
+        "River Inc.": ("River Inc.", "RV", "River"),
         "American Group": ("American Group", "AGR", "American Group"),
         "American Energy": ("American Energy", "AEN", "American Energy"),
         "Alphabet": ("Alphabet", "GOOGL", "Google"),
@@ -66,6 +71,10 @@ def test_a_company_is_called_by_name_ticker_and_alias(tmp_path: Path) -> None:
 def test_a_list_that_is_none_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidDataset, match=message):
         listed(tmp_path, text)
+
+
+def test_a_list_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert [each.name for each in listed(tmp_path, "\ufeffcompany,ticker,sector\nAcme,AC,S\n")] == ["Acme"]
 
 
 def test_a_list_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -191,6 +200,18 @@ def test_the_daily_sample_alone_is_that_of_the_whole(tmp_path: Path, companies: 
     generate(tmp_path / "daily", companies, Choices(instances=2_500, daily_only=True))
     whole, daily = (read_dataset(tmp_path / name, Settings()) for name in ("whole", "daily"))
     assert whole.asked("questions", split="daily") == daily.asked("questions")
+
+
+@pytest.mark.parametrize("about", ['{"name": "mine", "origin": "by hand"}', "[]", "{", None], ids=range(4))
+def test_a_dataset_of_another_origin_is_left_alone(
+    tmp_path: Path, companies: tuple[Company, ...], about: str | None
+) -> None:
+    (tmp_path / "queries.jsonl").write_text("mine")
+    if about is not None:
+        (tmp_path / "dataset.json").write_text(about)
+    with pytest.raises(InvalidDataset, match="was not made here"):
+        generate(tmp_path, companies, SMALL)
+    assert (tmp_path / "queries.jsonl").read_text() == "mine"
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, companies: tuple[Company, ...]) -> None:

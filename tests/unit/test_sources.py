@@ -101,6 +101,14 @@ def test_a_tools_list_is_one_agent(tmp_path: Path, document: dict[str, Any]) -> 
     assert [tool.name for tool in manifest.entries[0].tools] == ["run"]
 
 
+@pytest.mark.parametrize("questions", [{"en": ["a?"]}, "a?", [1], 7])
+def test_questions_of_a_dump_that_are_something_else_are_left_out(tmp_path: Path, questions: object) -> None:
+    """MCP knows none: a field of the server's own costs nothing."""
+    manifest = read(written(tmp_path, {"tools": [{"name": "run", "questions": questions}]}, "dump.json"))
+    assert [tool.questions for tool in manifest.entries[0].tools] == [()]
+    assert manifest.rejected == ()
+
+
 def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
     """LiveMCPBench's `tools.json`."""
     document = [

@@ -43,7 +43,7 @@ class Company:
 def read_companies(path: Path) -> tuple[Company, ...]:
     """In the order of the list, a CSV of company, ticker and sector. Raises InvalidDataset, with file and line."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             rows = list(_rows(csv.DictReader(file), path))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidDataset(str(path), f"cannot be read: {error}") from error
@@ -100,7 +100,11 @@ def _short_name(inside: str) -> str:
 
 
 def _aliases(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
-    return {name: given.get(name) or _shortened(name, names) for name in names}
+    """By what is given where no other company's name begins so, else shortened; empty where neither is one's own."""
+    return {
+        name: alias if (alias := given.get(name, "")) and _is_own(alias, name, names) else _shortened(name, names)
+        for name in names
+    }
 
 
 def _shortened(name: str, names: Iterable[str]) -> str:
@@ -109,10 +113,14 @@ def _shortened(name: str, names: Iterable[str]) -> str:
     while len(words) > 1 and words[-1].casefold() in GENERIC:
         words.pop()
         short = " ".join(words).removesuffix(" &")
-        if len(short) < LEAST_ALIAS_CHARS or sum(_begins(other, short) for other in names) > 1:
+        if len(short) < LEAST_ALIAS_CHARS or not _is_own(short, name, names):
             break
         alias = short
     return alias
+
+
+def _is_own(alias: str, name: str, names: Iterable[str]) -> bool:
+    return not any(_begins(other, alias) for other in names if other != name)
 
 
 def _begins(name: str, short: str) -> bool:

@@ -61,10 +61,11 @@ def generate(folder: Path, companies: Sequence[Company], choices: Choices) -> Ge
     try:
         _refuse_other_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        _write_about(folder, choices, "")  # first, so that what is cut short is known for ours
         shown = _write_lines(folder / AGENTS, agents(companies, choices.layout, choices.questions))
         _write_lines(folder / QUERIES, _queries(asked, choices.layout))
         seen = checksum([folder / AGENTS, folder / QUERIES])
-        (folder / ABOUT).write_text(json.dumps(_about(choices, seen), indent=1) + "\n", encoding="utf-8")
+        _write_about(folder, choices, seen)
     except OSError as error:
         raise InvalidDataset(str(folder), f"cannot be written: {error}") from error
     sizes = [len(query.gold) for query in asked]
@@ -86,6 +87,16 @@ def _refuse_other_folder(folder: Path) -> None:
     strange = {path.name for path in folder.iterdir()} - {AGENTS, QUERIES, ABOUT} if folder.is_dir() else set()
     if strange:
         raise InvalidDataset(str(folder), f"holds {', '.join(sorted(strange)[:3])}: give a folder of its own")
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / ABOUT):
+        raise InvalidDataset(str(folder), "holds a dataset that was not made here: give a folder of its own")
+
+
+def _is_ours(about: Path) -> bool:
+    try:
+        told = json.loads(about.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return False
+    return isinstance(told, Mapping) and told.get("origin") == ORIGIN
 
 
 def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
@@ -107,6 +118,10 @@ def _queries(asked: Iterable[Instance], layout: Layout) -> Iterator[dict[str, An
             "gold_tools": [[tool_key(*right, layout)] for right in query.gold],
             "split": DAILY_SPLIT if query.daily else OTHER_SPLIT,
         }
+
+
+def _write_about(folder: Path, choices: Choices, seen: str) -> None:
+    (folder / ABOUT).write_text(json.dumps(_about(choices, seen), indent=1) + "\n", encoding="utf-8")
 
 
 def _about(choices: Choices, seen: str) -> dict[str, Any]:
