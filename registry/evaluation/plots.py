@@ -113,7 +113,7 @@ def quality_by_latency(table: Table) -> "Figure":
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="minor", labelsize=7)
-    axes.set_xlabel("p50 of a route in ms, the query's vector at hand (log scale)")
+    axes.set_xlabel("p50 of a route in ms (log scale)")
     axes.set_ylabel(f"{SWEPT} (mean, 95 % interval)")
     return _with_legend(figure)
 

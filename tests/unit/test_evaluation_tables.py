@@ -145,7 +145,7 @@ def test_pictures_say_what_they_show(drawable: Table, tmp_path: Path) -> None:
         f"waygraph-examples-questions-{name}.svg" for name in ("recall", "latency", "weights")
     ]
     assert {"1", "3", "5", "10", "20", "lexical", "Recall@K (mean, 95 % interval)"} <= words_of(recall)
-    assert {"p50 of a route in ms, the query's vector at hand (log scale)", "lexical"} <= words_of(latency)
+    assert {"p50 of a route in ms (log scale)", "lexical"} <= words_of(latency)
     assert {"(1, 4)", "(1, 1)", "(4, 1)", "lexical"} <= words_of(weights)
 
 
