@@ -91,12 +91,15 @@ class Recipe:
         return any(use.kind == "tool" and use.leg != "name" for use in self.legs)
 
     def fit(self, similarity: float, coverage: float, score: float) -> float:
-        """How well the best agent fits: its score, where recipes merge by score.
+        """How near the nearest is: cosine and half the share of the query's words found, or that share alone.
 
-        Else how near the nearest is: cosine and half the share of the query's words found, or that share alone.
+        Where recipes merge by score, the best agent's score if that is more: it tells how much the best stands out,
+        which of many alike none does.
         """
-        if self.merge == "by_score":
-            return score
+        near = self._nearness(similarity, coverage)
+        return max(score, near) if self.merge == "by_score" else near
+
+    def _nearness(self, similarity: float, coverage: float) -> float:
         return similarity + _COVERAGE_SHARE * coverage if self.needs_vectors else coverage
 
     @property
@@ -156,7 +159,7 @@ HYBRID = Recipe(
     ),
     merge="by_score",
     texts="contextual",
-    calibration=Calibration(offset=-1.83, slope=2.2, least=0.251, model=MINILM),
+    calibration=Calibration(offset=-1.86, slope=2.22, least=0.246, model=MINILM),
 )
 RANKS = Recipe(
     name="ranks",

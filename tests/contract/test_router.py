@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.faults.fleet import manifest as fleet_manifest
 from tests.places import PLACES, Place, Servers
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.sync import sync
@@ -406,6 +407,15 @@ def test_other_texts_than_its_own_are_not_calibrated(shelf: Shelf) -> None:
     route = shelf.catalogue(Edition(texts="tdwa-2")).route(SHIP)
     assert route.matches
     assert route.confidence is None
+
+
+def test_many_alike_that_fit_are_an_answer(shelf: Shelf) -> None:
+    """Where none stands out among clones the request is answered all the same."""
+    with filled(shelf.empty(), Edition()) as registry:
+        for manifest in map(fleet_manifest, (1, 2)):
+            sync(registry, manifest)
+            assert registry.route("moors ship").matches
+            assert registry.find_tools("moors ship").matches
 
 
 def test_what_is_named_outright_is_certain(registry: Registry) -> None:

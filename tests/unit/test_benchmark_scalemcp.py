@@ -9,20 +9,18 @@ import pytest
 from benchmarks import scalemcp
 from benchmarks.__main__ import main
 from benchmarks.scalemcp_paper import PAPER
-from benchmarks.table import BEGIN, END
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a run left its record and its page."""
+    """Where a run left its record."""
     folder = tmp_path_factory.mktemp("scalemcp")
     (folder / "catalogs").mkdir()
     companies = "".join(f"Firm{n} Holdings,F{n}X,Trade\n" for n in range(20))
     (folder / scalemcp.COMPANIES).write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
-    (folder / "page.md").write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
-    options = ["--quick", "--data", str(folder), "--evals", str(folder), "--page", str(folder / "page.md")]
+    options = ["--quick", "--data", str(folder), "--evals", str(folder)]
     environ = {"WAYGRAPH_CACHE_DIR": str(folder / "cache")}
-    assert main([scalemcp.NAME, "table", *options], environ) == 0
+    assert main([scalemcp.NAME, *options], environ) == 0
     return folder
 
 
@@ -53,8 +51,8 @@ def test_a_sync_embeds_what_changed(details: dict[str, Any]) -> None:
             assert (row["tools changed"], row["texts embedded"]) == (tools, tools)
 
 
-def test_tables_show_ours_beside_the_papers(folder: Path, details: dict[str, Any]) -> None:
-    page = (folder / "page.md").read_text(encoding="utf-8")
+def test_tables_show_ours_beside_the_papers(details: dict[str, Any]) -> None:
+    page = scalemcp.tables_of(details)
     row = next(
         row for row in details["rows"] if (row["method"], row["storage"], row["questions"]) == ("vector", "concat", 10)
     )
