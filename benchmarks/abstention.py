@@ -71,7 +71,7 @@ def run(world: World) -> Result:
         if world.has(name)
         for probe in probed(world, family, name, by)
     ]
-    rows = [row for recipe in RECIPES for row in left_out([probe for probe in probes if probe.recipe == recipe])]
+    rows = [row for recipe in RECIPES for row in left_out(_of(probes, recipe))]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,

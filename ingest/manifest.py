@@ -5,9 +5,9 @@ is cut, and the cut is reported.
 """
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from waygraph.ingest.transport import references_only
 from waygraph.registry.changes import AgentEntry, Rejected
@@ -131,7 +131,7 @@ class Intake:
 
     def _questions(self, value: object, pointer: str) -> tuple[str, ...]:
         """Each once, in the order given, on one line."""
-        if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        if not is_lines(value):
             raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
         lines = [_without_lone_surrogates(" ".join(item.split())) for item in value]
         asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
@@ -203,7 +203,7 @@ def _canonical(value: object, name: str) -> str:
 def _strings(value: object, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item for item in value):
+    if not is_lines(value) or not all(value):
         raise Refusal(f"{name}: expected a list of non-empty strings, found {shape_of(value)}")
     for item in value:
         if fault := name_fault(item):
@@ -224,6 +224,11 @@ def _version(value: object) -> str:
 def _without_lone_surrogates(text: str) -> str:
     """Half of a surrogate pair is no character: no database and no tokenizer takes it."""
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def is_lines(value: object) -> TypeGuard[Sequence[str]]:
+    """Whether it is a list of strings."""
+    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 
 def shape_of(value: object) -> str:

@@ -1,5 +1,6 @@
 """A language model behind an OpenAI-compatible `POST /chat/completions`. What it answers is untrusted text."""
 
+import json
 from collections.abc import Mapping
 
 from waygraph.registry.embedding.rows import sound_text
@@ -52,3 +53,13 @@ class ChatModel:
 
     def close(self) -> None:
         self._endpoint.close()
+
+
+def list_in(answer: str, key: str) -> list[object]:
+    """What stands under the only key of a JSON object; empty if the answer is anything else than `{key: [...]}`."""
+    try:
+        document = json.loads(answer)
+    except (ValueError, RecursionError):
+        return []
+    told = document.get(key) if isinstance(document, dict) and document.keys() == {key} else None
+    return told if isinstance(told, list) else []

@@ -4,7 +4,7 @@ The router reads a leg's best hundred. Here all are at hand, so that an idea is 
 product until it wins.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,8 +22,9 @@ from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.evaluation.dataset import By, Dataset
 from waygraph.registry.evaluation.metrics import Gold
 from waygraph.registry.index.search_index import Leg, Scope, SearchIndex
+from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import DEFAULT_EMBEDDER
+from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 Matrix = NDArray[np.float32]
 ALL = 1_000_000
@@ -32,7 +33,7 @@ ALL = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """Agents, and capabilities: agents without tools, then tools. `index` searches their words alone.
+    """Agents, and capabilities: the tools of each, or itself if it has none. `index` searches their words alone.
 
     `agents` is (agents, dim), `capabilities` (capabilities, dim), of unit rows; `owners` has a row of `agents` for
     each capability, and `entries` are in the order of `agents`.
@@ -127,8 +128,7 @@ def opened(world: World, dataset: Dataset) -> Iterator[Catalogue]:
     queries = embedders.open(DEFAULT_EMBEDDER).embedder
     assert documents is not None
     assert queries is not None
-    texts = TextForms(form="contextual", max_chars=world.settings.max_embedded_chars).of_entries(entries)
-    vectors = {name: vector for name, vector in new_vectors(texts, {}, documents).vectors.items() if vector is not None}
+    vectors = vectors_of(entries, "contextual", documents)
     capabilities = list(capabilities_of(entries))
     with Registry.open(":memory:", embedder="none", settings=world.settings, environ=world.environ) as registry:
         sync(registry, dataset.catalogue)
@@ -142,6 +142,12 @@ def opened(world: World, dataset: Dataset) -> Iterator[Catalogue]:
             queries=queries,
             documents=documents,
         )
+
+
+def vectors_of(entries: Iterable[AgentEntry], form: TextForm, documents: Embedder) -> dict[str, Matrix]:
+    """Id of each agent and tool → its vector."""
+    texts = TextForms(form=form, max_chars=Settings().max_embedded_chars).of_entries(entries)
+    return {name: vector for name, vector in new_vectors(texts, {}, documents).vectors.items() if vector is not None}
 
 
 def capabilities_of(entries: Sequence[AgentEntry]) -> Iterator[tuple[str, int]]:

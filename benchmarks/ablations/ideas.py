@@ -11,21 +11,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ablations.case import Case, Matrix
+from benchmarks.ablations.case import Case, Matrix, vectors_of
 from benchmarks.ablations.learned import learned
-from benchmarks.ablations.worths import (
-    hybrid,
-    worth_of_cosines,
-    worth_of_words,
-)
+from benchmarks.ablations.worths import hybrid, worth_of_cosines, worth_of_words
 from waygraph.ingest.questions.author import with_questions
 from waygraph.ingest.questions.templates import TemplateAuthor
 from waygraph.registry.changes import Manifest
-from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.model import TextForm
+from waygraph.registry.settings import Settings
 
 Idea = Callable[[Case], Matrix]
 """Queries → (queries, agents), higher is better."""
@@ -140,7 +136,7 @@ def one_view(case: Case, *, view: int) -> Matrix:
     """Tools by one of the two texts that make their vector: 0 with the agent's name, 1 with parameters."""
     rows = case.catalogue.capabilities.copy()
     texts = {
-        tool.id: tool_texts("contextual", entry.agent, tool, 4_000)[view]
+        tool.id: tool_texts("contextual", entry.agent, tool, Settings().max_embedded_chars)[view]
         for entry in case.catalogue.entries
         for tool in entry.tools
     }
@@ -153,17 +149,16 @@ def one_view(case: Case, *, view: int) -> Matrix:
 def other_texts(case: Case, *, form: TextForm, questions: int = 0) -> Matrix:
     """Tools by the weighted parts of ScaleMCP (its Equation 1), with questions that templates made up."""
     manifest = with_questions(Manifest(source="", entries=case.catalogue.entries), TemplateAuthor(), questions)
-    texts = TextForms(form=form, max_chars=4_000).of_entries(manifest.entries)
-    vectors = {
-        name: row for name, row in new_vectors(texts, {}, case.catalogue.documents).vectors.items() if row is not None
-    }
+    vectors = vectors_of(manifest.entries, form, case.catalogue.documents)
     rows = np.stack([vectors[name] for name in case.catalogue.capability_ids])
     return hybrid(case, capability_cosines=case.vectors @ rows.T)
 
 
 def bare_agents(case: Case) -> Matrix:
     """Agents by name and description alone, without the names of their tools."""
-    texts = [agent_texts("plain", entry.agent, (), 4_000)[0] for entry in case.catalogue.entries]
+    texts = [
+        agent_texts("plain", entry.agent, (), Settings().max_embedded_chars)[0] for entry in case.catalogue.entries
+    ]
     return hybrid(case, agent_cosines=case.vectors @ case.catalogue.embed(texts, "document").T)
 
 

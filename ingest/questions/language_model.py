@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from unicodedata import category
 
-from waygraph.ingest.manifest import MAX_QUESTION_CHARS
-from waygraph.registry.chat import ChatModel
+from waygraph.ingest.manifest import MAX_QUESTION_CHARS, is_lines
+from waygraph.registry.chat import ChatModel, list_in
 from waygraph.registry.embedding.atomic import write_atomically
 from waygraph.registry.embedding.rows import sound_text
 from waygraph.registry.errors import UnfitAnswer
@@ -73,12 +73,8 @@ def parsed(answer: str, count: int) -> tuple[str, ...]:
 
     Lines that are empty, too long or hold what is no text do not count.
     """
-    try:
-        document = json.loads(answer)
-    except (ValueError, RecursionError):
-        return ()
-    told = document.get("questions") if isinstance(document, dict) and document.keys() == {"questions"} else None
-    if not isinstance(told, list) or not all(isinstance(line, str) for line in told):
+    told = list_in(answer, "questions")
+    if not is_lines(told):
         return ()
     lines = dict.fromkeys(" ".join(line.split()) for line in told)
     sound = [line for line in lines if 0 < len(line) <= MAX_QUESTION_CHARS and NO_TEXT.isdisjoint(map(category, line))]

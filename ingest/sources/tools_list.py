@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, is_lines
 
 SHAPE = '{"tools": [{"name": …}]} or {"server": {"name": …}, "tools": […]}, also as a JSON-RPC answer'
 
@@ -53,12 +53,8 @@ def tool_records(tools: Any, pointer: str, intake: Intake, *, own: bool = False)
             output_schema=tool.get("outputSchema", tool.get("output_schema")),
             annotations=tool.get("annotations"),
             tags=tool.get("tags") or (),
-            questions=questions if own or _is_lines(questions) else (),
+            questions=questions if own or is_lines(questions) else (),
         )
-
-
-def _is_lines(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
 
 def _result(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ Candidates are written by strangers and go in as data; what comes out is untrust
 import json
 from collections.abc import Sequence
 
-from waygraph.registry.chat import ChatModel
+from waygraph.registry.chat import ChatModel, list_in
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import LanguageModelRefused
 
@@ -40,11 +40,6 @@ class ListwiseReranker:
 
 def parsed(answer: str, count: int) -> tuple[int, ...]:
     """Indices from 0, each once; empty for anything but `{"order": [numbers from 1 to count]}`."""
-    try:
-        document = json.loads(answer)
-    except (ValueError, RecursionError):
-        return ()
-    told = document.get("order") if isinstance(document, dict) and document.keys() == {"order"} else None
-    if not isinstance(told, list) or not all(type(number) is int and 1 <= number <= count for number in told):
-        return ()
-    return tuple(number - 1 for number in told) if len(set(told)) == len(told) else ()
+    told = list_in(answer, "order")
+    numbers = [number for number in told if type(number) is int and 1 <= number <= count]
+    return tuple(number - 1 for number in numbers) if len(set(numbers)) == len(told) else ()
