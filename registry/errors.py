@@ -32,10 +32,19 @@
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
     ├── MassRemoval             a sync that would remove more than half of a source
-    └── CypherError
-        ├── CypherRefused       not a read-only statement
-        ├── CypherFailed        the engine did not accept or finish it
-        └── CypherLimit         time or memory ran out
+    ├── CypherError
+    │   ├── CypherRefused       not a read-only statement
+    │   ├── CypherFailed        the engine did not accept or finish it
+    │   ├── CypherLimit         time or memory ran out
+    │   └── CypherBusy          as many statements as are allowed are at work (retryable)
+    ├── AccessError
+    │   ├── NotAuthenticated    a service does not know who calls
+    │   ├── NotAllowed          who calls may not do this, or not see all that it needs
+    │   └── TooManyRequests     more than one caller may ask for in this time (retryable)
+    └── ServiceError
+        ├── ServiceUnavailable  a service does not answer, or not in time (retryable)
+        ├── ServiceFailed       a service answered with what is not an answer
+        └── NeedsRegistry       what a service does not offer: it needs the registry itself
 
 A message says what was seen, what is allowed and what to do; the facts are attributes.
 """
@@ -253,3 +262,60 @@ class CypherFailed(CypherError):
 
 class CypherLimit(CypherError):
     pass
+
+
+class CypherBusy(CypherError):
+    retryable = True
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+        super().__init__(f"{allowed} statements are at work, which is as many as are allowed at a time. Try again.")
+
+
+class AccessError(WaygraphError):
+    pass
+
+
+class NotAuthenticated(AccessError):
+    pass
+
+
+class NotAllowed(AccessError):
+    pass
+
+
+class TooManyRequests(AccessError):
+    """`retry_after_s`: when the next request will be taken, in seconds from now."""
+
+    retryable = True
+
+    def __init__(self, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"too many requests; the next one is taken in {retry_after_s:.1f} s")
+
+
+class ServiceError(WaygraphError):
+    pass
+
+
+class ServiceUnavailable(ServiceError):
+    retryable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"the service at {place} does not answer: {reason}")
+
+
+class ServiceFailed(ServiceError):
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"the service at {place}: {reason}")
+
+
+class NeedsRegistry(ServiceError):
+    def __init__(self, place: str) -> None:
+        self.place = place
+        super().__init__(
+            f"{place} is a service, and this needs the registry itself: run it where the registry is, "
+            "with a file or neo4j:// as --registry."
+        )
