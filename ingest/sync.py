@@ -7,7 +7,7 @@ goes, and different agents of one id are kept apart by the later source's namesp
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from waygraph.registry.changes import (
@@ -21,13 +21,13 @@ from waygraph.registry.changes import (
     Updated,
 )
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.errors import MassRemoval, RegistryNotFound
+from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
-from waygraph.registry.model import Agent, JsonText, TextForm, Tool
+from waygraph.registry.model import Agent, JsonText, Principal, TextForm, Tool
 from waygraph.registry.registry import Registry
-from waygraph.registry.writing import WriteSession, Written
+from waygraph.registry.writing import WriteSession, Written, refuse_unseen
 
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
@@ -42,18 +42,28 @@ def sync(
     dry_run: bool = False,
     allow_mass_removal: bool = False,
     texts: TextForm | None = None,
+    principal: Principal | None = None,
     progress: Progress | None = None,
 ) -> SyncReport:
     """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing.
 
-    Raises MassRemoval if more than half of the source's agents would go and that is not allowed.
+    Raises MassRemoval if more than half of the source's agents would go and that is not allowed, NotAllowed if an
+    agent would change, or be claimed, that the principal may not see.
     """
     started = time.perf_counter()
+
+    def allowed(held: Held) -> ChangeSet:
+        changes = plan(held, manifest)
+        _refuse_unseen(held, changes, principal)
+        if not allow_mass_removal:
+            refuse_mass_removal(held, changes)
+        return changes
+
     if dry_run:
-        return _rehearsed(registry, manifest, allow_mass_removal=allow_mass_removal)
+        return _rehearsed(registry, manifest, allowed)
 
     def work(session: WriteSession) -> tuple[ChangeSet, Written]:
-        changes = _allowed(session.held(), manifest, allow_mass_removal=allow_mass_removal)
+        changes = allowed(session.held())
         return changes, session.commit(changes, progress)
 
     changes, written = registry.change(work, texts=texts)
@@ -66,30 +76,39 @@ def sync(
     )
 
 
-def _rehearsed(registry: Registry, manifest: Manifest, *, allow_mass_removal: bool) -> SyncReport:
+def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet]) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
 
     def work(session: GraphSession) -> tuple[int, ChangeSet]:
         state = read_state(session)
-        changes = _allowed(read_held(session), manifest, allow_mass_removal=allow_mass_removal)
-        return state.revision if state else 0, changes
+        return state.revision if state else 0, allowed(read_held(session))
 
     try:
         revision, changes = registry.read(work)
     except RegistryNotFound:
-        revision, changes = 0, plan(Held(), manifest)
+        revision, changes = 0, allowed(Held())
     seconds, notice = time.perf_counter() - started, HELD_BACK if manifest.partial else ""
     return SyncReport(
         changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True, notice=notice
     )
 
 
-def _allowed(held: Held, manifest: Manifest, *, allow_mass_removal: bool) -> ChangeSet:
-    changes = plan(held, manifest)
-    if not allow_mass_removal:
-        refuse_mass_removal(held, changes)
-    return changes
+def _refuse_unseen(held: Held, changes: ChangeSet, principal: Principal | None) -> None:
+    """Raises NotAllowed for what the principal must not change."""
+    if principal is None:
+        return
+    if changes.operator:
+        raise NotAllowed("what operators said is only restored for a caller who sees everything")
+    refuse_unseen(held, _touched(changes), principal)
+
+
+def _touched(changes: ChangeSet) -> Iterator[str]:
+    """The agents that change, or that the source comes to claim or leaves."""
+    yield from (entry.agent.id for entry in changes.written)
+    yield from (claim.agent_id for claim in changes.claims)
+    yield from changes.removed_agents
+    yield from changes.released
 
 
 def plan(held: Held, manifest: Manifest) -> ChangeSet:

@@ -11,7 +11,6 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.access import visible
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
@@ -26,6 +25,17 @@ from waygraph.registry.errors import (
 )
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.pages import (
+    About,
+    Listed,
+    Page,
+    agents_page,
+    seen_sources,
+    seen_state,
+    tools_page,
+    visible_agent,
+    visible_agents,
+)
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
@@ -35,6 +45,7 @@ from waygraph.registry.storage.store import Store, open_store
 if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.embedding.protocol import Progress
+    from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.writing import WriteSession, Written
@@ -167,33 +178,82 @@ class Registry:
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         """Every agent the principal may see, by id."""
-        return _visible_agents(self._index(), principal)
+        return visible_agents(self._index(), principal)
 
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         """Raises UnknownName, which suggests only what the principal may see."""
-        return self._visible_agent(self._index(), agent_id, principal)
+        return visible_agent(self._index(), agent_id, principal)
 
     def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
         """The tools of one agent, or of all that the principal may see, by id."""
-        index = self._index()
-        owners = [self._visible_agent(index, agent_id, principal)] if agent_id else _visible_agents(index, principal)
-        return index.tools([tool_id for owner in owners for tool_id in index.tool_ids(owner.id)])
+        return list(self.tools_page(agent_id, principal=principal).items)
 
     def tool(self, tool_id: str, *, principal: Principal | None = None) -> Tool:
         """By id (`agent/tool`). Raises UnknownName."""
         index = self._index()
-        owner = self._visible_agent(index, tool_id.partition("/")[0], principal)
+        owner = visible_agent(index, tool_id.partition("/")[0], principal)
         known = index.tool_ids(owner.id)
         if tool_id not in known:
             raise UnknownName("tool", tool_id, known)
         return index.tools([tool_id])[0]
 
-    def sources(self) -> "list[SourceSummary]":
-        return list(self._index().sources())
+    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
+        """All that is known of an agent. Raises UnknownName."""
+        from waygraph.registry.graph.reading import read_settings
 
-    def status(self) -> Status:
         index = self._index()
-        return Status(location=self._store.place, state=index.state, sources=len(index.sources()))
+        agent = visible_agent(index, agent_id, principal)
+        return About(
+            agent=agent,
+            tools=tuple(index.tools(index.tool_ids(agent_id))),
+            settings=self.read(read_settings).get(agent_id),
+            sources=tuple(source.name for source in index.sources() if agent_id in source.agent_ids),
+            revision=index.state.revision,
+        )
+
+    def agents_page(
+        self,
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Listed]:
+        """The agents that fit, by id: those after the id `after`, at most `limit` of them."""
+        return agents_page(self._index(), filters, principal, after, limit)
+
+    def tools_page(
+        self,
+        agent_id: str | None = None,
+        *,
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Tool]:
+        """The tools of one agent, or of all, by id: those after the id `after`, at most `limit` of them.
+
+        Raises UnknownName.
+        """
+        return tools_page(self._index(), agent_id or "", principal, after, limit)
+
+    def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
+        """Each with its claims on agents that the principal may see; none of which it sees no agent."""
+        return seen_sources(self._index(), principal)
+
+    def status(self, *, principal: Principal | None = None) -> Status:
+        """Its numbers are those of what the principal may see."""
+        index = self._index()
+        return Status(
+            location=self._store.place,
+            state=seen_state(index, principal),
+            sources=len(seen_sources(index, principal)),
+        )
+
+    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
+        """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
+        from waygraph.registry.export import export
+
+        return export(self, format)
 
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
         """What `work` makes of one revision by declared statements: what sources state, without overlays.
@@ -263,11 +323,13 @@ class Registry:
         pinned: bool | None = None,
         hidden: bool | None = None,
         removed: bool | None = None,
+        principal: Principal | None = None,
     ) -> "OperatorSettings":
         """What an operator says of an agent; None leaves a field as it is. It survives every sync.
 
-        Raises UnknownName; InvalidSetting for an empty name, and for no group at all: that would open it to everyone.
-        `everyone` takes an operator's `visible_to` back. `removed=False` lets a removed agent's source bring it back.
+        Raises UnknownName, also for an agent that the principal may not see; InvalidSetting for an empty name, and for
+        no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
+        `removed=False` lets a removed agent's source bring it back.
         """
         from waygraph.registry.writing import changed_setting
 
@@ -280,20 +342,23 @@ class Registry:
 
         def work(session: "WriteSession") -> "OperatorSettings":
             held = session.held()
-            said = changed_setting(held, agent_id, **changes)
+            said = changed_setting(held, agent_id, principal, **changes)
             if said != held.settings.get(agent_id):
                 session.put_setting(said)
             return said
 
         return self.change(work)
 
-    def remove(self, agent_id: str) -> "OperatorSettings":
-        """Removes an agent and its tools, and keeps it away whatever its source says."""
-        return self.set(agent_id, removed=True)
+    def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
+        """Removes an agent and its tools, and keeps it away whatever its source says. Raises UnknownName."""
+        return self.set(agent_id, removed=True, principal=principal)
 
-    def forget(self, source: str) -> "Written":
-        """Removes a source and the agents that only it claimed. Raises UnknownName."""
-        return self.change(lambda session: session.forget_source(source))
+    def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
+        """Removes a source and the agents that only it claimed.
+
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
+        """
+        return self.change(lambda session: session.forget_source(source, principal))
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
@@ -323,13 +388,6 @@ class Registry:
         return self._current_router(fresh=True).notice
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _visible_agent(self, index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
-        """Of one and the same index, whatever is published meanwhile. Raises UnknownName."""
-        found = index.agents().get(agent_id)
-        if found is None or not visible(found, principal):
-            raise UnknownName("agent", agent_id, (agent.id for agent in _visible_agents(index, principal)))
-        return found
 
     def _reranker(self, spec: str) -> Reranker:
         """Each opened once. Raises as `open_reranker`."""
@@ -395,10 +453,6 @@ class Registry:
             parse_spec(self._spec)
         if self._spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
-
-
-def _visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
-    return [agent for agent in index.agents().values() if visible(agent, principal)]
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

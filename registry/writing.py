@@ -1,14 +1,14 @@
 """A write session: what a sync or an operator may do from one revision to the next."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from waygraph.cypher import load
-from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
+from waygraph.registry.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
-from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, UnknownName, WriteConflict
+from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     Held,
@@ -31,7 +31,7 @@ from waygraph.registry.graph.writing import (
     write_changes,
     write_vectors,
 )
-from waygraph.registry.model import TextForm, Tool
+from waygraph.registry.model import Principal, TextForm, Tool
 from waygraph.registry.storage.store import Writing
 
 DEFAULT_TEXTS: TextForm = "contextual"
@@ -100,13 +100,14 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, [said.agent_id], work))
 
-    def forget_source(self, name: str) -> Written:
-        """Removes a source, its claims, and the agents that only it claimed. Raises UnknownName."""
+    def forget_source(self, name: str, principal: Principal | None = None) -> Written:
+        """Removes a source, its claims, and the agents that only it claimed.
+
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
+        """
         state = self._begin()
         claims = read_claims(self._engine)
-        known = {row["name"] for row in self._engine.run(load("read/sources"))}
-        if name not in known:
-            raise UnknownName("source", name, known)
+        self._refuse_unseen_source(name, claims, principal)
         shared = {claim.agent_id for claim in claims if claim.source != name}
         gone = [claim.agent_id for claim in claims if claim.source == name and claim.agent_id not in shared]
         tools = [item.tool.id for items in self.held().tools_of(gone).values() for item in items]
@@ -116,6 +117,17 @@ class WriteSession:
             session.run(load("sync/remove_source"), source=name)
 
         return Written(revision=self._write(state.revision, gone, work))
+
+    def _refuse_unseen_source(self, name: str, claims: Sequence[Claim], principal: Principal | None) -> None:
+        known = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
+        if principal is not None:
+            held = self.held()
+            seen = {claim.source for claim in claims if held.shows(claim.agent_id, principal)}
+            known &= seen
+        if name not in known:
+            raise UnknownName("source", name, known)
+        if principal is not None:
+            refuse_unseen(held, (claim.agent_id for claim in claims if claim.source == name), principal)
 
     def reindex(self, texts: TextForm, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
         """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew."""
@@ -229,8 +241,20 @@ def texts_embedded(embedder: Embedder | None) -> int:
     return int(getattr(embedder, "embedded", 0))
 
 
-def changed_setting(held: Held, agent_id: str, **changes: object) -> OperatorSettings:
-    """What operators said of an agent so far, with these fields changed. Raises UnknownName."""
-    if agent_id not in held.agents and agent_id not in held.settings:
-        raise UnknownName("agent", agent_id, held.agents)
+def changed_setting(
+    held: Held, agent_id: str, principal: Principal | None = None, **changes: object
+) -> OperatorSettings:
+    """What operators said of an agent so far, with these fields changed.
+
+    Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
+    """
+    known = [each for each in held.agents if held.shows(each, principal)]
+    if agent_id not in known and (principal is not None or agent_id not in held.settings):
+        raise UnknownName("agent", agent_id, known)
     return replace(held.settings.get(agent_id, OperatorSettings(agent_id=agent_id)), **changes)  # type: ignore[arg-type]
+
+
+def refuse_unseen(held: Held, agent_ids: Iterable[str], principal: Principal | None) -> None:
+    """Raises NotAllowed if one of these is held and the principal may not see it. Which one is not said."""
+    if any(agent_id in held.agents and not held.shows(agent_id, principal) for agent_id in agent_ids):
+        raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")

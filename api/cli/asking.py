@@ -40,9 +40,10 @@ def route(
     """
     if bool(text) == bool(step):
         raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import views
     from waygraph.registry.model import Query
     from waygraph.registry.routing.recipes import recipe_named
+    from waygraph.registry.wire import shapes as wire
 
     query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=filters(tag, kind, agent))
     with invocation(context).open() as registry:
@@ -53,7 +54,7 @@ def route(
             tool_weight=tool_weight,
             principal=principal(group),
         )
-    show(found, shapes.route, views.explained_route if explain else views.route, as_json)
+    show(found, wire.route, views.explained_route if explain else views.route, as_json)
     _remark(found.notice, found.reason, as_json)
 
 
@@ -75,14 +76,15 @@ def find(
 
     waygraph find "convert currency" --schema
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import views
     from waygraph.registry.model import Query
     from waygraph.registry.routing.recipes import recipe_named
+    from waygraph.registry.wire import shapes as wire
 
     query = Query(text=text, limit=limit, filters=filters(tag, kind, agent))
     with invocation(context).open() as registry:
         found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
-    show(found, shapes.tool_route, views.tool_route_with_schemas if schema else views.tool_route, as_json)
+    show(found, wire.tool_route, views.tool_route_with_schemas if schema else views.tool_route, as_json)
     _remark(found.notice, found.reason, as_json)
 
 

@@ -28,10 +28,9 @@ def export(
     """
     from waygraph.api.cli import shapes, views
     from waygraph.api.cli.pages import Exported
-    from waygraph.registry.export import export as exported
 
     with invocation(context).open() as registry:
-        content = exported(registry, form)
+        content = registry.export(form)
     size_bytes = len(content.encode())
     if output:
         _write(output, content)

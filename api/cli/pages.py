@@ -4,26 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import OperatorSettings, SourceSummary, SyncReport
-    from waygraph.registry.model import Agent, Tool
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """An agent in a list, with the number of its tools."""
-
-    agent: "Agent"
-    tools: int
-
-
-@dataclass(frozen=True, slots=True)
-class AgentPage:
-    """All that is known of one agent. `settings` None: no operator said anything of it."""
-
-    agent: "Agent"
-    tools: "tuple[Tool, ...]"
-    settings: "OperatorSettings | None"
-    sources: "tuple[SourceSummary, ...]"
+    from waygraph.registry.changes import SyncReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ def cypher(
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import views
+    from waygraph.registry.wire import shapes as wire
 
     params = parameters(param or ())
     told = invocation(context)
@@ -34,7 +35,7 @@ def cypher(
 
         def ask(asked: str, given: Mapping[str, object]) -> None:
             result = registry.cypher(asked, given)
-            show(result, shapes.cypher, views.cypher, as_json)
+            show(result, wire.cypher, views.cypher, as_json)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
 

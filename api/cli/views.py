@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.pages import AgentPage, Exported, Listed, Outcome
+    from waygraph.api.cli.pages import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.doctor.findings import Finding
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.migration.migrate import Migrated
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Route, Tool, ToolRoute
+    from waygraph.registry.pages import About, Listed
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written
 
@@ -155,8 +156,8 @@ def tool(held: "Tool") -> Iterator[Block]:
             yield Lines(_pretty(text), title=title)
 
 
-def agent_page(page: "AgentPage") -> Iterator[Block]:
-    agent = page.agent
+def about(known: "About") -> Iterator[Block]:
+    agent = known.agent
     yield Fields(
         (
             ("agent", agent.id),
@@ -166,16 +167,16 @@ def agent_page(page: "AgentPage") -> Iterator[Block]:
             ("tags", agent.tags),
             ("marks", _marks(agent)),
             ("status", agent.status),
-            ("sources", [source.name for source in page.sources]),
+            ("sources", known.sources),
         )
     )
     if agent.description:
         yield Lines(agent.description, title="description")
     if agent.transport:
         yield Lines(_pretty(agent.transport), title="transport")
-    if page.settings:
-        yield Lines(_said(page.settings), title="set by an operator")
-    yield from tools(page.tools)
+    if known.settings:
+        yield Lines(_said(known.settings), title="set by an operator")
+    yield from tools(known.tools)
 
 
 def status(found: "Status") -> Iterator[Block]:

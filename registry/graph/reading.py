@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waygraph.cypher import load
+from waygraph.registry.access import visible
 from waygraph.registry.changes import Claim, OperatorSettings, SourceSummary
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.model import Agent, TextForm, Tool
+from waygraph.registry.model import Agent, Principal, TextForm, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,10 @@ class Held:
     claims: tuple[Claim, ...] = ()
     settings: Mapping[str, OperatorSettings] = field(default_factory=dict)
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
+
+    def shows(self, agent_id: str, principal: Principal | None) -> bool:
+        """Whether the agent is held and the principal may see it, as operators' words stand now."""
+        return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)
 
 
 def read_held(session: GraphSession) -> Held:

@@ -1,0 +1,107 @@
+"""What is shown of what a registry holds: lists in parts, and all that is known of one agent.
+
+A function here looks at one index, so that what it gives is of one revision whatever is published meanwhile.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from waygraph.registry.access import fits, visible
+from waygraph.registry.errors import UnknownName
+
+if TYPE_CHECKING:
+    from waygraph.registry.changes import OperatorSettings, SourceSummary
+    from waygraph.registry.index.search_index import IndexState, SearchIndex
+    from waygraph.registry.model import Agent, Filters, Principal, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An agent in a list, with the number of its tools."""
+
+    agent: "Agent"
+    tools: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page[T]:
+    """A part of a list, in order of id. `following`: where the next part begins; empty: nothing follows."""
+
+    items: tuple[T, ...]
+    revision: int
+    following: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """All that is known of one agent. `settings` None: no operator said anything of it."""
+
+    agent: "Agent"
+    tools: "tuple[Tool, ...]"
+    settings: "OperatorSettings | None"
+    sources: tuple[str, ...]
+    """The names of those that claim it."""
+    revision: int
+
+
+def visible_agents(index: "SearchIndex", principal: "Principal | None") -> "list[Agent]":
+    """By id."""
+    return [agent for agent in index.agents().values() if visible(agent, principal)]
+
+
+def visible_agent(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> "Agent":
+    """Raises UnknownName, which suggests only what the principal may see."""
+    found = index.agents().get(agent_id)
+    if found is None or not visible(found, principal):
+        raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
+    return found
+
+
+def agents_page(
+    index: "SearchIndex", filters: "Filters", principal: "Principal | None", after: str, limit: int | None
+) -> Page[Listed]:
+    """The agents whose id comes after `after`, at most `limit` of them."""
+    fitting = [agent for agent in visible_agents(index, principal) if fits(agent, filters)]
+    part, following = _part([agent.id for agent in fitting], after, limit)
+    by_id = index.agents()
+    items = tuple(Listed(by_id[agent_id], len(index.tool_ids(agent_id))) for agent_id in part)
+    return Page(items=items, revision=index.state.revision, following=following)
+
+
+def tools_page(
+    index: "SearchIndex", agent_id: str, principal: "Principal | None", after: str, limit: int | None
+) -> "Page[Tool]":
+    """The tools of an agent, or of all (empty). Raises UnknownName."""
+    owners = [visible_agent(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
+    ids = sorted(tool_id for owner in owners for tool_id in index.tool_ids(owner.id))
+    part, following = _part(ids, after, limit)
+    return Page(items=tuple(index.tools(part)), revision=index.state.revision, following=following)
+
+
+def _part(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence[str], str]:
+    """Of ids in order: those after one, and the last of them if more follow."""
+    start = bisect_right(ids, after) if after else 0
+    end = len(ids) if limit is None else min(start + limit, len(ids))
+    return ids[start:end], ids[end - 1] if end < len(ids) else ""
+
+
+def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
+    """Each with the claims on agents that the principal may see; without any it is none for it."""
+    if principal is None:
+        return list(index.sources())
+    seen = {agent.id for agent in visible_agents(index, principal)}
+    parts = [
+        replace(source, claims=tuple(claim for claim in source.claims if claim[1] in seen))
+        for source in index.sources()
+    ]
+    return [source for source in parts if source.claims]
+
+
+def seen_state(index: "SearchIndex", principal: "Principal | None") -> "IndexState":
+    """The state of the index, its numbers those of what the principal may see."""
+    if principal is None:
+        return index.state
+    seen = visible_agents(index, principal)
+    return replace(index.state, agents=len(seen), tools=sum(len(index.tool_ids(agent.id)) for agent in seen))

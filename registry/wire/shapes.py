@@ -1,0 +1,268 @@
+"""The nouns as JSON. Each function is one shape of docs/json-output.md, and a test compares the two.
+
+`nouns` reads them back.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
+    from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
+    from waygraph.registry.pages import About, Listed
+    from waygraph.registry.registry import Status
+    from waygraph.registry.writing import Written
+
+type Shape = dict[str, object]
+
+
+# -- answers -------------------------------------------------------------------------------------------
+
+
+def route(found: "Route", *, votes: bool = True, schemas: bool = True) -> Shape:
+    """Without `votes` their lists are empty; without `schemas` tools are brief."""
+    return {
+        "query": query(found.query),
+        "matches": [agent_match(match, votes=votes, schemas=schemas) for match in found.matches],
+        "pinned": [agent_match(match, votes=votes, schemas=schemas) for match in found.pinned],
+        "steps": [route(step, votes=votes, schemas=schemas) for step in found.steps],
+        **_circumstances(found),
+    }
+
+
+def tool_route(found: "ToolRoute", *, votes: bool = True, schemas: bool = True) -> Shape:
+    """As `route`."""
+    return {
+        "query": query(found.query),
+        "matches": [tool_match(match, votes=votes, schemas=schemas) for match in found.matches],
+        **_circumstances(found),
+    }
+
+
+def query(asked: "Query") -> Shape:
+    return {
+        "text": asked.text,
+        "steps": list(asked.steps),
+        "limit": asked.limit,
+        "tags": list(asked.filters.tags),
+        "kinds": list(asked.filters.kinds),
+        "agent_ids": list(asked.filters.agent_ids),
+    }
+
+
+def agent_match(match: "AgentMatch", *, votes: bool, schemas: bool) -> Shape:
+    of_tool = tool if schemas else brief_tool
+    return {
+        "agent": agent(match.agent),
+        "score": match.score,
+        "tools": [of_tool(each) for each in match.tools],
+        "votes": [vote(each) for each in match.votes] if votes else [],
+    }
+
+
+def tool_match(match: "ToolMatch", *, votes: bool, schemas: bool) -> Shape:
+    return {
+        "tool": tool(match.tool) if schemas else brief_tool(match.tool),
+        "agent": agent(match.agent),
+        "score": match.score,
+        "votes": [vote(each) for each in match.votes] if votes else [],
+    }
+
+
+def vote(cast: "Vote") -> Shape:
+    return {
+        "entity_id": cast.entity_id,
+        "kind": cast.kind,
+        "leg": cast.leg,
+        "rank": cast.rank,
+        "score": cast.score,
+        "weight": cast.weight,
+        "contribution": cast.contribution,
+    }
+
+
+def _circumstances(found: "Route | ToolRoute") -> Shape:
+    return {
+        "recipe": found.recipe,
+        "revision": found.revision,
+        "confidence": found.confidence,
+        "notice": found.notice,
+        "not_reranked": found.not_reranked,
+        "reason": found.reason,
+        "elapsed_ms": found.elapsed_ms,
+    }
+
+
+# -- what is held --------------------------------------------------------------------------------------
+
+
+def agent(held: "Agent") -> Shape:
+    return {
+        "id": held.id,
+        "name": held.name,
+        "description": held.description,
+        "kind": held.kind,
+        "version": held.version,
+        "transport": _parsed(held.transport),
+        "tags": list(held.tags),
+        "visible_to": list(held.visible_to),
+        "pinned": held.pinned,
+        "hidden": held.hidden,
+        "status": held.status,
+        "content_hash": held.content_hash,
+    }
+
+
+def tool(held: "Tool") -> Shape:
+    return {
+        "id": held.id,
+        "agent_id": held.agent_id,
+        "name": held.name,
+        "call_name": held.call_name,
+        "description": held.description,
+        "input_schema": _parsed(held.input_schema),
+        "output_schema": _parsed(held.output_schema),
+        "annotations": _parsed(held.annotations),
+        "tags": list(held.tags),
+        "questions": list(held.questions),
+        "status": held.status,
+        "content_hash": held.content_hash,
+    }
+
+
+def brief_tool(held: "Tool") -> Shape:
+    """A tool as a list or an answer names it, without its schemas."""
+    return {
+        "id": held.id,
+        "agent_id": held.agent_id,
+        "name": held.name,
+        "call_name": held.call_name,
+        "description": held.description,
+        "tags": list(held.tags),
+        "status": held.status,
+    }
+
+
+def agents(listed: "Iterable[Listed]") -> Shape:
+    return {"agents": [{**agent(each.agent), "tools": each.tools} for each in listed]}
+
+
+def tools(listed: "Iterable[Tool]") -> Shape:
+    return {"tools": [tool(each) for each in listed]}
+
+
+def about(known: "About") -> Shape:
+    return {
+        "agent": agent(known.agent),
+        "tools": [tool(each) for each in known.tools],
+        "settings": settings(known.settings) if known.settings else None,
+        "sources": list(known.sources),
+        "revision": known.revision,
+    }
+
+
+def status(found: "Status") -> Shape:
+    state = found.state
+    return {
+        "location": found.location,
+        "revision": state.revision,
+        "agents": state.agents,
+        "tools": state.tools,
+        "sources": found.sources,
+        "embedder": state.embedder,
+        "embedder_spec": state.embedder_spec,
+        "texts": state.texts,
+        "dimension": state.dimension,
+        "schema_version": state.schema_version,
+    }
+
+
+def sources(held: "Iterable[SourceSummary]") -> Shape:
+    return {"sources": [source(each) for each in held]}
+
+
+def source(held: "SourceSummary") -> Shape:
+    return {
+        "name": held.name,
+        "namespace": held.namespace,
+        "rank": held.rank,
+        "seen_at": held.seen_at,
+        "agents": list(held.agent_ids),
+        "claims": [{"key": key, "agent_id": agent_id} for key, agent_id in held.claims],
+    }
+
+
+# -- what changed --------------------------------------------------------------------------------------
+
+
+def settings(said: "OperatorSettings") -> Shape:
+    return {
+        "agent_id": said.agent_id,
+        "tags": list(said.tags),
+        "visible_to": None if said.visible_to is None else list(said.visible_to),
+        "pinned": said.pinned,
+        "hidden": said.hidden,
+        "removed": said.removed,
+    }
+
+
+def written(done: "Written") -> Shape:
+    return {"revision": done.revision, "texts_embedded": done.texts_embedded}
+
+
+def report(done: "SyncReport") -> Shape:
+    changes = done.changes
+    return {
+        "source": changes.source,
+        "dry_run": done.dry_run,
+        "revision": done.revision,
+        "seconds": done.seconds,
+        "texts_embedded": done.texts_embedded,
+        "notice": done.notice,
+        "agents": _changed(
+            changes.created_agents, changes.updated_agents, changes.removed_agents, changes.unchanged_agents
+        ),
+        "tools": _changed(changes.created_tools, changes.updated_tools, changes.removed_tools, changes.unchanged_tools),
+        "changed_behaviour": [_updated(each) for each in changes.changed_behaviour],
+        "renamed": [{"key": key, "id": agent_id} for key, agent_id in changes.renamed],
+        "withheld": list(changes.withheld),
+        "rejected": [_rejected(each) for each in changes.rejected],
+        "cut": [_rejected(each) for each in changes.cut],
+    }
+
+
+def _changed(created: Sequence[str], updated: "Iterable[Updated]", removed: Sequence[str], unchanged: int) -> Shape:
+    return {
+        "created": list(created),
+        "updated": [_updated(each) for each in updated],
+        "removed": list(removed),
+        "unchanged": unchanged,
+    }
+
+
+def _updated(each: "Updated") -> Shape:
+    return {"id": each.id, "fields": list(each.fields)}
+
+
+def _rejected(each: "Rejected") -> Shape:
+    return {"where": each.where, "reason": each.reason}
+
+
+# -- what Cypher gave ------------------------------------------------------------------------------------------
+
+
+def cypher(result: "CypherResult") -> Shape:
+    return {
+        "columns": list(result.columns),
+        "rows": [list(row) for row in result.rows],
+        "truncated": result.truncated,
+        "elapsed_ms": result.elapsed_ms,
+    }
+
+
+def _parsed(text: "JsonText") -> Mapping[str, object] | None:
+    """The value of canonical JSON; None if there is none."""
+    parsed: Mapping[str, object] | None = json.loads(text) if text else None
+    return parsed
