@@ -11,7 +11,6 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.access import visible
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
@@ -21,10 +20,10 @@ from waygraph.registry.errors import (
     InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
-    UnknownName,
     WriteConflict,
 )
 from waygraph.registry.index.search_index import IndexState, SearchIndex
+from waygraph.registry.lookup import agent_named, named, tool_named, visible_agents
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
@@ -167,26 +166,28 @@ class Registry:
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         """Every agent the principal may see, by id."""
-        return _visible_agents(self._index(), principal)
+        return self._store.look(lambda index: visible_agents(index, principal))
 
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         """Raises UnknownName, which suggests only what the principal may see."""
-        return self._visible_agent(self._index(), agent_id, principal)
+        return self._store.look(lambda index: agent_named(index, agent_id, principal))
 
     def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
-        """The tools of one agent, or of all that the principal may see, by id."""
-        index = self._index()
-        owners = [self._visible_agent(index, agent_id, principal)] if agent_id else _visible_agents(index, principal)
-        return index.tools([tool_id for owner in owners for tool_id in index.tool_ids(owner.id)])
+        """The tools of one agent, or of all that the principal may see, by id. Raises UnknownName."""
 
-    def tool(self, tool_id: str, *, principal: Principal | None = None) -> Tool:
-        """By id (`agent/tool`). Raises UnknownName."""
-        index = self._index()
-        owner = self._visible_agent(index, tool_id.partition("/")[0], principal)
-        known = index.tool_ids(owner.id)
-        if tool_id not in known:
-            raise UnknownName("tool", tool_id, known)
-        return index.tools([tool_id])[0]
+        def listed(index: SearchIndex) -> list[Tool]:
+            owners = [agent_named(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
+            return index.tools([tool_id for owner in owners for tool_id in index.tool_ids(owner.id)])
+
+        return self._store.look(listed)
+
+    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
+        """By id (`agent/tool`) or by call name (`agent__tool`). Raises UnknownName, as `agent`."""
+        return self._store.look(lambda index: tool_named(index, name, principal))
+
+    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+        """The agent of that id, else the tool of that id or call name. Raises UnknownName, as `agent`."""
+        return self._store.look(lambda index: named(index, name, principal))
 
     def sources(self) -> "list[SourceSummary]":
         return list(self._index().sources())
@@ -324,13 +325,6 @@ class Registry:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _visible_agent(self, index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
-        """Of one and the same index, whatever is published meanwhile. Raises UnknownName."""
-        found = index.agents().get(agent_id)
-        if found is None or not visible(found, principal):
-            raise UnknownName("agent", agent_id, (agent.id for agent in _visible_agents(index, principal)))
-        return found
-
     def _reranker(self, spec: str) -> Reranker:
         """Each opened once. Raises as `open_reranker`."""
         with self._lock:
@@ -395,10 +389,6 @@ class Registry:
             parse_spec(self._spec)
         if self._spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
-
-
-def _visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
-    return [agent for agent in index.agents().values() if visible(agent, principal)]
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

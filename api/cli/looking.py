@@ -47,17 +47,19 @@ def tools(
 
 def show_one(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id, or agent/tool.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
     from waygraph.api.cli import shapes, views
+    from waygraph.registry.model import Agent, Tool
 
     with invocation(context).open() as registry:
-        if "/" in name:
-            show(registry.tool(name), shapes.tool, views.tool, as_json)
-        else:
-            show(_page(registry, name), shapes.agent_page, views.agent_page, as_json)
+        match registry.named(name):
+            case Tool() as found:
+                show(found, shapes.tool, views.tool, as_json)
+            case Agent(id=agent_id):
+                show(_page(registry, agent_id), shapes.agent_page, views.agent_page, as_json)
 
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:

@@ -88,6 +88,9 @@ class EmbeddedStore:
         with suppress(*bearable), self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
             pass
 
+    def look[T](self, work: "Callable[[LocalIndex], T]") -> T:
+        return work(self.index())
+
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
         """Over the published copy of the graph, whoever holds the live file.
 

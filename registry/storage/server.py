@@ -7,7 +7,13 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, ServerUnavailable
+from waygraph.registry.errors import (
+    RegistryClosed,
+    RegistryNotFound,
+    RegistryUnusable,
+    ServerUnavailable,
+    UnknownName,
+)
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
+NEVER_WHOLE = "writers have been committing all the while"
 _PAUSE_S = 0.05
 
 
@@ -77,17 +84,36 @@ class ServerStore:
         self._check_server()
         return Neo4jIndex(self.engine)
 
+    def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
+        for _ in self._attempts():
+            before = _mark(self.engine, self.place)
+            if before.whole:
+                try:
+                    found = work(self.index(fresh=True))
+                except (KeyError, UnknownName):  # what was listed is gone when it is read, or not there yet
+                    if _mark(self.engine, self.place) == before:
+                        raise
+                else:
+                    if _mark(self.engine, self.place) == before:
+                        return found
+        raise ServerUnavailable(self.place, NEVER_WHOLE)
+
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        give_up = time.monotonic() + self.engine.read_timeout_s
-        while time.monotonic() < give_up:
+        for _ in self._attempts():
             with self.engine.reading() as session:
                 before = _mark(session, self.place)
                 if before.whole:
                     found = work(session)
                     if _mark(session, self.place) == before:
                         return found
+        raise ServerUnavailable(self.place, NEVER_WHOLE)
+
+    def _attempts(self) -> Iterator[None]:
+        """To read between commits: until the time for a read is up."""
+        give_up = time.monotonic() + self.engine.read_timeout_s
+        while time.monotonic() < give_up:
+            yield
             time.sleep(_PAUSE_S)
-        raise ServerUnavailable(self.place, "writers have been committing all the while")
 
     @contextmanager
     def writing(self, *, trust_index: bool = True) -> Iterator[Writing]:  # noqa: ARG002 - nothing is published here

@@ -51,6 +51,10 @@ class Store(Protocol):
         """`fresh`: its `state` and lists are of now, not of when it was last asked. Raises RegistryNotFound."""
         ...
 
+    def look[T](self, work: "Callable[[SearchIndex], T]") -> T:
+        """What `work` finds in the index of one revision; it may run more than once. Raises RegistryNotFound."""
+        ...
+
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
         """What `work` makes of one revision, read whole; it may run more than once. Raises RegistryNotFound."""
         ...
