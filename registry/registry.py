@@ -204,9 +204,9 @@ class Registry:
         return self._store.read(work)
 
     def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
-        """Runs a statement that only reads, with limits of time, rows and memory.
+        """Runs a statement that only reads, with limits of time, rows and memory, and of how many are at work.
 
-        Raises CypherRefused, CypherFailed, CypherLimit.
+        Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
         """
         return self._store.run_read_only(statement, params or {})
 

@@ -14,6 +14,7 @@ from waygraph.registry.errors import (
     ServerUnavailable,
     UnknownName,
 )
+from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
@@ -41,8 +42,8 @@ _PAUSE_S = 0.05
 class ServerStore:
     """Implements Store over one Neo4jEngine. Threads may share it."""
 
-    def __init__(self, engine: Neo4jEngine, settings: Settings) -> None:
-        self.engine, self._settings = engine, settings
+    def __init__(self, engine: Neo4jEngine, settings: Settings, places: CypherPlaces) -> None:
+        self.engine, self._settings, self._places = engine, settings, places
         self._lock = threading.Lock()
         self._index: Neo4jIndex | None = None
         self._ready = False
@@ -51,7 +52,9 @@ class ServerStore:
     @classmethod
     def at(cls, location: str, settings: Settings) -> "ServerStore":
         """Nothing is asked of the server yet. Raises InvalidSetting, ServerRefused."""
-        return cls(Neo4jEngine.open(ServerLocation.parse(location, settings.neo4j_database), settings), settings)
+        places = CypherPlaces(settings)  # a wrong setting is told before anything is opened
+        engine = Neo4jEngine.open(ServerLocation.parse(location, settings.neo4j_database), settings)
+        return cls(engine, settings, places)
 
     @property
     def place(self) -> str:
@@ -146,7 +149,7 @@ class ServerStore:
         from waygraph.registry.graph.server_cypher import run_read_only
 
         self.index()  # nobody reads a database through us that is no registry
-        return run_read_only(self.engine, statement, params, self._settings)
+        return run_read_only(self.engine, statement, params, self._settings, self._places)
 
     def _check_server(self) -> None:
         """Raises ServerRefused, ServerUnavailable; RegistryUnusable for a graph that is not ours, or a newer one."""
