@@ -11,6 +11,8 @@ AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 MAX_NAME_CHARS = 128
 _SHORT_HASH_CHARS = 8
 _CALL_NAME_CHARS = 64
+_KEPT_CHARS = _CALL_NAME_CHARS - 13
+"""So much of a call name that is shortened stays readable, before `_` and 12 digits."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _HASHED = re.compile(r"_[0-9a-f]{12}")
@@ -65,12 +67,21 @@ def call_name(agent: str, tool_name: str) -> str:
     tool id's hash.
     """
     joined = f"{agent}__{tool_name}"
-    legal = re.sub(r"[^A-Za-z0-9_-]", "_", joined)
-    legal = legal if not legal[0].isdigit() and legal[0] != "-" else f"_{legal}"
+    legal = _legal(joined)
     plain = legal == joined and joined.count("__") == 1 and "___" not in joined
     if plain and len(legal) <= _CALL_NAME_CHARS and not _HASHED.fullmatch(legal[-13:]):
         return legal
-    return f"{legal[: _CALL_NAME_CHARS - 13]}_{digest(agent, tool_name)[:12]}"
+    return f"{legal[:_KEPT_CHARS]}_{digest(agent, tool_name)[:12]}"
+
+
+def call_prefix(agent: str) -> str:
+    """What the call names of all tools of an agent begin with; other agents may have the same."""
+    return _legal(f"{agent}__")[:_KEPT_CHARS]
+
+
+def _legal(joined: str) -> str:
+    legal = re.sub(r"[^A-Za-z0-9_-]", "_", joined)
+    return legal if not legal[0].isdigit() and legal[0] != "-" else f"_{legal}"
 
 
 def sealed_agent(agent: Agent) -> Agent:

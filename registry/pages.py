@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from waygraph.registry.access import fits, visible
-from waygraph.registry.errors import UnknownName
+from waygraph.registry.access import fits
+from waygraph.registry.lookup import agent_named, visible_agents
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, SourceSummary
@@ -46,17 +46,17 @@ class About:
     revision: int
 
 
-def visible_agents(index: "SearchIndex", principal: "Principal | None") -> "list[Agent]":
-    """By id."""
-    return [agent for agent in index.agents().values() if visible(agent, principal)]
-
-
-def visible_agent(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> "Agent":
-    """Raises UnknownName, which suggests only what the principal may see."""
-    found = index.agents().get(agent_id)
-    if found is None or not visible(found, principal):
-        raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
-    return found
+def about(
+    index: "SearchIndex", agent_id: str, principal: "Principal | None", settings: "OperatorSettings | None"
+) -> About:
+    """Raises UnknownName."""
+    return About(
+        agent=agent_named(index, agent_id, principal),
+        tools=tuple(index.tools(index.tool_ids(agent_id))),
+        settings=settings,
+        sources=tuple(source.name for source in index.sources() if agent_id in source.agent_ids),
+        revision=index.state.revision,
+    )
 
 
 def agents_page(
@@ -74,7 +74,7 @@ def tools_page(
     index: "SearchIndex", agent_id: str, principal: "Principal | None", after: str, limit: int | None
 ) -> "Page[Tool]":
     """The tools of an agent, or of all (empty). Raises UnknownName."""
-    owners = [visible_agent(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
+    owners = [agent_named(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
     ids = sorted(tool_id for owner in owners for tool_id in index.tool_ids(owner.id))
     part, following = _part(ids, after, limit)
     return Page(items=tuple(index.tools(part)), revision=index.state.revision, following=following)

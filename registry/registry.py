@@ -20,22 +20,12 @@ from waygraph.registry.errors import (
     InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
-    UnknownName,
     WriteConflict,
 )
 from waygraph.registry.index.search_index import IndexState, SearchIndex
+from waygraph.registry.lookup import agent_named, named, tool_named, visible_agents
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.pages import (
-    About,
-    Listed,
-    Page,
-    agents_page,
-    seen_sources,
-    seen_state,
-    tools_page,
-    visible_agent,
-    visible_agents,
-)
+from waygraph.registry.pages import About, Listed, Page, about, agents_page, seen_sources, seen_state, tools_page
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
@@ -178,38 +168,30 @@ class Registry:
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         """Every agent the principal may see, by id."""
-        return visible_agents(self._index(), principal)
+        return self._store.look(lambda index: visible_agents(index, principal))
 
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         """Raises UnknownName, which suggests only what the principal may see."""
-        return visible_agent(self._index(), agent_id, principal)
+        return self._store.look(lambda index: agent_named(index, agent_id, principal))
 
     def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
-        """The tools of one agent, or of all that the principal may see, by id."""
+        """The tools of one agent, or of all that the principal may see, by id. Raises UnknownName."""
         return list(self.tools_page(agent_id, principal=principal).items)
 
-    def tool(self, tool_id: str, *, principal: Principal | None = None) -> Tool:
-        """By id (`agent/tool`). Raises UnknownName."""
-        index = self._index()
-        owner = visible_agent(index, tool_id.partition("/")[0], principal)
-        known = index.tool_ids(owner.id)
-        if tool_id not in known:
-            raise UnknownName("tool", tool_id, known)
-        return index.tools([tool_id])[0]
+    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
+        """By id (`agent/tool`) or by call name (`agent__tool`). Raises UnknownName, as `agent`."""
+        return self._store.look(lambda index: tool_named(index, name, principal))
+
+    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+        """The agent of that id, else the tool of that id or call name. Raises UnknownName, as `agent`."""
+        return self._store.look(lambda index: named(index, name, principal))
 
     def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
         """All that is known of an agent. Raises UnknownName."""
         from waygraph.registry.graph.reading import read_settings
 
-        index = self._index()
-        agent = visible_agent(index, agent_id, principal)
-        return About(
-            agent=agent,
-            tools=tuple(index.tools(index.tool_ids(agent_id))),
-            settings=self.read(read_settings).get(agent_id),
-            sources=tuple(source.name for source in index.sources() if agent_id in source.agent_ids),
-            revision=index.state.revision,
-        )
+        settings = self.read(read_settings).get(agent_id)
+        return self._store.look(lambda index: about(index, agent_id, principal, settings))
 
     def agents_page(
         self,
@@ -220,7 +202,7 @@ class Registry:
         principal: Principal | None = None,
     ) -> Page[Listed]:
         """The agents that fit, by id: those after the id `after`, at most `limit` of them."""
-        return agents_page(self._index(), filters, principal, after, limit)
+        return self._store.look(lambda index: agents_page(index, filters, principal, after, limit))
 
     def tools_page(
         self,
@@ -234,20 +216,26 @@ class Registry:
 
         Raises UnknownName.
         """
-        return tools_page(self._index(), agent_id or "", principal, after, limit)
+        return self._store.look(lambda index: tools_page(index, agent_id or "", principal, after, limit))
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         """Each with its claims on agents that the principal may see; none of which it sees no agent."""
-        return seen_sources(self._index(), principal)
+        return self._store.look(lambda index: seen_sources(index, principal))
 
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its numbers are those of what the principal may see."""
-        index = self._index()
-        return Status(
-            location=self._store.place,
-            state=seen_state(index, principal),
-            sources=len(seen_sources(index, principal)),
-        )
+
+        def seen(index: SearchIndex) -> Status:
+            sources = len(seen_sources(index, principal))
+            return Status(location=self._store.place, state=seen_state(index, principal), sources=sources)
+
+        return self._store.look(seen)
+
+    @property
+    def stamp(self) -> str:
+        """Another text for each revision, also where a copy of the registry came to the same number another way."""
+        state = self._index().state
+        return f"{state.revision}.{state.commit}"
 
     def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
         """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
@@ -263,9 +251,9 @@ class Registry:
         return self._store.read(work)
 
     def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
-        """Runs a statement that only reads, with limits of time, rows and memory.
+        """Runs a statement that only reads, with limits of time, rows and memory, and of how many are at work.
 
-        Raises CypherRefused, CypherFailed, CypherLimit.
+        Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
         """
         return self._store.run_read_only(statement, params or {})
 

@@ -42,6 +42,10 @@ class Settings:
     cypher_memory_mib: int = 1024
     cypher_max_rows: int = 1_000
     cypher_max_chars: int = 20_000
+    cypher_workers: int = 2
+    """How many statements of one registry are at work at a time, in this process."""
+    cypher_wait_s: float = 2.0
+    """How long one more waits for its turn."""
     neo4j_user: str = "neo4j"
     neo4j_password: str = field(default="", repr=False)
     """Empty: the server asks for none."""

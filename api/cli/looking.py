@@ -35,18 +35,20 @@ def tools(
 
 def show_one(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id, or agent/tool.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
     from waygraph.api.cli import views
+    from waygraph.registry.model import Agent, Tool
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        if "/" in name:
-            show(registry.tool(name), wire.tool, views.tool, as_json)
-        else:
-            show(registry.about(name), wire.about, views.about, as_json)
+        match registry.named(name):
+            case Tool() as found:
+                show(found, wire.tool, views.tool, as_json)
+            case Agent(id=agent_id):
+                show(registry.about(agent_id), wire.about, views.about, as_json)
 
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
+from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.readonly import check_read_only
 from waygraph.registry.settings import Settings
 
@@ -55,18 +56,20 @@ def run_read_only(
     statement: str,
     params: Mapping[str, object],
     settings: Settings,
+    places: CypherPlaces,
     *,
     whole_vectors: bool = False,
 ) -> CypherResult:
     """The rows of `statement` over the file `graph_copy`, which stays as it is.
 
     Raises CypherRefused if it is not a plain read, CypherFailed with the engine's reason, CypherLimit if time or
-    memory ran out. Embeddings are told as `<384 floats>` unless `whole_vectors`.
+    memory ran out, CypherBusy if no place is free in time. Embeddings are told as `<384 floats>` unless
+    `whole_vectors`.
     """
     check_read_only(statement, max_chars=settings.cypher_max_chars)
     if not graph_copy.is_file():
         raise CypherFailed("no copy of the graph is published yet")
-    return _run(_request(graph_copy, statement, params, settings, whole_vectors), settings)
+    return _run(_request(graph_copy, statement, params, settings, whole_vectors), settings, places)
 
 
 def worker_environment() -> dict[str, str]:
@@ -115,14 +118,20 @@ def checked_params(params: Mapping[str, object]) -> dict[str, object]:
     return cast("dict[str, object]", json.loads(text))
 
 
-def _run(request: bytes, settings: Settings) -> CypherResult:
-    return result_of(ask_worker(_start, request, settings), settings)
+def _run(request: bytes, settings: Settings, places: CypherPlaces) -> CypherResult:
+    return result_of(ask_worker(_start, request, settings, places), settings)
 
 
-def ask_worker(start: Callable[[], subprocess.Popen[bytes]], request: bytes, settings: Settings) -> dict[str, Any]:
-    """What the worker that `start` makes has to say. Raises CypherLimit, CypherFailed if it came to no good end."""
+def ask_worker(
+    start: Callable[[], subprocess.Popen[bytes]], request: bytes, settings: Settings, places: CypherPlaces
+) -> dict[str, Any]:
+    """What the worker that `start` makes has to say.
+
+    Raises CypherBusy if none may be made, CypherLimit, CypherFailed if it came to no good end.
+    """
     try:
-        ending = _ending_of_worker(start, request, settings.cypher_timeout_s)
+        with places.taken():
+            ending = _ending_of_worker(start, request, settings.cypher_timeout_s)
     except TimeoutError:
         raise _out_of_time(settings) from None
     if ending.status != 0:
@@ -152,17 +161,21 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def start_worker(script: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Raises CypherFailed if the operating system has no room for one."""
     # -I: neither the environment nor the current folder adds to what it imports. -B: it writes no cache.
-    return subprocess.Popen(
-        [sys.executable, "-I", "-B", str(script), str(os.getpid())],
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        cwd="/",
-        start_new_session=True,
-    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-B", str(script), str(os.getpid())],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as exc:
+        raise CypherFailed(f"the worker for Cypher could not start: {exc.strerror}") from exc
 
 
 def _stop(worker: subprocess.Popen[bytes]) -> None:

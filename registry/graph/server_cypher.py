@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waygraph.registry.errors import CypherLimit, CypherRefused, ServerRefused, ServerUnavailable
+from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.readonly import NEO4J, Token, check_read_only, tokens_of
 from waygraph.registry.graph.sandbox import (
     CypherResult,
@@ -43,16 +44,16 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def run_read_only(
-    engine: "Neo4jEngine", statement: str, params: Mapping[str, object], settings: Settings
+    engine: "Neo4jEngine", statement: str, params: Mapping[str, object], settings: Settings, places: CypherPlaces
 ) -> CypherResult:
     """The rows of `statement` over the server's graph, which stays as it is. Embeddings are told as `<384 floats>`.
 
     Raises CypherRefused if it is not a plain read, CypherFailed with the server's reason, CypherLimit if time or
-    memory ran out; none of them tells the server's address. ServerUnavailable, ServerRefused as every call.
+    memory ran out, CypherBusy; none of them tells the server's address. ServerUnavailable, ServerRefused as every call.
     """
     check_read_only(statement, max_chars=settings.cypher_max_chars, dialect=NEO4J)
     check_ranges(list(tokens_of(statement)))
-    told = ask_worker(_start, _request(engine, statement, params, settings), settings)
+    told = ask_worker(_start, _request(engine, statement, params, settings), settings, places)
     match told:
         case {"unavailable": str(reason)}:
             raise ServerUnavailable(engine.place, reason)

@@ -18,6 +18,7 @@ from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.documents import tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
@@ -185,9 +186,16 @@ class LocalIndex:
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return self._tools_by_agent.get(agent_id, ())
 
+    def owners_called(self, call_name: str) -> Sequence[str]:
+        return self._call_names.owners(call_name)
+
     def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self._folder):
             return layout.read_sources(self.path)
+
+    @cached_property
+    def _call_names(self) -> CallNames:
+        return CallNames(self._by_id)
 
     @cached_property
     def _tools_by_agent(self) -> dict[str, list[str]]:

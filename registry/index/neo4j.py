@@ -18,6 +18,7 @@ from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
 from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.documents import tool_of_record
 from waygraph.registry.index.neo4j_indexes import faults, vector_indexes
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
@@ -49,12 +50,12 @@ _TEXT_LEGS_SEARCHED = {"agent_text": 0, "capability_text": 1}
 
 
 class Neo4jIndex:
-    """Implements SearchIndex. Holds no data of the registry but a list of agents, kept for their revision."""
+    """Implements SearchIndex. Holds no data of the registry but its agents, kept for their revision."""
 
     def __init__(self, engine: "Neo4jEngine") -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._agents: tuple[str | None, dict[str, Agent]] = (None, {})
+        self._held = _Held(None, {}, CallNames(()))
         self.state, self._apart = self._read_state()
 
     def refresh(self) -> bool:
@@ -162,12 +163,18 @@ class Neo4jIndex:
     # -- records -----------------------------------------------------------------------------------
 
     def agents(self) -> Mapping[str, Agent]:
-        commit, agents = self._agents
-        if commit != self.state.commit:
+        return self._held_now().agents
+
+    def owners_called(self, call_name: str) -> Sequence[str]:
+        return self._held_now().call_names.owners(call_name)
+
+    def _held_now(self) -> "_Held":
+        held, commit = self._held, self.state.commit
+        if held.commit != commit:
             rows = self._engine.run(load("neo4j/search/agents"))
             agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
-            self._agents = (self.state.commit, agents)
-        return agents
+            held = self._held = _Held(commit, agents, CallNames(agents))
+        return held
 
     def pinned(self) -> Sequence[Agent]:
         return [agent for agent in self.agents().values() if agent.pinned]
@@ -188,6 +195,14 @@ class Neo4jIndex:
 
     def close(self) -> None:
         """The engine is its owner's."""
+
+
+class _Held(NamedTuple):
+    """The agents by id, in order of id, as they were after `commit` (None: not read yet)."""
+
+    commit: str | None
+    agents: Mapping[str, Agent]
+    call_names: CallNames
 
 
 def _refuse_outdated(known: IndexState, embedder: str, texts: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, StorageFailed
+from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.settings import Settings
@@ -30,6 +31,7 @@ class EmbeddedStore:
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self._settings = path, settings
+        self._places = CypherPlaces(settings)
         self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
         self._home = path or self._scratch_file()
         self.folder = generation.folder_of(self._home)
@@ -88,6 +90,9 @@ class EmbeddedStore:
         with suppress(*bearable), self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
             pass
 
+    def look[T](self, work: "Callable[[LocalIndex], T]") -> T:
+        return work(self.index())
+
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
         """Over the published copy of the graph, whoever holds the live file.
 
@@ -106,7 +111,7 @@ class EmbeddedStore:
         from waygraph.registry.graph.sandbox import run_read_only
 
         index = self.index()
-        result = run_read_only(index.graph_copy, statement, params, self._settings)
+        result = run_read_only(index.graph_copy, statement, params, self._settings, self._places)
         del index  # held until now, whatever is published meanwhile
         return result
 

@@ -7,7 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, ServerUnavailable
+from waygraph.registry.errors import (
+    RegistryClosed,
+    RegistryNotFound,
+    RegistryUnusable,
+    ServerUnavailable,
+    UnknownName,
+)
+from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
@@ -28,14 +35,15 @@ if TYPE_CHECKING:
 
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
+NEVER_WHOLE = "writers have been committing all the while"
 _PAUSE_S = 0.05
 
 
 class ServerStore:
     """Implements Store over one Neo4jEngine. Threads may share it."""
 
-    def __init__(self, engine: Neo4jEngine, settings: Settings) -> None:
-        self.engine, self._settings = engine, settings
+    def __init__(self, engine: Neo4jEngine, settings: Settings, places: CypherPlaces) -> None:
+        self.engine, self._settings, self._places = engine, settings, places
         self._lock = threading.Lock()
         self._index: Neo4jIndex | None = None
         self._ready = False
@@ -44,7 +52,9 @@ class ServerStore:
     @classmethod
     def at(cls, location: str, settings: Settings) -> "ServerStore":
         """Nothing is asked of the server yet. Raises InvalidSetting, ServerRefused."""
-        return cls(Neo4jEngine.open(ServerLocation.parse(location, settings.neo4j_database), settings), settings)
+        places = CypherPlaces(settings)  # a wrong setting is told before anything is opened
+        engine = Neo4jEngine.open(ServerLocation.parse(location, settings.neo4j_database), settings)
+        return cls(engine, settings, places)
 
     @property
     def place(self) -> str:
@@ -77,17 +87,36 @@ class ServerStore:
         self._check_server()
         return Neo4jIndex(self.engine)
 
+    def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
+        for _ in self._attempts():
+            before = _mark(self.engine, self.place)
+            if before.whole:
+                try:
+                    found = work(self.index(fresh=True))
+                except (KeyError, UnknownName):  # what was listed is gone when it is read, or not there yet
+                    if _mark(self.engine, self.place) == before:
+                        raise
+                else:
+                    if _mark(self.engine, self.place) == before:
+                        return found
+        raise ServerUnavailable(self.place, NEVER_WHOLE)
+
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        give_up = time.monotonic() + self.engine.read_timeout_s
-        while time.monotonic() < give_up:
+        for _ in self._attempts():
             with self.engine.reading() as session:
                 before = _mark(session, self.place)
                 if before.whole:
                     found = work(session)
                     if _mark(session, self.place) == before:
                         return found
+        raise ServerUnavailable(self.place, NEVER_WHOLE)
+
+    def _attempts(self) -> Iterator[None]:
+        """To read between commits: until the time for a read is up."""
+        give_up = time.monotonic() + self.engine.read_timeout_s
+        while time.monotonic() < give_up:
+            yield
             time.sleep(_PAUSE_S)
-        raise ServerUnavailable(self.place, "writers have been committing all the while")
 
     @contextmanager
     def writing(self, *, trust_index: bool = True) -> Iterator[Writing]:  # noqa: ARG002 - nothing is published here
@@ -120,7 +149,7 @@ class ServerStore:
         from waygraph.registry.graph.server_cypher import run_read_only
 
         self.index()  # nobody reads a database through us that is no registry
-        return run_read_only(self.engine, statement, params, self._settings)
+        return run_read_only(self.engine, statement, params, self._settings, self._places)
 
     def _check_server(self) -> None:
         """Raises ServerRefused, ServerUnavailable; RegistryUnusable for a graph that is not ours, or a newer one."""

@@ -51,6 +51,10 @@ class Store(Protocol):
         """`fresh`: its `state` and lists are of now, not of when it was last asked. Raises RegistryNotFound."""
         ...
 
+    def look[T](self, work: "Callable[[SearchIndex], T]") -> T:
+        """What `work` finds in the index of one revision; it may run more than once. Raises RegistryNotFound."""
+        ...
+
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:
         """What `work` makes of one revision, read whole; it may run more than once. Raises RegistryNotFound."""
         ...
@@ -64,7 +68,7 @@ class Store(Protocol):
         ...
 
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
-        """A statement that a person typed. Raises CypherRefused, CypherFailed, CypherLimit."""
+        """A statement that a person typed. Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy."""
         ...
 
     def close(self) -> None: ...

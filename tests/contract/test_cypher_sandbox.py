@@ -21,6 +21,7 @@ import pytest
 
 from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.graph import sandbox
+from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.cypher_worker import OPERATOR, READ_OPERATORS
 from waygraph.registry.graph.readonly import PROCEDURES, check_read_only, tokens_of
 from waygraph.registry.graph.sandbox import CypherResult, run_read_only
@@ -68,12 +69,12 @@ def the_copy_stays_as_it_is(graph_copy: Path) -> Iterator[None]:
 def run(
     graph_copy: Path, statement: str, params: Mapping[str, object] | None = None, settings: Settings = SETTINGS
 ) -> CypherResult:
-    return run_read_only(graph_copy, statement, params or {}, settings)
+    return run_read_only(graph_copy, statement, params or {}, settings, CypherPlaces(settings))
 
 
 def run_unchecked(graph_copy: Path, statement: str, settings: Settings = SETTINGS) -> CypherResult:
     """As if the first line had been fooled."""
-    return sandbox._run(sandbox._request(graph_copy, statement, {}, settings, False), settings)
+    return sandbox._run(sandbox._request(graph_copy, statement, {}, settings, False), settings, CypherPlaces(settings))
 
 
 READS: list[tuple[str, object]] = [
@@ -186,7 +187,7 @@ def test_nodes_edges_and_paths_are_told_as_maps(graph_copy: Path) -> None:
 def test_vectors_are_told_whole_when_asked(graph_copy: Path) -> None:
     """`whole_vectors` gives every float."""
     statement = "MATCH (a:Agent {id: 'mailer'}) RETURN a.embedding"
-    result = run_read_only(graph_copy, statement, {}, SETTINGS, whole_vectors=True)
+    result = run_read_only(graph_copy, statement, {}, SETTINGS, CypherPlaces(SETTINGS), whole_vectors=True)
     assert result.rows == (([0.5] * 384,),)
 
 
@@ -532,7 +533,8 @@ def test_a_worker_dies_with_its_parent(graph_copy: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from waygraph.registry.graph.sandbox import run_read_only; from waygraph.registry.settings import Settings\n"
-        "run_read_only(Path(sys.argv[1]), sys.argv[2], {}, Settings(cypher_timeout_s=100.0))"
+        "from waygraph.registry.graph.cypher_places import CypherPlaces; settings = Settings(cypher_timeout_s=100.0)\n"
+        "run_read_only(Path(sys.argv[1]), sys.argv[2], {}, settings, CypherPlaces(settings))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(graph_copy), ENDLESS])
     try:

@@ -1,0 +1,79 @@
+"""Tools as a host of language models takes them: MCP, OpenAI's two protocols, Anthropic, Gemini.
+
+A tool appears under its call name, in MCP too: names of tools are unique within one agent only, and a host has the
+tools of many. `Registry.tool` takes that name back. Descriptions and schemas are as the source states them; whether
+a host takes every keyword of a schema is the host's affair.
+"""
+
+import json
+from collections.abc import Iterable
+from itertools import batched
+from typing import Any, Literal, get_args
+
+from waygraph.registry.errors import UnknownName
+from waygraph.registry.model import JsonText, Tool
+
+ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]
+TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
+
+GEMINI_DECLARATIONS = 512
+"""The most that one of Gemini's tools may declare."""
+
+
+def definitions(tools: Iterable[Tool], tool_format: ToolFormat) -> list[dict[str, Any]]:
+    """What the host takes as its list of tools, in the order given.
+
+    One entry a tool; for Gemini one entry for each 512 of them, which holds their `functionDeclarations`.
+    Raises UnknownName for another format.
+    """
+    defined = [definition(tool, tool_format) for tool in tools]
+    if tool_format == "gemini":
+        return [{"functionDeclarations": list(some)} for some in batched(defined, GEMINI_DECLARATIONS)]
+    return defined
+
+
+def definition(tool: Tool, tool_format: ToolFormat) -> dict[str, Any]:
+    """One tool, as a value that JSON carries; for Gemini a function declaration. Raises UnknownName."""
+    named = {"name": tool.call_name, "description": tool.description}
+    schema = _object_schema(tool.input_schema)
+    match tool_format:
+        case "mcp":
+            return named | {"inputSchema": schema} | _told_by_mcp(tool)
+        case "openai":
+            return {"type": "function", "function": named | {"parameters": schema, "strict": False}}
+        case "openai-responses":
+            return {"type": "function"} | named | {"parameters": schema, "strict": False}
+        case "anthropic":
+            return named | {"input_schema": schema}
+        case "gemini":
+            return named | {"parametersJsonSchema": schema}
+        case _:
+            raise UnknownName("tool format", tool_format, TOOL_FORMATS)
+
+
+def _told_by_mcp(tool: Tool) -> dict[str, Any]:
+    """What MCP has beside name, description and input; annotations hold the title."""
+    output, annotations = _parsed(tool.output_schema), _parsed(tool.annotations)
+    told: dict[str, Any] = {}
+    # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object.
+    if _describes_object(output):
+        told["outputSchema"] = output
+    if isinstance(annotations, dict) and annotations:
+        told["annotations"] = annotations
+    return told
+
+
+def _object_schema(text: JsonText) -> dict[str, Any]:
+    """The schema of the arguments: hosts demand an object, and some of them its `properties`."""
+    schema = _parsed(text)
+    if not isinstance(schema, dict) or not _describes_object({"type": "object"} | schema):
+        schema = {}
+    return schema | {"type": "object", "properties": schema.get("properties", {})}
+
+
+def _describes_object(schema: object) -> bool:
+    return isinstance(schema, dict) and schema.get("type") in ("object", ["object"], ["object", "null"])
+
+
+def _parsed(text: JsonText) -> Any:
+    return json.loads(text) if text else None

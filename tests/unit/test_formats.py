@@ -1,0 +1,183 @@
+"""Tools in the formats of hosts: each as its host's own rules have it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from waygraph.ingest.sources.files import read_path
+from waygraph.registry.errors import UnknownName
+from waygraph.registry.formats import GEMINI_DECLARATIONS, TOOL_FORMATS, ToolFormat, definition, definitions
+from waygraph.registry.identity import agent_id, call_name, canonical_json, sealed_tool, tool_id
+from waygraph.registry.model import Tool
+from waygraph.registry.settings import Settings
+
+ARGUMENTS = {
+    "type": "object",
+    "required": ["type", "properties"],
+    "properties": {"type": {"const": "object"}, "properties": {"type": "object"}},
+}
+STRICT_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+TEXT = {"type": "string"}
+
+
+def closed(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    """An object of these members and no other."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": required | optional,
+    }
+
+
+OPENAI_FUNCTION = {"name": STRICT_NAME, "description": TEXT, "parameters": ARGUMENTS, "strict": {"const": False}}
+GEMINI_NAME = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$"}
+GEMINI_FUNCTION = closed({"name": GEMINI_NAME, "description": TEXT, "parametersJsonSchema": ARGUMENTS})
+
+ENTRY: dict[ToolFormat, dict[str, Any]] = {
+    "mcp": closed(
+        {
+            "name": {"type": "string", "pattern": "^[A-Za-z0-9_./-]{1,128}$"},
+            "description": TEXT,
+            "inputSchema": ARGUMENTS,
+        },
+        outputSchema={"type": "object", "required": ["type"]},
+        annotations={"type": "object", "minProperties": 1},
+    ),
+    "openai": closed({"type": {"const": "function"}, "function": closed(OPENAI_FUNCTION)}),
+    "openai-responses": closed({"type": {"const": "function"}} | OPENAI_FUNCTION),
+    "anthropic": closed({"name": STRICT_NAME, "description": TEXT, "input_schema": ARGUMENTS}),
+    "gemini": closed({"functionDeclarations": {"type": "array", "maxItems": 512, "items": GEMINI_FUNCTION}}),
+}
+"""What each host takes as one entry of its list of tools."""
+
+every_format = pytest.mark.parametrize("tool_format", TOOL_FORMATS)
+
+
+@pytest.fixture(scope="module")
+def catalogue_tools(catalog: Path) -> list[Tool]:
+    entries = [entry for manifest in read_path(str(catalog), Settings()) for entry in manifest.entries]
+    return [tool for entry in entries for tool in entry.tools]
+
+
+def tool(agent: str = "a", name: str = "t", **fields: str) -> Tool:
+    return sealed_tool(Tool(id=tool_id(agent, name), agent_id=agent, name=name, **fields))
+
+
+def faults(defined: list[dict[str, Any]], tool_format: ToolFormat) -> list[str]:
+    validator = Draft202012Validator({"type": "array", "items": ENTRY[tool_format]})
+    return [fault.message for fault in validator.iter_errors(json.loads(json.dumps(defined)))]
+
+
+def arguments_of(entry: dict[str, Any]) -> Any:
+    """The schema of the arguments, wherever the format has it."""
+    function = entry.get("function", entry)
+    (key,) = function.keys() & {"parameters", "inputSchema", "input_schema", "parametersJsonSchema"}
+    return function[key]
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    return str(entry.get("function", entry)["name"])
+
+
+@every_format
+def test_the_catalogues_tools_are_what_the_host_takes(catalogue_tools: list[Tool], tool_format: ToolFormat) -> None:
+    """All of them, each under a name of its own, with description and schema as the source states them."""
+    assert len(catalogue_tools) == 186
+    assert faults(definitions(catalogue_tools, tool_format), tool_format) == []
+    entries = [definition(one, tool_format) for one in catalogue_tools]
+    assert [name_of(entry) for entry in entries] == [one.call_name for one in catalogue_tools]
+    assert len({name_of(entry) for entry in entries}) == len(entries)
+    for one, entry in zip(catalogue_tools, entries, strict=True):
+        assert entry.get("function", entry)["description"] == one.description
+        assert arguments_of(entry) == {"properties": {}} | json.loads(one.input_schema) | {"type": "object"}
+
+
+agents = st.text(st.characters(codec="utf-8"), min_size=1, max_size=150).map(agent_id)
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128)
+
+
+@given(agents, names)
+def test_any_tools_name_is_legal_everywhere(agent: str, name: str) -> None:
+    """Whatever an agent and its tool are called, no host refuses the name."""
+    for tool_format in TOOL_FORMATS:
+        assert faults(definitions([tool(agent, name)], tool_format), tool_format) == []
+
+
+@pytest.mark.parametrize(
+    "schema", ["", "{}", "null", "true", "[]", '"text"', '{"type":"string"}', '{"type":["string","null"]}']
+)
+@every_format
+def test_arguments_that_are_no_object_become_none(schema: str, tool_format: ToolFormat) -> None:
+    """Where a source states nothing, or what is no object, the tool takes no arguments."""
+    defined = definition(tool(input_schema=schema), tool_format)
+    assert arguments_of(defined) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
+        ({"type": ["object", "null"], "x": 1}, {"type": "object", "properties": {}, "x": 1}),
+        ({"type": "object", "anyOf": [{}]}, {"type": "object", "anyOf": [{}], "properties": {}}),
+    ],
+)
+@every_format
+def test_an_object_is_kept_and_says_that_it_is_one(
+    stated: dict[str, Any], told: dict[str, Any], tool_format: ToolFormat
+) -> None:
+    """Nothing of the schema is lost; `type` and `properties` are there even if the source left them out."""
+    assert arguments_of(definition(tool(input_schema=canonical_json(stated)), tool_format)) == told
+
+
+def test_a_schema_that_is_whole_stays_as_it_is() -> None:
+    """Its members keep their order as well."""
+    text = '{"$schema":"x","additionalProperties":false,"properties":{"b":{},"a":{}},"required":["a"],"type":"object"}'
+    assert json.dumps(arguments_of(definition(tool(input_schema=text), "openai")), separators=(",", ":")) == text
+
+
+def test_mcp_keeps_output_and_annotations() -> None:
+    """The title is among the annotations; an output that is no object, and nothing, are left out."""
+    output, annotations = {"type": "object", "properties": {"n": {}}}, {"title": "T", "readOnlyHint": True}
+    full = tool(output_schema=canonical_json(output), annotations=canonical_json(annotations))
+    assert definition(full, "mcp") == {
+        "name": "a__t",
+        "description": "",
+        "inputSchema": {"type": "object", "properties": {}},
+        "outputSchema": output,
+        "annotations": annotations,
+    }
+    bare = definition(replace(full, output_schema='{"type":"array"}', annotations="{}"), "mcp")
+    assert bare.keys() == {"name", "description", "inputSchema"}
+    assert definition(full, "anthropic").keys() == {"name", "description", "input_schema"}
+
+
+def test_mcps_own_types_take_every_tool(catalogue_tools: list[Tool]) -> None:
+    """The MCP library parses each definition, and sends it as it came."""
+    from mcp.types import Tool as McpTool
+
+    for defined in definitions(catalogue_tools, "mcp"):
+        parsed = McpTool.model_validate(defined, strict=True)
+        assert parsed.model_dump(by_alias=True, exclude_unset=True) == defined
+
+
+def test_gemini_gets_its_functions_in_groups() -> None:
+    """At most 512 declarations an entry, all of them in order; without tools there is no entry."""
+    tools = [tool(name=f"t{number}") for number in range(2 * GEMINI_DECLARATIONS + 1)]
+    groups = [group["functionDeclarations"] for group in definitions(tools, "gemini")]
+    assert [len(group) for group in groups] == [512, 512, 1]
+    assert [one["name"] for group in groups for one in group] == [call_name("a", one.name) for one in tools]
+    assert definitions([], "gemini") == []
+
+
+def test_an_unknown_format_is_told_with_those_known() -> None:
+    """The error names the nearest."""
+    for ask in (definition, lambda one, given: definitions([one], given)):
+        with pytest.raises(UnknownName, match="Did you mean 'gemini'"):
+            ask(tool(), "gemni")  # type: ignore[arg-type]
