@@ -31,6 +31,7 @@ from waygraph.registry.routing.reranking import Reranker, open_reranker, reranke
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
 from waygraph.registry.storage.store import Store, open_store
+from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import OperatorSettings, SourceSummary
@@ -133,11 +134,13 @@ class Registry:
         """
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
         asked = checked(query, self._settings)
-        if not (stage := ask.recipe.rerank):
-            return self._asked(lambda router: router.route(asked, ask))
-        reranker = self._reranker(stage.spec)
-        found = self._asked(lambda router: router.route(widened(asked, stage), ask))
-        return reranked_route(found, asked, stage, reranker)
+        with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
+            if not (stage := ask.recipe.rerank):
+                return self._asked(lambda router: router.route(asked, ask))
+            reranker = self._reranker(stage.spec)
+            found = self._asked(lambda router: router.route(widened(asked, stage), ask))
+            with span("rerank", by=stage.spec):
+                return reranked_route(found, asked, stage, reranker)
 
     def find_tools(
         self,
@@ -158,11 +161,13 @@ class Registry:
         filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
         asked = checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), self._settings)
         ask = Ask.of(_recipe(recipe), None, None, principal)
-        if not (stage := ask.recipe.rerank):
-            return self._asked(lambda router: router.find_tools(asked, ask))
-        reranker = self._reranker(stage.spec)
-        found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
-        return reranked_tools(found, asked, stage, reranker)
+        with span("find_tools", recipe=ask.recipe.name):
+            if not (stage := ask.recipe.rerank):
+                return self._asked(lambda router: router.find_tools(asked, ask))
+            reranker = self._reranker(stage.spec)
+            found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
+            with span("rerank", by=stage.spec):
+                return reranked_tools(found, asked, stage, reranker)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -255,7 +260,8 @@ class Registry:
 
         Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
         """
-        return self._store.run_read_only(statement, params or {})
+        with span("cypher"):
+            return self._store.run_read_only(statement, params or {})
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -293,7 +299,7 @@ class Registry:
         give_up = time.monotonic() + self._settings.write_timeout_s
         for attempt in count(1):
             try:
-                with self.writing(texts=texts, trust_index=trust_index) as session:
+                with span("write"), self.writing(texts=texts, trust_index=trust_index) as session:
                     return work(session)
             except WriteConflict:
                 if time.monotonic() > give_up:

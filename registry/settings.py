@@ -30,6 +30,12 @@ class Settings:
     write_timeout_s: float = 30.0
     query_cache_entries: int = 1024
     progress_after_s: float = 1.0
+    log_format: str = "json"
+    """How a service logs: json or console."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning or error."""
+    audit_file: str = ""
+    """What a service appends its audit to, beside the log; empty: to the log only."""
     max_query_chars: int = 32_000
     max_embedded_chars: int = 4_000
     max_description_chars: int = 1_000_000

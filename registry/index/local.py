@@ -23,6 +23,7 @@ from waygraph.registry.index.documents import tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, Tool
+from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,10 +86,15 @@ class LocalIndex:
         # In the order asked: what is built from the hits must not depend on the order of a set.
         wanted = tuple(legs)
         with Readable(self._folder):
-            similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
-            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
+            with span("vectors"):
+                similarity = self._vector_legs(
+                    found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask
+                )
+            with span("words"):
+                coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
             if "name" in wanted:
-                found["name"] = self._named(written or text, mask)
+                with span("names"):
+                    found["name"] = self._named(written or text, mask)
         return Hits({leg: found[leg] for leg in wanted if leg in found}, similarity, coverage, self)
 
     def _vector_legs(

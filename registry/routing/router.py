@@ -13,6 +13,7 @@ from waygraph.registry.index.search_index import Hits, Records, Scope, SearchInd
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
+from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,8 +78,9 @@ class Router:
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
-        confidence = _confidence(hits, ask.recipe)
-        matches = () if _is_withheld(confidence, ask.recipe) else self._tool_matches(hits, ask, query.limit)
+        with span("fusion"):
+            confidence = _confidence(hits, ask.recipe)
+            matches = () if _is_withheld(confidence, ask.recipe) else self._tool_matches(hits, ask, query.limit)
         return ToolRoute(
             query=query,
             matches=matches,
@@ -103,9 +105,10 @@ class Router:
 
     def _single(self, query: Query, ask: Ask, started: float) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
-        best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
-        confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
-        matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best)
+        with span("fusion"):
+            best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
+            confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
+            matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best)
         return Route(
             query=query,
             matches=matches,
@@ -136,8 +139,12 @@ class Router:
     def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
         recipe, written = ask.recipe, query_text(text, literals=True)
         told = written if recipe.literals else query_text(text)
-        vector = self.embed(told) if self.embed and recipe.needs_vectors else None
-        return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
+        vector = None
+        if self.embed and recipe.needs_vectors:
+            with span("embed"):
+                vector = self.embed(told)
+        with span("legs"):
+            return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
 
     def _reason(self, query: Query, ask: Ask) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""

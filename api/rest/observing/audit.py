@@ -1,0 +1,192 @@
+"""The audit: a line for every write and every Cypher statement that was tried. Who, what, when, and how it ended.
+
+Lines go to the logger `waygraph.audit`, and to a file of their own if there is one.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Literal
+
+from waygraph.api.rest.observing.logs import FACTS, request_id
+from waygraph.api.rest.observing.redaction import without_keys
+from waygraph.registry.errors import (
+    AccessError,
+    CypherBusy,
+    CypherRefused,
+    InvalidQuery,
+    InvalidSetting,
+    MassRemoval,
+    SourceError,
+    UnknownName,
+)
+
+if TYPE_CHECKING:
+    from waygraph.api.rest.observing.metrics import Metrics
+    from waygraph.registry.access import Caller
+
+Action = Literal["ingest", "set", "remove", "forget", "cypher"]
+"""What was tried. A closed set: it is a label of the metrics."""
+Outcome = Literal["ok", "refused", "failed"]
+Fact = str | int | float | bool | None
+
+TARGET_CHARS = 2_000
+"""Of a statement or another target."""
+REFUSED = (
+    AccessError,
+    CypherBusy,
+    CypherRefused,
+    InvalidQuery,
+    InvalidSetting,
+    MassRemoval,
+    SourceError,
+    UnknownName,
+)
+"""Errors by which nothing was begun; others are failures."""
+
+logger = logging.getLogger("waygraph.audit")
+
+
+class AuditFile:
+    """Appends lines to a file that only its owner reads; one that was moved away or removed is made anew.
+
+    A line is one write in append mode, so that several processes may share the file. Raises InvalidSetting at once if
+    it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, Lock()
+        try:
+            self._file = self._open()
+        except OSError as exc:
+            raise InvalidSetting(f"WAYGRAPH_AUDIT_FILE={str(path)!r} cannot be written: {exc.strerror}") from exc
+
+    def append(self, line: str) -> None:
+        """Raises OSError."""
+        with self._lock:
+            if self._is_gone():
+                old, self._file = self._file, self._open()
+                os.close(old)
+            data = line.encode() + b"\n"
+            if os.write(self._file, data) != len(data):
+                raise OSError("the line was cut, as the disk is full")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+    def _open(self) -> int:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if os.fstat(file).st_mode & 0o077:
+            os.fchmod(file, 0o600)
+        return file
+
+    def _is_gone(self) -> bool:
+        try:
+            there, held = os.stat(self._path), os.fstat(self._file)
+        except FileNotFoundError:
+            return True
+        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What is being tried; `revision` is set by whoever knows it when it is done."""
+
+    revision: int | None = None
+
+
+class Audit:
+    """Records what was tried, and counts it. Threads may share it. Raises InvalidSetting for a file not writable."""
+
+    def __init__(self, path: Path | None = None, *, metrics: "Metrics | None" = None) -> None:
+        self._file = AuditFile(path) if path else None
+        self._metrics = metrics
+
+    @contextmanager
+    def attempt(
+        self, caller: "Caller", action: Action, target: str, *, parameters: Iterable[str] = ()
+    ) -> Iterator[Attempt]:
+        """Records what happens within, also if it fails: an error's type is its code."""
+        started, attempt = time.perf_counter(), Attempt()
+        outcome: Outcome = "ok"
+        error = ""
+        try:
+            yield attempt
+        except BaseException as exc:
+            outcome, error = "refused" if isinstance(exc, REFUSED) else "failed", type(exc).__name__
+            raise
+        finally:
+            took_ms = (time.perf_counter() - started) * 1000
+            self.record(
+                caller,
+                action,
+                target,
+                outcome,
+                error=error,
+                revision=attempt.revision,
+                duration_ms=round(took_ms, 3),
+                parameters=parameters,
+            )
+
+    def record(
+        self,
+        caller: "Caller",
+        action: Action,
+        target: str,
+        outcome: Outcome,
+        *,
+        parameters: Iterable[str] = (),
+        **facts: Fact,
+    ) -> None:
+        """One line. `target` is an agent, a source or a statement; of `parameters` only the names are taken.
+
+        Facts: `error` (a code), `revision` (after it), `duration_ms`. A line that the file does not take is an error
+        in the log and counted, since what it tells of has been done.
+        """
+        line: dict[str, object] = {
+            "caller": caller.id,
+            "caller_name": caller.name,
+            "action": action,
+            "target": without_keys(target[:TARGET_CHARS]),
+            "parameters": sorted(parameters),
+            "outcome": outcome,
+            "request_id": request_id(),
+            **{name: value for name, value in facts.items() if value not in (None, "")},
+        }
+        if len(target) > TARGET_CHARS:
+            line["target_chars"] = len(target)
+        logger.info("audit", extra={FACTS: line})
+        self._count(action, outcome)
+        self._append(line)
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+    def _count(self, action: Action, outcome: Outcome) -> None:
+        if self._metrics is None:
+            return
+        if action == "cypher":
+            self._metrics.ran_statement(outcome)
+        else:
+            self._metrics.wrote(action, outcome)
+
+    def _append(self, line: dict[str, object]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.append(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **line}))
+        except OSError:
+            logger.exception("the audit file takes no line")
+            if self._metrics is not None:
+                self._metrics.lost_audit_line()

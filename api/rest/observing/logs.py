@@ -1,0 +1,156 @@
+"""Log lines of the service, its own and those of the libraries, as JSON or for a console; one stream for all.
+
+Every line says `time`, `level` and `event`. What is bound in `structlog.contextvars` (the request's id, the caller)
+is on every line of a request, also in the threads that work for it.
+"""
+
+import logging
+from collections.abc import Callable, MutableMapping
+from threading import Lock
+from typing import Any, Literal, TextIO, get_args
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+
+from waygraph.api.cli.escaping import escaped
+from waygraph.api.rest.observing.redaction import without_secrets
+from waygraph.registry.errors import InvalidSetting
+
+LogFormat = Literal["json", "console"]
+LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
+LOG_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
+OURS = ("waygraph", "uvicorn")
+"""Loggers that speak from the chosen level on; of other libraries only warnings are heard."""
+FACTS = "facts"
+"""`logger.info("…", extra={FACTS: {…}})`: fields of the line."""
+
+Event = MutableMapping[str, Any]
+_FIRST = ("time", "level", "event")
+
+
+class Lines:
+    """Writes lines to a stream, one at a time. A stream that cannot be written to costs the line, not the request."""
+
+    def __init__(self, stream: TextIO, lost: Callable[[], None]) -> None:
+        self._stream, self._lost, self._lock = stream, lost, Lock()
+
+    def write(self, line: str) -> None:
+        try:
+            with self._lock:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+        except (OSError, ValueError):  # a closed stream is a ValueError
+            self._lost()
+
+    debug = info = warning = error = critical = write
+
+
+class _FromLibraries(logging.Handler):
+    """Hands the records of `logging` to the same stream."""
+
+    def __init__(self, lines: Lines, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._lines = lines
+        self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.write(self.format(record))
+        except Exception:  # noqa: BLE001 - as every handler of `logging`: a bad record is told, and harms nobody
+            self.handleError(record)
+
+
+def open_logs(
+    log_format: str, level: str, stream: TextIO, lost: Callable[[], None] = lambda: None
+) -> structlog.typing.FilteringBoundLogger:
+    """Sends all that this process logs to `stream`, and gives the logger of requests; `lost` is told of lost lines.
+
+    Raises InvalidSetting.
+    """
+    known = _known("log_format", log_format, LOG_FORMATS)
+    least = LOG_LEVELS[_known("log_level", level, LOG_LEVELS)]
+    lines, render = Lines(stream, lost), _renderer(known, is_terminal=stream.isatty())
+    _take_over_logging(_FromLibraries(lines, _formatter(render)), least)
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        lines,
+        processors=[structlog.processors.add_log_level, _stamp(), _in_order, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        context_class=dict,
+    ).bind()
+    return logger
+
+
+def request_id() -> str:
+    """The id of the request that this work is for; empty outside of one."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
+
+
+def _known(setting: str, value: str, allowed: Any) -> Any:
+    if value not in allowed:
+        raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(allowed)}")
+    return value
+
+
+def _take_over_logging(handler: logging.Handler, least: int) -> None:
+    """One handler at the root; what uvicorn would print of each request is left out, since we do."""
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in OURS:
+        logging.getLogger(name).setLevel(least)
+    access = logging.getLogger("uvicorn.access")
+    access.handlers, access.propagate = [], False
+
+
+def _formatter(render: list[structlog.typing.Processor]) -> logging.Formatter:
+    return ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(allow=[FACTS]),
+            _stamp(),
+            structlog.processors.format_exc_info,
+        ],
+        processors=[ProcessorFormatter.remove_processors_meta, _spread, _redacted, _in_order, *render],
+    )
+
+
+def _renderer(log_format: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:
+    if log_format == "json":
+        return [structlog.processors.JSONRenderer()]
+    console = structlog.dev.ConsoleRenderer(
+        colors=is_terminal, timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
+    )
+    return [_harmless, console]
+
+
+def _stamp() -> structlog.typing.Processor:
+    return structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+
+
+def _spread(_: object, __: str, event: Event) -> Event:
+    event.update(event.pop(FACTS, {}))
+    return event
+
+
+def _redacted(_: object, __: str, event: Event) -> Event:
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = without_secrets(value)
+    return event
+
+
+def _in_order(_: object, __: str, event: Event) -> Event:
+    return {name: event.pop(name) for name in _FIRST} | dict(event)
+
+
+def _harmless(_: object, __: str, event: Event) -> Event:
+    """No text steers a terminal; a traceback stands apart from the margin, so that none of its lines looks like ours.
+
+    JSON needs neither: it spells control characters out.
+    """
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = escaped(value if name == "exception" else value.replace("\n", "\\n"))
+    if trace := event.get("exception"):
+        event["exception"] = "\n".join(f"  | {line}" for line in trace.splitlines())
+    return event

@@ -1,0 +1,298 @@
+"""Log lines of the service, over a real server: one a request, with its id, without secrets, not to be forged."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from io import StringIO
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.observed_service import CALLER, KEY, Service, observed_service
+from waygraph.api.rest.observing.logs import Lines, open_logs
+from waygraph.api.rest.observing.redaction import without_keys, without_secrets
+from waygraph.registry.errors import InvalidSetting
+
+FIELDS = [
+    "time",
+    "level",
+    "event",
+    "request_id",
+    "method",
+    "route",
+    "path",
+    "status",
+    "duration_ms",
+    "caller",
+    "client",
+    "bytes",
+]
+"""Of a request's line, in order."""
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with observed_service() as service:
+        yield service
+
+
+@pytest.fixture
+def request_id(request: pytest.FixtureRequest) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", request.node.name)[:100]
+
+
+def test_a_request_is_one_line(service: Service, request_id: str) -> None:
+    """Its fields in order, whatever uvicorn would have said of it as well."""
+    url = f"{service.url}/api/v1/agents/alpha?token={KEY}"
+    answer = httpx2.get(url, headers={"X-Request-ID": request_id})
+    line = service.line(event="request", request_id=request_id)
+    assert list(line) == FIELDS
+    assert (line["method"], line["status"], line["level"]) == ("GET", 200, "info")
+    assert (line["route"], line["path"]) == ("/api/v1/agents/{agent_id}", "/api/v1/agents/alpha")
+    assert (line["caller"], line["client"], line["bytes"]) == (CALLER.id, "127.0.0.1", len(answer.content))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["time"])
+    assert 0 < line["duration_ms"] < 60_000
+    assert service.log.count("/agents/alpha") == 1
+
+
+def test_an_id_is_taken_over_and_sent_back(service: Service, request_id: str) -> None:
+    """Also on the lines of threads that work for the request, with the caller as soon as it is known."""
+    answer = httpx2.get(f"{service.url}/api/v1/agents/a", headers={"X-Request-ID": request_id})
+    assert answer.headers.get_list("x-request-id") == [request_id]
+    said = service.line(request_id=request_id, event="looked up in a thread")
+    assert (said["caller"], said["logger"]) == (CALLER.id, "waygraph.tests.observed_service")
+
+
+@pytest.mark.parametrize("given_id", ["", "a b", "a" * 129, "ä", '"}', "x;y", "../x"])
+def test_an_id_that_is_not_sane_is_replaced(service: Service, given_id: str) -> None:
+    """A new one is made; the one given is nowhere."""
+    answer = httpx2.get(f"{service.url}/status/204", headers={"X-Request-ID": given_id.encode()})
+    made = answer.headers["x-request-id"]
+    assert re.fullmatch("[0-9a-f]{32}", made)
+    service.line(event="request", request_id=made)
+
+
+def test_requests_without_an_id_get_different_ones(service: Service) -> None:
+    """On one connection, too."""
+    with httpx2.Client() as client:
+        ids = {client.get(f"{service.url}/status/200").headers["x-request-id"] for _ in range(5)}
+    assert len(ids) == 5
+
+
+def test_lines_between_requests_have_no_id(service: Service) -> None:
+    """What uvicorn says at its start goes to the same log, in the same form."""
+    started = service.line(event="Application startup complete.")
+    assert (started["logger"], started["level"], "request_id" in started) == ("uvicorn.error", "info", False)
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/api/v1/agents/x", "/api/v1/agents/{agent_id}"),
+        ("/within/things/x", "/within/things/{thing}"),
+        ("/openapi.json", "/openapi.json"),
+        ("/within/nothing", "unmatched"),
+        ("/nothing/here", "unmatched"),
+    ],
+)
+def test_the_route_is_a_template(service: Service, path: str, route: str) -> None:
+    """With the prefixes of its router and of its mount; one word for all paths that no route takes."""
+    answer = httpx2.get(service.url + path)
+    assert service.line(request_id=answer.headers["x-request-id"], event="request")["route"] == route
+
+
+def test_the_wrong_method_keeps_the_route(service: Service) -> None:
+    """405 on a path that is there."""
+    answer = httpx2.delete(f"{service.url}/api/v1/agents/x")
+    line = service.line(request_id=answer.headers["x-request-id"], event="request")
+    assert (line["status"], line["route"]) == (405, "/api/v1/agents/{agent_id}")
+
+
+def test_an_error_that_escapes_is_logged_once_and_answered_by_the_application(service: Service) -> None:
+    """With its traceback and the request's id; the id is in the answer as well."""
+    answer = httpx2.get(f"{service.url}/fails")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    line = service.line(request_id=answer.headers["x-request-id"])
+    assert (line["level"], line["status"], line["route"]) == ("error", 500, "/fails")
+    assert line["exception"].startswith("Traceback (most recent call last):")
+    assert "RuntimeError: headers" in line["exception"]
+    assert "Exception in ASGI application" not in service.log
+
+
+def test_no_secret_of_a_request_is_logged(service: Service) -> None:
+    """Also if the text of an error repeats every header and the whole URL."""
+    secrets = {
+        "Authorization": f"Bearer {JWT}",
+        "X-API-Key": KEY,
+        "Cookie": "session=cookie-value-1; csrf=cookie-value-2",
+        "Proxy-Authorization": "Basic cHJveHk6cHJveHk=",
+    }
+    answer = httpx2.get(f"{service.url}/fails?token=query-value-1&q=find%20my%20payslip", headers=secrets)
+    service.line(request_id=answer.headers["x-request-id"])
+    hidden = [JWT, KEY, KEY[16:], "cookie-value", "cHJveHk6cHJveHk=", "query-value-1", "find%20my%20payslip", "payslip"]
+    assert [secret for secret in hidden if secret in service.log] == []
+
+
+def test_a_key_in_a_path_is_hidden(service: Service) -> None:
+    """As somebody writes it who takes the path for the place of keys; what no route takes included."""
+    for path in (f"/api/v1/agents/{KEY}", f"/nothing/{KEY}", f"/nothing/{JWT}"):
+        answer = httpx2.get(service.url + path)
+        line = service.line(event="request", request_id=answer.headers["x-request-id"])
+        assert line["path"].endswith("***")
+    assert KEY[16:] not in service.log
+    assert JWT not in service.log
+
+
+def test_bodies_are_not_logged(service: Service) -> None:
+    """A request's text is its caller's own business."""
+    answer = httpx2.post(f"{service.url}/api/v1/route", json={"text": "my payslip of March"})
+    assert answer.status_code == 200
+    service.line(request_id=answer.headers["x-request-id"])
+    assert "payslip" not in service.log
+
+
+FORGED = b"/x%0A%7B%22event%22%3A%22request%22%2C%22caller%22%3A%22key%3Aadmin%22%7D%0D%0A%1B%5B2J%E2%80%AE%E2%80%A8end"
+
+
+def test_no_path_forges_a_line(service: Service) -> None:
+    """Line breaks, escape sequences and bidi marks in a path stay inside its line."""
+    before = len(service.log.splitlines())
+    service.raw(b"GET " + FORGED + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-ID: forged\r\n\r\n")
+    line = service.line(request_id="forged")
+    assert line["path"].endswith("end")
+    assert len(service.log.splitlines()) == before + 1
+    assert service.lines(caller="key:admin") == []
+    assert "\x1b" not in service.log
+
+
+def test_no_path_forges_a_line_on_a_console() -> None:
+    """The same in the form for people, where a traceback stands apart from the margin as well."""
+    with observed_service(log_format="console") as service:
+        service.raw(b"GET " + FORGED + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        service.raw(
+            b"GET /fails?" + FORGED + b" HTTP/1.1\r\nHost: x\r\nX: \t2026-01-01 forged\r\nConnection: close\r\n\r\n"
+        )
+    lines = service.log.splitlines()
+    assert len([line for line in lines if "route=unmatched" in line]) == 1
+    assert [line for line in lines if not re.match(r"\d{4}-\d\d-\d\dT|  \| ", line)] == []
+    assert [word for word in ("\x1b", "\u202e", "\u2028") if word in service.log] == []
+    assert any(line.startswith("  | RuntimeError") for line in lines)
+
+
+def test_what_machines_ask_all_the_time_is_of_level_debug() -> None:
+    """Health checks and scrapes fill no log, unless somebody asks for them."""
+    for level, told in (("info", 0), ("debug", 1)):
+        with observed_service(log_level=level) as service:
+            httpx2.get(f"{service.url}/metrics")
+        assert len(service.lines(event="request", route="/metrics")) == told
+
+
+def test_a_request_that_ends_before_its_answer_is_told() -> None:
+    """A service that is stopped while it works: the line says 499, and the error goes on."""
+    import asyncio
+
+    from waygraph.api.rest.observing.metrics import Metrics
+    from waygraph.api.rest.observing.observed import Message, Observed, Receive, Scope, Send
+
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(60)
+
+    async def nothing(*_: object) -> Message:
+        return {}
+
+    async def stopped(app: Observed) -> None:
+        scope = {"type": "http", "method": "GET", "path": "/x", "headers": [], "client": None}
+        task = asyncio.create_task(app(scope, nothing, nothing))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    stream = StringIO()
+    with _own_logging():
+        asyncio.run(stopped(Observed(never, log=open_logs("json", "info", stream), metrics=Metrics())))
+    assert json.loads(stream.getvalue())["status"] == 499
+
+
+def test_a_stream_that_takes_no_line_costs_the_line_only() -> None:
+    """A closed pipe is counted; the request is answered."""
+    lost: list[int] = []
+    stream = StringIO()
+    lines = Lines(stream, lambda: lost.append(1))
+    lines.write("one")
+    stream.close()
+    lines.write("two")
+    assert len(lost) == 1
+
+
+@pytest.mark.parametrize(("log_format", "level"), [("xml", "info"), ("json", "loud")])
+def test_what_is_not_known_is_refused(log_format: str, level: str) -> None:
+    """The error names the variable and what it may be."""
+    with pytest.raises(InvalidSetting, match=r"WAYGRAPH_LOG_\w+='(xml|loud)': expected one of \w+, "):
+        open_logs(log_format, level, StringIO())
+
+
+def test_messages_of_libraries_are_redacted() -> None:
+    """A URL with its query, a header, a key: of other libraries only warnings are heard."""
+    stream = StringIO()
+    with _own_logging():
+        open_logs("json", "info", stream)
+        other = logging.getLogger("some.library")
+        other.info("not heard")
+        other.warning("GET https://user:pw@host/a?code=abc %s failed", f"Authorization: Bearer {JWT}")
+    line = json.loads(stream.getvalue())
+    assert line["event"] == "GET https://***@host/a?*** Authorization: ***"
+    assert (line["level"], line["logger"]) == ("warning", "some.library")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"key {KEY}.", "key wg_0123456789ab_***."),
+        ("sk-proj-1234567890abcdef", "sk-***"),
+        (f"'authorization': 'Bearer {JWT}'", "'authorization': '***'"),
+        ("(b'authorization', b'Basic dXNlcjpwYXNz')", "(b'authorization', b'***')"),
+        ("Cookie: a=b; c=d\nHost: x", "Cookie: ***\nHost: x"),
+        (f"sent Bearer {JWT} to it", "sent Bearer *** to it"),
+        ("('x-api-key', 'abc-def')", "('x-api-key', '***')"),
+        ("password=hunter2 for host", "password=*** for host"),
+        ("https://h/p?token=a&b=c 'x'", "https://h/p?*** 'x'"),
+        ("a route of ten tools, as asked?", "a route of ten tools, as asked?"),
+        ("File 'registry/token.py', line 3, in secret", "File 'registry/token.py', line 3, in secret"),
+    ],
+)
+def test_what_is_a_secret_goes_and_the_rest_stays(text: str, told: str) -> None:
+    """Each in the place where it stands in the wild."""
+    assert without_secrets(text) == told
+
+
+@given(st.text(), st.from_regex(r"wg_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", fullmatch=True), st.text())
+def test_no_key_survives(before: str, key: str, after: str) -> None:
+    """Whatever stands around it: a key is found, though its neighbours are letters."""
+    assert key not in without_keys(f"{before}{key}{after}")
+
+
+@given(st.text(st.characters(exclude_characters="*"), min_size=4), st.text())
+def test_what_is_known_to_be_secret_goes(secret: str, around: str) -> None:
+    """The credentials of the request itself, whatever their form."""
+    assert secret not in without_secrets(f"{around} {secret} {around}", [secret])
+
+
+@pytest.mark.parametrize("piece", ["eyJ-", "eyJa.", "wg_", "wg_a", "sk-", "token ", "://a", "?a=", "bearer ", "a"])
+def test_a_long_text_is_read_once(piece: str) -> None:
+    """A megabyte of what looks like the begin of a secret, in the text of an error: no pattern begins anew at each."""
+    assert len(without_secrets(piece * (1_000_000 // len(piece)))) > 0
+
+
+class _own_logging:  # noqa: N801 - reads as the context that it is
+    """Handlers of the root are the former ones afterwards."""
+
+    def __enter__(self) -> None:
+        self._held = list(logging.getLogger().handlers)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().handlers = self._held

@@ -1,0 +1,208 @@
+"""Traces over OTLP to a real receiver: the request's span, the core's inside it, under the caller's own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.fake_collector import Collector, fake_collector
+from tests.observed_service import KEY, observed_service
+from waygraph.api.rest.observing.traces import Traces, open_traces
+from waygraph.ingest.sources.files import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
+from waygraph.registry.errors import InvalidSetting, MissingExtra
+from waygraph.registry.settings import Settings
+from waygraph.registry.tracing import span
+
+SERVER, ERROR = 2, 2
+"""A span's kind and status, as OTLP numbers them."""
+TRACE, CALLERS_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+QUERY = "convert 250 euros to yen"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """One that the standard variable names, and no other variable of OpenTelemetry's."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    with fake_collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        yield collector
+
+
+@pytest.fixture(scope="module")
+def registry(catalog: Path) -> Iterator[Registry]:
+    with Registry.open(":memory:", environ={}) as registry:
+        for manifest in read_path(str(catalog), Settings()):
+            sync(registry, manifest)
+        yield registry
+
+
+def opened() -> Traces:
+    traces = open_traces(os.environ, StringIO())
+    assert traces
+    return traces
+
+
+def test_a_route_is_a_tree_of_spans(collector: Collector, registry: Registry) -> None:
+    """Request → route → embed, legs, fusion, below the span of whoever called; all sent when the service stops."""
+    parent = {"traceparent": f"00-{TRACE}-{CALLERS_SPAN}-01"}
+    with observed_service(registry=registry, traces=opened()) as service:
+        answer = httpx2.post(f"{service.url}/api/v1/route", json={"text": QUERY}, headers=parent)
+        assert answer.json()["found"] > 0
+        line = service.line(event="request")
+    request, route = collector.named("POST /api/v1/route"), collector.named("route")
+    assert {span.trace_id for span in collector.spans} == {TRACE}
+    assert line["trace_id"] == TRACE
+    assert (request.parent_id, request.kind) == (CALLERS_SPAN, SERVER)
+    assert route.parent_id == request.id
+    parents = {name: collector.named(name).parent_id for name in ("embed", "legs", "fusion")}
+    assert parents == dict.fromkeys(parents, route.id)
+    assert {collector.named(name).parent_id for name in ("vectors", "words", "names")} == {collector.named("legs").id}
+    assert request.attributes["http.route"] == "/api/v1/route"
+    assert request.attributes["http.response.status_code"] == 200
+    assert route.attributes["recipe"] == "hybrid"
+    assert collector.resources[0]["service.name"] == "waygraph"
+
+
+def test_requests_at_the_same_time_do_not_mix(collector: Collector, registry: Registry) -> None:
+    """Each route hangs under its own request, whichever thread worked for it."""
+    import concurrent.futures
+
+    with observed_service(registry=registry, traces=opened()) as service:
+
+        def ask(number: int) -> int:
+            return httpx2.post(f"{service.url}/api/v1/route", json={"text": f"{QUERY} {number}"}).status_code
+
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            assert set(pool.map(ask, range(12))) == {200}
+    by_id = {span.id: span for span in collector.spans}
+    routes = [span for span in collector.spans if span.name == "route"]
+    assert len({span.trace_id for span in routes}) == len(routes) == 12
+    assert [by_id[span.parent_id].trace_id for span in routes] == [span.trace_id for span in routes]
+    assert {by_id[span.parent_id].name for span in collector.spans if span.name == "embed"} == {"route"}
+
+
+def test_no_secret_and_no_query_leaves_in_a_span(collector: Collector, registry: Registry) -> None:
+    """Not the text asked, not a header, not the query string; of an error the type alone."""
+    with observed_service(registry=registry, traces=opened()) as service:
+        httpx2.post(f"{service.url}/api/v1/route?token={KEY}", json={"text": QUERY}, headers={"X-API-Key": KEY})
+        httpx2.get(f"{service.url}/fails?token={KEY}", headers={"Authorization": f"Bearer {KEY}"})
+        httpx2.get(f"{service.url}/nothing/{KEY}")
+    sent = b"".join(collector.bodies)
+    assert [text for text in (KEY[16:], "euros", "Bearer") if text.encode() in sent] == []
+    assert collector.named("GET unmatched").attributes["url.path"] == "/nothing/wg_0123456789ab_***"
+
+
+def test_a_fault_of_the_service_is_an_error_and_one_of_the_caller_is_not(collector: Collector) -> None:
+    """As OpenTelemetry's conventions have it for servers."""
+    with observed_service(traces=opened()) as service:
+        for path in ("/fails", "/status/404", "/status/503"):
+            httpx2.get(service.url + path)
+    failed = collector.named("GET /fails")
+    assert (failed.status, failed.attributes["http.response.status_code"]) == (ERROR, 500)
+    answered = [span for span in collector.spans if span.name == "GET /status/{status}"]
+    statuses = {span.attributes["http.response.status_code"]: span.status for span in answered}
+    assert statuses == {404: 0, 503: ERROR}
+
+
+def test_a_span_of_the_core_that_fails_says_by_what(collector: Collector) -> None:
+    """The type of the error; its text may hold anything."""
+    traces = opened()
+    with pytest.raises(ValueError, match="secret"), span("cypher", rows=3):
+        raise ValueError("secret")
+    traces.close()
+    failed = collector.named("cypher")
+    assert (failed.status, failed.attributes) == (ERROR, {"rows": 3, "error.type": "ValueError"})
+
+
+def test_a_broken_parent_begins_a_new_trace(collector: Collector) -> None:
+    """Rubbish in `traceparent` costs nothing but the parent."""
+    with observed_service(traces=opened()) as service:
+        assert httpx2.get(f"{service.url}/status/200", headers={"traceparent": "00-x-y-01"}).status_code == 200
+    assert collector.named("GET /status/{status}").parent_id == ""
+
+
+def test_a_collector_that_is_gone_costs_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are answered; what could not be sent is told in the log when the service stops."""
+    with fake_collector() as collector:
+        url = collector.url
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    with observed_service(traces=opened()) as service:
+        assert httpx2.get(f"{service.url}/status/200").status_code == 200
+    assert service.lines(event="request", status=200)
+    assert [line for line in service.lines() if line.get("logger", "").startswith("opentelemetry")]
+
+
+def test_a_user_names_the_service(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_SERVICE_NAME overrules ours."""
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "tools-eu")
+    traces = opened()
+    with span("write"):
+        pass
+    traces.close()
+    assert collector.resources[0]["service.name"] == "tools-eu"
+
+
+def test_on_a_console_each_span_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_TRACES_EXPORTER=console, without any endpoint."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    stream = StringIO()
+    traces = open_traces(os.environ, stream)
+    assert traces
+    with span("route"), span("embed"):
+        pass
+    traces.close()
+    assert [json.loads(line)["name"] for line in stream.getvalue().splitlines()] == ["embed", "route"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+        {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"},
+    ],
+)
+def test_nothing_is_traced_unless_asked(environ: dict[str, str]) -> None:
+    """No endpoint and no exporter, or said outright."""
+    assert open_traces(environ, StringIO()) is None
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OTEL_TRACES_EXPORTER": "zipkin"},
+        {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+    ],
+)
+def test_what_is_not_offered_is_refused(environ: dict[str, str]) -> None:
+    """The error names the variable, what was seen and what is allowed."""
+    with pytest.raises(InvalidSetting, match=r"^OTEL_\w+='(zipkin|grpc)': "):
+        open_traces(environ, StringIO())
+
+
+def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for, but the SDK is not installed."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(MissingExtra, match=r"tracing needs opentelemetry-sdk.*pip install 'waygraph\[telemetry\]'$"):
+        open_traces({"OTEL_TRACES_EXPORTER": "console"}, StringIO())
+
+
+def test_what_does_not_trace_loads_no_sdk() -> None:
+    """A service without the variables pays nothing for it."""
+    program = (
+        "import io, sys; from waygraph.api.rest.observing import observed, traces; "
+        "traces.open_traces({}, io.StringIO()); "
+        "print(any(name.startswith('opentelemetry') for name in sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == "False"

@@ -1,0 +1,93 @@
+"""Spans of the core: what a route is made of, in which order, and what no span ever tells."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from waygraph.ingest.sources.files import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
+from waygraph.registry.errors import CypherRefused
+from waygraph.registry.settings import Settings
+from waygraph.registry.tracing import Attribute, set_tracer, span
+
+QUERY = "convert 250 euros to yen"
+
+
+class Told:
+    """A tracer that writes down the path of each span, and its attributes."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.attributes: list[Mapping[str, Attribute]] = []
+        self._open: list[str] = []
+
+    @contextmanager
+    def span(self, name: str, attributes: Mapping[str, Attribute]) -> Iterator[None]:
+        self._open.append(name)
+        self.paths.append("/".join(self._open))
+        self.attributes.append(attributes)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    told = Told()
+    set_tracer(told)
+    yield told
+    set_tracer(None)
+
+
+@pytest.fixture(scope="module")
+def registry(catalog: Path) -> Iterator[Registry]:
+    with Registry.open(":memory:", environ={}) as registry:
+        for manifest in read_path(str(catalog), Settings()):
+            sync(registry, manifest)
+        yield registry
+
+
+def test_a_route_is_embed_legs_and_fusion(registry: Registry, told: Told) -> None:
+    """One span each, inside that of the route; the legs of the embedded index by group."""
+    registry.route(QUERY)
+    legs = ["route/legs", "route/legs/vectors", "route/legs/words", "route/legs/names"]
+    assert told.paths == ["route", "route/embed", *legs, "route/fusion"]
+
+
+def test_a_search_for_tools_is_made_of_the_same(registry: Registry, told: Told) -> None:
+    """`find_tools` in place of `route`; by words alone nothing is embedded."""
+    registry.find_tools(QUERY, recipe="lexical")
+    assert told.paths[0] == "find_tools"
+    assert "find_tools/fusion" in told.paths
+    assert "find_tools/embed" not in told.paths
+
+
+def test_writes_and_statements_have_spans(catalog: Path, told: Told) -> None:
+    """Also one that fails: its span ends with the error."""
+    with Registry.open(":memory:", embedder="none", environ={}) as registry:
+        for manifest in read_path(str(catalog), Settings()):
+            sync(registry, manifest)
+        registry.cypher("MATCH (a:Agent) RETURN count(a) AS n")
+        with pytest.raises(CypherRefused):
+            registry.cypher("CREATE (a:Agent)")
+    assert told.paths[0] == "write"
+    assert told.paths[-2:] == ["cypher", "cypher"]
+
+
+def test_a_span_tells_nothing_of_what_was_asked(registry: Registry, told: Told) -> None:
+    """Spans leave the machine: the words of a request are in none of them."""
+    registry.route(QUERY)
+    said = " ".join(str(value) for attributes in told.attributes for value in attributes.values())
+    assert [word for word in QUERY.split() if word in said.split()] == []
+    assert "hybrid" in said
+
+
+def test_without_a_tracer_a_span_is_nothing() -> None:
+    """One and the same context, entered as often as one likes."""
+    with span("a", rows=1) as first, span("b") as second:
+        assert span("c") is span("d")
+    assert (first, second) == (None, None)
