@@ -20,6 +20,16 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
             file.flush()
             os.fsync(file.fileno())
         whole.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """What was renamed in it stays so if the power fails. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def move_into_place(folder: Path, target: Path) -> None:

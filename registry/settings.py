@@ -64,7 +64,6 @@ class Settings:
     neo4j_pool_size: int = 32
     keys_file: str = ""
     """Where a service's API keys are kept; empty: keys.json in the data folder."""
-    keys_lock_timeout_s: float = 10.0
     oidc_issuer: str = ""
     """Whose bearer tokens a service takes; empty: nobody's."""
     oidc_audience: str = ""
@@ -78,7 +77,7 @@ class Settings:
     oidc_keys_lifetime_s: float = 600.0
     oidc_keys_stale_s: float = 86_400.0
     """How long keys are used after their last fetch while the issuer does not answer."""
-    oidc_refetch_s: float = 30.0
+    oidc_refetch_s: float = 10.0
     """The least time between two fetches, whatever tokens come."""
     oidc_max_token_chars: int = 16_384
     oidc_max_document_bytes: int = 1024 * 1024
