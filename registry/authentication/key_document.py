@@ -37,12 +37,12 @@ class StoredKey(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    id: str = Field(pattern=r"^[0-9a-f]{12}\Z")
+    id: str = Field(pattern=r"^[0-9a-f]{12}$")
     name: Plain
     scopes: list[Scope] = Field(min_length=1)
     groups: list[Plain]
     everything: bool = Field(strict=True)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}\Z")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at: Time
     expires_at: Time
     revoked_at: Time
