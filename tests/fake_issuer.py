@@ -114,7 +114,8 @@ class FakeIssuer:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
     """Of the keys, in place of what is true."""
-    hang_s: float = 0.0
+    gate: threading.Event = field(default_factory=threading.Event)
+    """While it is clear nothing is answered."""
     drip_s: float = 0.0
     """Time between two bytes of the keys."""
     requests: list[str] = field(default_factory=list)
@@ -143,6 +144,7 @@ class FakeIssuer:
 @contextmanager
 def fake_issuer(*signers: Signer) -> Iterator[FakeIssuer]:
     fake = FakeIssuer(published=[each.jwk for each in signers])
+    fake.gate.set()
     with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(fake)) as server:
         fake.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -150,6 +152,7 @@ def fake_issuer(*signers: Signer) -> Iterator[FakeIssuer]:
         try:
             yield fake
         finally:
+            fake.gate.set()
             server.shutdown()
             thread.join()
 
@@ -158,7 +161,7 @@ def _answering_for(fake: FakeIssuer) -> type[BaseHTTPRequestHandler]:
     class Endpoint(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             fake.requests.append(self.path)
-            time.sleep(fake.hang_s)
+            fake.gate.wait()
             status, body = _answer(fake, self.path)
             self.send_response(status)
             for name, value in fake.headers.items():
