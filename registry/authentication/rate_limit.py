@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from threading import Lock
 
@@ -107,6 +108,7 @@ class FailureLimit:
         self._limit.spend(_client(address))
 
 
+@lru_cache(maxsize=1024)
 def _client(address: str) -> str:
     """The address, or of IPv6 the network that one client has; another text as it is."""
     try:

@@ -586,7 +586,7 @@ def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any],
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_told(changes: dict[str, str], told: str) -> None:
+def test_settings_that_cannot_be_are_told(changes: dict[str, Any], told: str) -> None:
     """Before anybody is asked anything, and without the password."""
     settings = replace(Settings(oidc_issuer="https://login.example.com/", oidc_audience=AUDIENCE), **changes)
     with pytest.raises(InvalidSetting, match=told) as refused:
