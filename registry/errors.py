@@ -40,7 +40,9 @@
     ├── AccessError
     │   ├── NotAuthenticated    a service does not know who calls
     │   ├── NotAllowed          who calls may not do this, or not see all that it needs
-    │   └── TooManyRequests     more than one caller may ask for in this time (retryable)
+    │   ├── TooManyRequests     more than one caller may ask for in this time (retryable)
+    │   ├── KeysUnusable        the file of API keys is damaged, or cannot be read or written
+    │   └── IssuerUnavailable   the issuer of tokens does not tell its keys (retryable)
     └── ServiceError
         ├── ServiceUnavailable  a service does not answer, or not in time (retryable)
         ├── ServiceFailed       a service answered with what is not an answer
@@ -292,6 +294,22 @@ class TooManyRequests(AccessError):
     def __init__(self, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(f"too many requests; the next one is taken in {retry_after_s:.1f} s")
+
+
+class KeysUnusable(AccessError):
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path, self.reason = str(path), reason
+        super().__init__(f"{self.path} cannot be used as a file of API keys: {reason}")
+
+
+class IssuerUnavailable(AccessError):
+    """`place` is the issuer's host."""
+
+    retryable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"tokens cannot be checked: their issuer at {place} {reason}")
 
 
 class ServiceError(WaygraphError):

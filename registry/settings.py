@@ -68,6 +68,34 @@ class Settings:
     neo4j_write_timeout_s: float = 600.0
     """For one transaction that writes."""
     neo4j_pool_size: int = 32
+    keys_file: str = ""
+    """Where a service's API keys are kept; empty: keys.json in the data folder."""
+    oidc_issuer: str = ""
+    """Whose bearer tokens a service takes; empty: nobody's."""
+    oidc_audience: str = ""
+    oidc_jwks_url: str = ""
+    """Where the issuer's keys are; empty: where its discovery document says."""
+    oidc_groups_claim: str = "groups"
+    oidc_scope_prefix: str = "waygraph:"
+    oidc_everything_group: str = ""
+    oidc_leeway_s: float = 30.0
+    oidc_timeout_s: float = 5.0
+    oidc_keys_lifetime_s: float = 600.0
+    oidc_keys_stale_s: float = 86_400.0
+    """How long keys are used after their last fetch while the issuer does not answer."""
+    oidc_refetch_s: float = 10.0
+    """The least time between two fetches, whatever tokens come."""
+    oidc_max_token_chars: int = 16_384
+    oidc_max_document_bytes: int = 1024 * 1024
+    oidc_cached_tokens: int = 1024
+    rate_per_minute: float = 6_000.0
+    """Requests of one caller; 0: no limit."""
+    rate_burst: int = 200
+    failures_per_minute: float = 30.0
+    """Requests from one address whose caller is not known; 0: no limit."""
+    failures_burst: int = 20
+    rate_max_callers: int = 10_000
+    """So many callers are counted at a time, so that memory is bounded."""
 
     @cached_property
     def cache_path(self) -> Path:
@@ -84,6 +112,10 @@ class Settings:
         from platformdirs import user_data_path
 
         return user_data_path("waygraph")
+
+    @property
+    def keys_path(self) -> Path:
+        return Path(self.keys_file).expanduser() if self.keys_file else self.data_path / "keys.json"
 
     @property
     def default_registry(self) -> Path:

@@ -14,6 +14,7 @@ from waygraph.api.cli import (
     generating,
     ingesting,
     keeping,
+    keys,
     looking,
     migrating,
     models,
@@ -91,6 +92,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=QuickCommand)(_command)
 app.add_typer(operating.sources, name="sources")
+app.add_typer(keys.keys, name="keys")
 app.add_typer(models.model, name="model")
 app.add_typer(evaluating.evaluate, name="eval")
 app.add_typer(generating.generate, name="generate")

@@ -12,6 +12,7 @@ from waygraph.registry.wire.shapes import Shape, report
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
+    from waygraph.registry.authentication.keys import ApiKey, KeyState
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.evaluation import tables as evaluation
@@ -26,6 +27,31 @@ def ingest(outcomes: "Iterable[Outcome]") -> Shape:
             {"given": each.given, "error": each.error, "report": report(each.report) if each.report else None}
             for each in outcomes
         ]
+    }
+
+
+def created_key(made: "tuple[ApiKey, str]") -> Shape:
+    """The one shape that holds a key itself."""
+    key, text = made
+    return {"key": text, **api_key((key, "active"))}
+
+
+def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Shape:
+    return {"keys": [api_key(each) for each in held]}
+
+
+def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
+    key, state = held
+    return {
+        "id": key.id,
+        "name": key.name,
+        "state": state,
+        "scopes": list(key.scopes),
+        "groups": list(key.groups),
+        "everything": key.everything,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
     }
 
 

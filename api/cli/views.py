@@ -10,6 +10,7 @@ from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Tabl
 if TYPE_CHECKING:
     from waygraph.api.cli.pages import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
+    from waygraph.registry.authentication.keys import ApiKey, KeyState
     from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
@@ -330,6 +331,38 @@ def models(held: "Iterable[InstalledModel]") -> Iterator[Block]:
 def model_place(place: tuple[str, Path]) -> Iterator[Block]:
     """The folder alone, for `cd "$(waygraph model path)"`."""
     yield Lines(str(place[1]))
+
+
+def created_key(made: "tuple[ApiKey, str]") -> Iterator[Block]:
+    key, text = made
+    yield Fields((("key", text), *_of_key(key)))
+
+
+def api_key(held: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
+    key, state = held
+    yield Fields((*_of_key(key), ("state", state), ("revoked", key.revoked_at)))
+
+
+def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
+    yield Table(
+        columns=("id", "name", "state", "scopes", "sees", "created", "expires"),
+        rows=[(key.id, key.name, state, key.scopes, _sees(key), key.created_at, key.expires_at) for key, state in held],
+    )
+
+
+def _of_key(key: "ApiKey") -> tuple[tuple[str, Cell], ...]:
+    return (
+        ("id", key.id),
+        ("name", key.name),
+        ("scopes", key.scopes),
+        ("sees", _sees(key)),
+        ("created", key.created_at),
+        ("expires", key.expires_at),
+    )
+
+
+def _sees(key: "ApiKey") -> Cell:
+    return "everything" if key.everything else key.groups or "what is public"
 
 
 def exported(done: "Exported") -> Iterator[Block]:

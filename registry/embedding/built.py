@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from waygraph.registry.embedding.atomic import move_into_place
+from waygraph.registry.atomic import move_into_place
 from waygraph.registry.embedding.model_folder import WEIGHTS, BertShape
 
 if TYPE_CHECKING:

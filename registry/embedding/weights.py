@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from waygraph.registry.embedding.atomic import write_atomically
+from waygraph.registry.atomic import write_atomically
 from waygraph.registry.embedding.model_folder import NEEDED, WEIGHTS, is_model_folder
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound

@@ -15,7 +15,9 @@ RUFF = Path(sys.executable).with_name("ruff")
 PLANTED = {
     "registry/model.py": "import waygraph.ingest.sync",
     "registry/routing/fusion.py": "import grafeo",
-    "registry/registry.py": "import neo4j, onnx, tantivy, fastapi, matplotlib, mcp, opentelemetry, structlog, typer",
+    "registry/registry.py": (
+        "import neo4j, onnx, tantivy, fastapi, jwt, matplotlib, mcp, opentelemetry, structlog, typer"
+    ),
     "ingest/sync.py": "import huggingface_hub",
 }
 """File → a line that breaks rules: each contract is broken by one of them."""

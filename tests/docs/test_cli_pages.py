@@ -11,6 +11,7 @@ import pytest
 
 from waygraph.api.cli.app import main
 from waygraph.api.cli.reference import command_names, reference
+from waygraph.registry.authentication import KeyFile
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"
@@ -21,6 +22,9 @@ REQUESTS = ROOT / "examples" / "requests"
 
 OWN = "OWN"
 """Stands for the test's own registry."""
+
+KEY_ID = "0123456789ab"
+"""The key in the test's own keys file."""
 
 COMMANDS: dict[str, list[list[str]]] = {
     "ingest": [["ingest", str(CATALOG), "/nowhere"], ["ingest", str(CATALOG), "--dry-run"]],
@@ -38,6 +42,9 @@ COMMANDS: dict[str, list[list[str]]] = {
     "export": [["export"], ["export", "--format", "graphml"]],
     "migrate": [["migrate", OWN, f"{OWN}.copy"]],
     "reindex": [["reindex", "--texts", "plain"]],
+    "keys create": [["keys", "create", "billing", "--scope", "read", "--group", "finance", "--expires-in", "90"]],
+    "keys list": [["keys", "list"]],
+    "keys revoke": [["keys", "revoke", KEY_ID]],
     "model list": [["model", "list"]],
     "model path": [["model", "path", "onnx:/models/x"]],
     "model pull": [["model", "pull", "onnx:/models/x"]],
@@ -48,7 +55,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "generate scalemcp": [["generate", "scalemcp", f"{OWN}.csv", f"{OWN}.dataset", "--instances", "600"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
 }
-GROUPS = {"model", "eval", "generate"}
+GROUPS = {"keys", "model", "eval", "generate"}
 """Commands that only hold others."""
 
 
@@ -74,6 +81,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it to write to; any folder stands for a model's, so no test needs the network."""
     shutil.copytree(held.with_name("held.grafeo.index"), tmp_path / "own.grafeo.index")
+    monkeypatch.setenv("WAYGRAPH_KEYS_FILE", str(held_key(tmp_path / "keys.json")))
     for name in ("pull", "locate"):
         monkeypatch.setattr(f"waygraph.registry.embedding.weights.{name}", lambda spec, _: Path(spec[5:]))
     companies = "".join(f"Firm{n},F{n}X,Trade\n" for n in range(16))
@@ -81,6 +89,12 @@ def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pyt
     for name, record in evaluated.items():
         shutil.copy(record, tmp_path / f"own.grafeo.{name}.json")
     return Path(shutil.copy(held, tmp_path / "own.grafeo"))
+
+
+def held_key(path: Path) -> Path:
+    key, _ = KeyFile(path).create("a", ["read"])
+    path.write_text(path.read_text(encoding="utf-8").replace(key.id, KEY_ID), encoding="utf-8")
+    return path
 
 
 def documented() -> dict[str, Any]:
