@@ -2,7 +2,7 @@
 
 import glob
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,18 @@ def read_stream(
     """The manifests of what standard input holds. Raises SourceError."""
     name = source or "stdin"
     return _manifests([("stdin", stream.read)], settings, name, namespace or agent_id(name), kind)
+
+
+def read_documents(
+    documents: Sequence[tuple[str, str]], settings: Settings, *, source: str, namespace: str = "", kind: str = ""
+) -> list[Manifest]:
+    """The manifests of one source that comes as (name, text), as `read_path` reads files. Raises SourceError."""
+
+    def content(text: str) -> Content:
+        return lambda most_bytes: text.encode("utf-8", "surrogatepass")[:most_bytes]
+
+    files = [(name, content(text)) for name, text in documents]
+    return _manifests(files, settings, source, namespace or agent_id(_last_plain_part(source) or "source"), kind)
 
 
 def _read_file(path: Path, most_bytes: int) -> bytes:

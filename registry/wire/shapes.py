@@ -149,14 +149,14 @@ def agents(listed: "Iterable[Listed]") -> Shape:
     return {"agents": [{**agent(each.agent), "tools": each.tools} for each in listed]}
 
 
-def tools(listed: "Iterable[Tool]") -> Shape:
-    return {"tools": [tool(each) for each in listed]}
+def tools(listed: "Iterable[Tool]", *, schemas: bool = True) -> Shape:
+    return {"tools": [tool(each) if schemas else brief_tool(each) for each in listed]}
 
 
-def about(known: "About") -> Shape:
+def about(known: "About", *, schemas: bool = True) -> Shape:
     return {
         "agent": agent(known.agent),
-        "tools": [tool(each) for each in known.tools],
+        **tools(known.tools, schemas=schemas),
         "settings": settings(known.settings) if known.settings else None,
         "sources": list(known.sources),
         "revision": known.revision,

@@ -1,0 +1,47 @@
+"""How an answer is sent: JSON in the core's own shapes, and an ETag by revision where it can be asked again."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+from fastapi.responses import Response
+
+if TYPE_CHECKING:
+    from waygraph.api.rest.service import Service
+    from waygraph.registry.access import Caller
+
+_VERSION = version("waygraph")
+
+
+def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type: str = "application/json") -> Response:
+    # Half of a surrogate pair, which no UTF-8 can say, becomes a question mark.
+    content = json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Response(content, media_type=media_type, headers=headers)
+
+
+async def unless_known(
+    request: Request, service: "Service", caller: "Caller", shape: Callable[[], object], media_type: str = ""
+) -> Response:
+    """304 if the caller has the answer of this revision; else `shape` as JSON, with the revision's ETag.
+
+    The revision is read before the answer is made: at worst an answer is newer than its tag.
+    """
+    tag = etag(await service.lanes.ask(lambda: service.registry.stamp), caller)
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, X-API-Key"}
+    if tag in _tags(request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers)
+    told = await service.lanes.ask(shape)
+    return as_json(told, headers, media_type=media_type or "application/json")
+
+
+def etag(stamp: str, caller: "Caller") -> str:
+    """Strong: of this revision, as whoever sees the same as the caller gets it from this version of Waygraph."""
+    sees = "everything" if caller.principal is None else "\n".join(sorted(caller.principal.groups))
+    return f'"{sha256("\x00".join((stamp, sees, _VERSION)).encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'
+
+
+def _tags(header: str) -> set[str]:
+    return {tag.strip().removeprefix("W/") for tag in header.split(",")}

@@ -1,0 +1,82 @@
+"""Which agents, and which of their tools, can do this?"""
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.documents import operation
+from waygraph.api.rest.problems import told
+from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
+from waygraph.api.rest.service import ForRoute, Service, Serving
+from waygraph.registry.access import Caller
+from waygraph.registry.errors import WaygraphError
+from waygraph.registry.formats import definitions
+from waygraph.registry.routing.recipes import RECIPES
+from waygraph.registry.wire import shapes
+
+if TYPE_CHECKING:
+    from waygraph.registry.formats import ToolFormat
+    from waygraph.registry.model import Tool
+    from waygraph.registry.wire.shapes import Shape
+
+router = APIRouter(prefix="/v1", tags=["asking"])
+
+
+@router.post("/route", **operation("route"))
+async def route(asked: RouteRequest, service: Serving, caller: ForRoute) -> Response:
+    """The agents that can do this, best first, each with its best tools."""
+    return as_json(await service.lanes.ask(lambda: _routed(asked, service, caller)))
+
+
+@router.post("/route/batch", **operation("route_batch"))
+async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -> Response:
+    """Many requests at once: for each its route, or the problem with it. Each counts against the rate limit."""
+    answers = []
+    for number, one in enumerate(asked.requests):
+        if number:
+            service.requests.take(caller.id)
+        answers.append(await service.lanes.ask(lambda one=one: _routed_or_not(one, service, caller)))  # type: ignore[misc]
+    return as_json({"answers": answers})
+
+
+@router.post("/tools/search", **operation("search_tools"))
+async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute) -> Response:
+    """The tools that can do this, best first, whoever owns them."""
+
+    def found() -> "Shape":
+        route = service.registry.find_tools(asked.query(), recipe=asked.recipe, principal=caller.principal)
+        shape = shapes.tool_route(route, votes=asked.explain, schemas=asked.tool_schema)
+        return {**shape, **defined([match.tool for match in route.matches], asked.format)}
+
+    return as_json(await service.lanes.ask(found))
+
+
+@router.get("/recipes", **operation("recipes"))
+async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be one who may route
+    """The ways to rank, by name."""
+    return as_json({"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]})
+
+
+def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
+    route = service.registry.route(
+        asked.query(),
+        recipe=asked.recipe,
+        agent_weight=asked.agent_weight,
+        tool_weight=asked.tool_weight,
+        principal=caller.principal,
+    )
+    shape = shapes.route(route, votes=asked.explain, schemas=asked.tool_schema)
+    return {**shape, **defined([tool for match in route.matches for tool in match.tools], asked.format)}
+
+
+def _routed_or_not(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
+    try:
+        return {"route": _routed(asked, service, caller), "problem": None}
+    except WaygraphError as error:
+        return {"route": None, "problem": told(error)}
+
+
+def defined(tools: "list[Tool]", tool_format: "ToolFormat | None") -> "Shape":
+    return {"definitions": definitions(tools, tool_format)} if tool_format else {}

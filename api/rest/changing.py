@@ -1,0 +1,115 @@
+"""What changes the registry: manifests of sources, and what operators say."""
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+
+from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.documents import operation
+from waygraph.api.rest.holding import AgentId
+from waygraph.api.rest.problems import told
+from waygraph.api.rest.requests import ManifestRequest, SettingsRequest
+from waygraph.api.rest.service import ForWrite, Service, Serving
+from waygraph.ingest.sources import read_documents
+from waygraph.ingest.sync import sync
+from waygraph.registry.access import Caller
+from waygraph.registry.errors import WaygraphError
+from waygraph.registry.wire import shapes
+
+if TYPE_CHECKING:
+    from waygraph.registry.changes import Manifest
+    from waygraph.registry.wire.shapes import Shape
+
+router = APIRouter(prefix="/v1", tags=["changing"])
+
+
+@router.post("/manifests", **operation("manifests"))
+async def manifests(asked: ManifestRequest, service: Serving, caller: ForWrite) -> Response:
+    """Bring the registry to what a source says now. An export holds several sources: a report for each."""
+    return as_json(await service.lanes.write(lambda: _taken(asked, service, caller)))
+
+
+@router.patch("/agents/{agent_id}", **operation("set_agent"))
+async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving, caller: ForWrite) -> Response:
+    """Pin, hide, tag or restrict an agent. It survives every sync."""
+
+    def set_it() -> "Shape":
+        with service.audit.attempt(caller, "set", agent_id):
+            said = service.registry.set(
+                agent_id,
+                tags=asked.tags,
+                visible_to=asked.visible_to,
+                everyone="visible_to" in asked.model_fields_set and asked.visible_to is None,
+                pinned=asked.pinned,
+                hidden=asked.hidden,
+                removed=asked.removed,
+                principal=caller.principal,
+            )
+        return shapes.settings(said)
+
+    return as_json(await service.lanes.write(set_it))
+
+
+@router.delete("/agents/{agent_id}", **operation("remove_agent"))
+async def remove_agent(agent_id: AgentId, service: Serving, caller: ForWrite) -> Response:
+    """Remove an agent and its tools, and keep it away whatever its source says."""
+
+    def remove() -> "Shape":
+        with service.audit.attempt(caller, "remove", agent_id):
+            return shapes.settings(service.registry.remove(agent_id, principal=caller.principal))
+
+    return as_json(await service.lanes.write(remove))
+
+
+@router.delete("/sources/{name:path}", **operation("forget_source"))
+async def forget_source(
+    name: Annotated[str, Path(description="The source's name.", min_length=1, max_length=512)],
+    service: Serving,
+    caller: ForWrite,
+) -> Response:
+    """Remove a source, and the agents that only it claimed."""
+
+    def forget() -> "Shape":
+        with service.audit.attempt(caller, "forget", name) as attempt:
+            done = service.registry.forget(name, principal=caller.principal)
+            attempt.revision = done.revision
+        return shapes.written(done)
+
+    return as_json(await service.lanes.write(forget))
+
+
+def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
+    """A report for each manifest. What came before an error stays done, and is told beside it."""
+    reports: list[Shape] = []
+    try:
+        with service.audit.attempt(caller, "ingest", asked.source) as attempt:
+            for manifest in _manifests(asked, service):
+                done = sync(
+                    service.registry,
+                    manifest,
+                    dry_run=asked.dry_run,
+                    allow_mass_removal=asked.allow_mass_removal,
+                    texts=asked.texts,
+                    principal=caller.principal,
+                )
+                attempt.revision = done.revision
+                reports.append(shapes.report(done))
+    except WaygraphError as error:
+        if not reports:
+            raise
+        return {"reports": reports, "problem": told(error)}
+    return {"reports": reports, "problem": None}
+
+
+def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
+    """Raises SourceError."""
+    documents = [(document.name, document.text) for document in asked.documents or ()]
+    if asked.manifest is not None:
+        documents = [(f"{asked.source}.json", json.dumps(asked.manifest))]
+    read = read_documents(
+        documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind
+    )
+    return [replace(manifest, partial=manifest.partial or asked.partial) for manifest in read]

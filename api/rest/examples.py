@@ -1,0 +1,195 @@
+"""Examples of the OpenAPI document, of the catalogue in `examples/`. A test sends the requests and checks the answers."""
+
+from typing import Any
+
+_AGENT: dict[str, Any] = {
+    "id": "trencher-tables",
+    "name": "Trencher Tables",
+    "description": "Restaurants of a city. Makes, changes or cancels a table reservation.",
+    "kind": "mcp_server",
+    "version": "1.5.0",
+    "transport": {"type": "http", "url": "https://trencher.example/mcp"},
+    "tags": ["booking", "food", "restaurants"],
+    "visible_to": [],
+    "pinned": False,
+    "hidden": False,
+    "status": "known",
+    "content_hash": "ca900110c063538239fa98610a3a29a5a0ebd4d3d6b2a45f8c9bd0ee2bd3a2d4",
+}
+_TOOL: dict[str, Any] = {
+    "id": "trencher-tables/book_table",
+    "agent_id": "trencher-tables",
+    "name": "book_table",
+    "call_name": "trencher-tables__book_table",
+    "description": "Books a table for a party at a time.",
+    "tags": [],
+    "status": "known",
+}
+_FOUND: dict[str, Any] = {
+    "query": {"text": "book a table for four", "steps": [], "limit": 1, "tags": [], "kinds": [], "agent_ids": []},
+    "recipe": "hybrid",
+    "revision": 1,
+    "confidence": 0.93,
+    "notice": "",
+    "not_reranked": "",
+    "reason": "",
+    "elapsed_ms": 4.1,
+}
+_ROUTE = {
+    **_FOUND,
+    "matches": [{"agent": _AGENT, "score": 1.62, "tools": [_TOOL], "votes": []}],
+    "pinned": [],
+    "steps": [],
+}
+_SETTINGS = {
+    "agent_id": "trencher-tables",
+    "tags": ["approved"],
+    "visible_to": None,
+    "pinned": True,
+    "hidden": False,
+    "removed": False,
+}
+_CHANGED = {"created": [], "updated": [], "removed": [], "unchanged": 0}
+_REPORT = {
+    "source": "weather-team",
+    "dry_run": True,
+    "revision": 1,
+    "seconds": 0.004,
+    "texts_embedded": 0,
+    "notice": "",
+    "agents": {**_CHANGED, "created": ["gale-forecasts"]},
+    "tools": {**_CHANGED, "created": ["gale-forecasts/wind_at"]},
+    "changed_behaviour": [],
+    "renamed": [],
+    "withheld": [],
+    "rejected": [],
+    "cut": [],
+}
+_PART = {"revision": 1, "following": ""}
+
+REQUESTS: dict[str, Any] = {
+    "route": {"text": "book a table for four", "limit": 1},
+    "route_batch": {"requests": [{"text": "book a table for four", "limit": 1}]},
+    "search_tools": {"text": "book a table for four", "limit": 1, "format": "openai"},
+    "manifests": {
+        "source": "weather-team",
+        "dry_run": True,
+        "manifest": {
+            "agents": [
+                {
+                    "id": "gale-forecasts",
+                    "name": "Gale Forecasts",
+                    "description": "Wind and waves at sea.",
+                    "tools": [
+                        {
+                            "name": "wind_at",
+                            "description": "The wind at a place and time.",
+                            "inputSchema": {"type": "object", "properties": {"place": {"type": "string"}}},
+                        }
+                    ],
+                }
+            ]
+        },
+    },
+    "set_agent": {"pinned": True, "tags": ["approved"]},
+    "cypher": {
+        "statement": "MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id AS agent, count(t) AS tools ORDER BY agent LIMIT $n",
+        "params": {"n": 1},
+    },
+}
+"""By operation."""
+
+PARAMETERS: dict[str, str] = {
+    "agent_id": "trencher-tables",
+    "tool_name": "book_table",
+    "call_name": "trencher-tables__book_table",
+    "name": "weather-team",
+}
+"""By name, of a path's parameters."""
+
+ANSWERS: dict[str, Any] = {
+    "route": _ROUTE,
+    "route_batch": {"answers": [{"route": _ROUTE, "problem": None}]},
+    "search_tools": {
+        **_FOUND,
+        "matches": [{"tool": _TOOL, "agent": _AGENT, "score": 0.98, "votes": []}],
+        "definitions": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "trencher-tables__book_table",
+                    "description": "Books a table for a party at a time.",
+                    "parameters": {"type": "object", "properties": {"party_size": {"type": "integer"}}},
+                    "strict": False,
+                },
+            }
+        ],
+    },
+    "recipes": {"recipes": [{"name": "hybrid", "purpose": "the default"}]},
+    "agents": {"agents": [{**_AGENT, "tools": 5}], **_PART},
+    "agent": {
+        "agent": _AGENT,
+        "tools": [_TOOL],
+        "settings": None,
+        "sources": ["examples/catalog"],
+        "revision": 1,
+    },
+    "agent_tools": {"tools": [_TOOL], **_PART},
+    "tools": {"tools": [_TOOL], **_PART},
+    "tool": _TOOL,
+    "tool_called": _TOOL,
+    "sources": {
+        "sources": [
+            {
+                "name": "examples/catalog",
+                "namespace": "catalog",
+                "rank": 0,
+                "seen_at": "2026-11-21T10:00:00.000000+00:00",
+                "agents": ["trencher-tables"],
+                "claims": [{"key": "trencher-tables", "agent_id": "trencher-tables"}],
+            }
+        ]
+    },
+    "status": {
+        "location": "/data/registry.grafeo",
+        "revision": 1,
+        "agents": 36,
+        "tools": 186,
+        "sources": 1,
+        "embedder": "onnx:sentence-transformers/all-MiniLM-L6-v2@53aa5117+int8",
+        "embedder_spec": "onnx:sentence-transformers/all-MiniLM-L6-v2",
+        "texts": "contextual",
+        "dimension": 384,
+        "schema_version": 1,
+    },
+    "manifests": {"reports": [_REPORT], "problem": None},
+    "set_agent": _SETTINGS,
+    "remove_agent": {**_SETTINGS, "removed": True},
+    "forget_source": {"revision": 2, "texts_embedded": 0},
+    "cypher": {"columns": ["agent", "tools"], "rows": [["trencher-tables", 5]], "truncated": False, "elapsed_ms": 1.2},
+    "healthz": {"alive": True},
+    "readyz": {"ready": True},
+    "ai_catalog": {
+        "specVersion": "1.0",
+        "entries": [
+            {
+                "identifier": "urn:air:registry.example.com:agent:trencher-tables",
+                "type": "application/vnd.waygraph.agent+json",
+                "url": "https://registry.example.com/v1/agents/trencher-tables",
+                "displayName": "Trencher Tables",
+            }
+        ],
+    },
+}
+"""By operation."""
+
+PROBLEM: dict[str, Any] = {
+    "type": "urn:waygraph:problem:unknown-name",
+    "title": "Unknown name",
+    "status": 404,
+    "detail": "agent 'trencher-table' is not known. Did you mean 'trencher-tables'?",
+    "instance": "urn:waygraph:request:7f6f5b0f1c2e4d5a8b9c0d1e2f3a4b5c",
+    "code": "unknown-name",
+    "retryable": False,
+    "facts": {"noun": "agent", "name": "trencher-table", "nearest": ["trencher-tables"]},
+}

@@ -1,0 +1,109 @@
+"""What stands before the application: the size and time of a request's body, the host it is sent to, headers that
+keep browsers careful.
+"""
+
+import asyncio
+from collections.abc import Collection, MutableMapping
+from typing import Any
+
+from waygraph.api.rest import problems
+from waygraph.api.rest.observing.observed import Application, Message, Receive, Scope, Send
+from waygraph.registry.wire.problems import Problem
+
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+NOT_KEPT = (b"cache-control", b"no-store")
+MANIFESTS = "/v1/manifests"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Limited:
+    """The application behind its limits. `hosts` None: any name is this service's.
+
+    A body is read whole before the application begins, so that a slow sender holds a connection and nothing else.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        *,
+        max_body_bytes: int,
+        max_manifest_bytes: int,
+        body_timeout_s: float,
+        hosts: Collection[str] | None,
+    ) -> None:
+        self._application, self._hosts = application, hosts
+        self._max_bytes, self._max_manifest_bytes, self._timeout_s = max_body_bytes, max_manifest_bytes, body_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        careful = _careful(send)
+        refused, body = await self._read(scope, receive)
+        if refused is not None:
+            await problems.answer(refused, {"Connection": "close"})(scope, receive, careful)
+            return
+        await self._application(scope, _replayed(body, receive), careful)
+
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
+        """What is wrong with the request, if anything, and its body."""
+        headers = dict(scope["headers"])
+        if self._hosts is not None and (host := _host(headers)) not in self._hosts:
+            return problems.wrong_host(host), b""
+        limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
+        if not headers.keys() & {b"content-length", b"transfer-encoding"}:
+            return None, b""
+        if int(headers.get(b"content-length", b"0")) > limit:
+            return problems.too_large(limit), b""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                body = await _body(receive, limit)
+        except TimeoutError:
+            return problems.too_slow(self._timeout_s), b""
+        return (problems.too_large(limit), b"") if body is None else (None, body)
+
+
+async def _body(receive: Receive, limit: int) -> bytes | None:
+    """All of it; None for more than the limit."""
+    parts = bytearray()
+    while True:
+        message = await receive()
+        parts += message.get("body", b"")
+        if len(parts) > limit:
+            return None
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return bytes(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return next_message
+
+
+def _careful(send: Send) -> Send:
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            kept = any(name.lower() == b"cache-control" for name, _ in given)
+            message["headers"] = [*given, *HEADERS, *(() if kept else (NOT_KEPT,))]
+        await send(message)
+
+    return sent
+
+
+def _host(headers: dict[bytes, bytes]) -> str:
+    """The name that the request is sent to, without its port."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

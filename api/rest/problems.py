@@ -1,0 +1,131 @@
+"""Errors become problem details (RFC 9457): every one, in one shape."""
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from waygraph.api.rest.observing.logs import request_id
+from waygraph.registry import errors as e
+from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger("waygraph.rest")
+
+STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
+    (e.UnknownRecipe, 422),
+    (e.UnknownName, 404),
+    (e.InvalidQuery, 422),
+    (e.InvalidSetting, 422),
+    (e.RecipeNeedsTexts, 409),
+    (e.RegistryNotFound, 404),
+    (e.RegistryLocked, 503),
+    (e.WriteConflict, 409),
+    (e.IndexOutdated, 503),
+    (e.StorageFailed, 507),
+    (e.ServerUnavailable, 503),
+    (e.EmbedderMismatch, 409),
+    (e.EmbedderUnavailable, 503),
+    (e.LanguageModelUnavailable, 503),
+    (e.ModelNotFound, 503),
+    (e.SourceError, 422),
+    (e.MassRemoval, 409),
+    (e.CypherBusy, 503),
+    (e.CypherError, 422),
+    (e.NotAuthenticated, 401),
+    (e.NotAllowed, 403),
+    (e.TooManyRequests, 429),
+    (e.ServiceUnavailable, 503),
+    (e.WaygraphError, 500),
+)
+"""The first that fits counts."""
+RETRY_AFTER_S = 1
+_CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "media-type"}
+
+
+def status_of(error: e.WaygraphError) -> int:
+    return next(status for kind, status in STATUSES if isinstance(error, kind))
+
+
+def register(app: FastAPI) -> None:
+    app.add_exception_handler(e.WaygraphError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _of_starlette)
+    app.add_exception_handler(TimeoutError, _too_late)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def told(error: e.WaygraphError) -> Problem:
+    return problem_of(error, status_of(error), _instance())
+
+
+def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
+    import json
+
+    content = json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Response(content, status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
+
+
+def too_large(limit_bytes: int) -> Problem:
+    return problem(413, "too-large", f"the request has more than the {limit_bytes:,} bytes that are read", _instance())
+
+
+def too_slow(limit_s: float) -> Problem:
+    return problem(408, "too-slow", f"the request was not sent within {limit_s:g} s", _instance(), retryable=True)
+
+
+def wrong_host(host: str) -> Problem:
+    detail = f"this service is not {host[:200]!r}; without authentication it answers to names of this machine alone"
+    return problem(421, "wrong-host", detail, _instance())
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    assert isinstance(error, e.WaygraphError)  # noqa: S101 - registered for these
+    found = told(error)
+    if found["status"] >= 500:
+        logger.error("%s: %s", found["code"], error)
+    return answer(found, _headers(error, found["status"]))
+
+
+def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
+    if isinstance(error, e.TooManyRequests):
+        return {"Retry-After": str(math.ceil(error.retry_after_s))}
+    if isinstance(error, e.NotAuthenticated):
+        return {"WWW-Authenticate": "Bearer"}
+    return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
+    said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
+    return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults[:50]}))
+
+
+async def _of_starlette(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    code = _CODES.get(error.status_code, "refused")
+    return answer(problem(error.status_code, code, str(error.detail), _instance()), error.headers)
+
+
+async def _too_late(request: Request, _: Exception) -> Response:
+    limit_s = request.app.state.service.settings.request_timeout_s
+    detail = f"no answer was ready within {limit_s:g} s"
+    late = problem(503, "too-late", detail, _instance(), retryable=True)
+    return answer(late, {"Retry-After": str(RETRY_AFTER_S)})
+
+
+async def _unforeseen(_: Request, __: Exception) -> Response:
+    """What happened is in the log, under the same id; it is not for the caller."""
+    detail = "the service met a fault of its own; its log knows more under this id"
+    return answer(problem(500, "internal-error", detail, _instance()))
+
+
+def _instance() -> str:
+    return f"urn:waygraph:request:{request_id()}"

@@ -1,0 +1,148 @@
+"""What requests may hold. Unknown fields and wrong types are refused, with the place that is wrong."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from waygraph.registry.formats import ToolFormat
+from waygraph.registry.model import AgentKind, Filters, Query, TextForm
+
+MAX_LIMIT = 1000
+MAX_STEPS = 50
+MAX_BATCH = 100
+MAX_NAMES = 1000
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class RequestFilters(Strict):
+    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit."""
+
+    tags: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    kinds: list[AgentKind] = Field(default=[], max_length=5)
+    agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
+
+    def filters(self) -> Filters:
+        return Filters(tags=tuple(self.tags), kinds=tuple(self.kinds), agent_ids=tuple(self.agent_ids))
+
+
+class Asked(Strict):
+    """What every question may say."""
+
+    limit: int = Field(default=5, ge=1, le=MAX_LIMIT, description="How many to give at most.")
+    recipe: Name = Field(default="hybrid", description="How to rank: a name that `/v1/recipes` lists.")
+    filters: RequestFilters = RequestFilters()
+    explain: bool = Field(default=False, description="Tell the votes that put each match there.")
+    tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
+    format: ToolFormat | None = Field(
+        default=None, description="Also give the tools found in this host's own format, as `definitions`."
+    )
+
+
+class RouteRequest(Asked):
+    """A request in plain words, or its steps: one of the two."""
+
+    text: str = Field(default="", description="The request, in plain words.")
+    steps: list[str] = Field(default=[], max_length=MAX_STEPS, description="The steps of a request, instead of a text.")
+    agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
+    tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["text"], "properties": {"text": {"minLength": 1}, "steps": {"maxItems": 0}}},
+                {"required": ["steps"], "properties": {"steps": {"minItems": 1}, "text": {"maxLength": 0}}},
+            ]
+        }
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "RouteRequest":
+        if bool(self.text) == bool(self.steps):
+            raise ValueError("give a text, or steps: one of the two")
+        return self
+
+    def query(self) -> Query:
+        filters = self.filters.filters()
+        return Query(text=self.text, steps=tuple(self.steps), limit=self.limit, filters=filters)
+
+
+class BatchRequest(Strict):
+    requests: list[RouteRequest] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+class SearchRequest(Asked):
+    text: str = Field(min_length=1, description="What a tool is to do, in plain words.")
+
+    def query(self) -> Query:
+        return Query(text=self.text, limit=self.limit, filters=self.filters.filters())
+
+
+class Document(Strict):
+    """A file of a source: JSON or YAML as text. `name` tells which of the two, and stands in messages."""
+
+    name: Name
+    text: str
+
+
+class ManifestRequest(Strict):
+    """What a source says now: one `manifest` as JSON, or `documents`, the files it is made of."""
+
+    source: Name = Field(description="The source's name: what it said before under this name is brought up to date.")
+    namespace: str = Field(
+        default="", max_length=128, description="Put before an id that another agent has. Default: from the source."
+    )
+    kind: str = Field(
+        default="", max_length=64, description="What it is, such as catalogue or tools-list. Default: as it looks."
+    )
+    manifest: dict[str, Any] | list[Any] | None = None
+    documents: list[Document] | None = Field(default=None, min_length=1, max_length=10_000)
+    texts: TextForm | None = Field(default=None, description="The texts to embed, for a new registry.")
+    partial: bool = Field(
+        default=False, description="Not all of the source could be read: what it does not list is not removed."
+    )
+    dry_run: bool = Field(default=False, description="Say what would change, and change nothing.")
+    allow_mass_removal: bool = Field(default=False, description="Let it remove more than half of its agents.")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "ManifestRequest":
+        if (self.manifest is None) == (self.documents is None):
+            raise ValueError("give a manifest, or documents: one of the two")
+        return self
+
+
+class SettingsRequest(Strict):
+    """What an operator says of an agent. A field that is not there stays as it is."""
+
+    tags: list[Name] | None = Field(
+        default=None, max_length=MAX_NAMES, description="Tags beside its source's own, instead of those set so far."
+    )
+    visible_to: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_NAMES,
+        description="Only these groups may see it; null takes that back: its source decides.",
+    )
+    pinned: bool | None = None
+    hidden: bool | None = None
+    removed: Literal[False] | None = Field(
+        default=None, description="false lets a removed agent's source bring it back; to remove it, DELETE it."
+    )
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    @model_validator(mode="after")
+    def _something(self) -> "SettingsRequest":
+        if not self.model_fields_set:
+            raise ValueError("say what to set, such as pinned or tags")
+        return self
+
+
+class CypherRequest(Strict):
+    statement: str = Field(min_length=1, description="A statement that only reads.")
+    params: dict[str, Any] = {}

@@ -1,0 +1,280 @@
+"""The shapes of answers, for the OpenAPI document. `registry.wire.shapes` makes them; a test holds the two together."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from waygraph.registry.model import AgentKind, EntityKind, TextForm
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(Answer):
+    """RFC 9457. `code` names the kind of error, `facts` is what it knows; `instance` finds it in the service's log."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    retryable: bool = Field(description="Whether the same request may succeed later, unchanged.")
+    facts: dict[str, Any]
+
+
+class Agent(Answer):
+    id: str
+    name: str
+    description: str
+    kind: AgentKind
+    version: str
+    transport: dict[str, Any] | None = Field(description="How it is reached; references stand where secrets would.")
+    tags: list[str]
+    visible_to: list[str] = Field(description="The groups that may see it; empty: everyone.")
+    pinned: bool
+    hidden: bool
+    status: str
+    content_hash: str
+
+
+class ListedAgent(Agent):
+    tools: int = Field(description="How many it has.")
+
+
+class Tool(Answer):
+    """A tool. Its schemas, annotations, questions and hash are there if `schema` was asked for."""
+
+    id: str
+    agent_id: str
+    name: str
+    call_name: str = Field(description="Its name for hosts, unique over all agents.")
+    description: str
+    tags: list[str]
+    status: str
+    input_schema: Any = None
+    output_schema: Any = None
+    annotations: Any = None
+    questions: list[str] = []
+    content_hash: str = ""
+
+
+class DefinedTool(Tool):
+    definitions: list[dict[str, Any]] = Field(default=[], description="It in a host's own format, if one was asked for.")
+
+
+class Vote(Answer):
+    entity_id: str
+    kind: EntityKind
+    leg: str
+    rank: int
+    score: float
+    weight: float
+    contribution: float
+
+
+class AgentMatch(Answer):
+    agent: Agent
+    score: float
+    tools: list[Tool]
+    votes: list[Vote]
+
+
+class ToolMatch(Answer):
+    tool: Tool
+    agent: Agent
+    score: float
+    votes: list[Vote]
+
+
+class Query(Answer):
+    text: str
+    steps: list[str]
+    limit: int
+    tags: list[str]
+    kinds: list[AgentKind]
+    agent_ids: list[str]
+
+
+class Found(Answer):
+    query: Query
+    recipe: str
+    revision: int = Field(description="All of the answer is of this revision.")
+    confidence: float | None = Field(description="How likely the registry holds a right agent, from 0 to 1.")
+    notice: str = Field(description="What limits the answer; empty: nothing.")
+    not_reranked: str
+    reason: str = Field(description="Why there is no match.")
+    elapsed_ms: float
+
+
+class Step(Found):
+    matches: list[AgentMatch]
+    pinned: list[AgentMatch]
+    steps: list[Any]
+
+
+class Route(Step):
+    steps: list[Step]  # type: ignore[assignment]
+    definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
+
+
+class ToolRoute(Found):
+    matches: list[ToolMatch]
+    definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
+
+
+class Routed(Answer):
+    """One of the two."""
+
+    route: Route | None
+    problem: Problem | None
+
+
+class Batch(Answer):
+    answers: list[Routed]
+
+
+class Recipe(Answer):
+    name: str
+    purpose: str
+
+
+class Recipes(Answer):
+    recipes: list[Recipe]
+
+
+class Part(Answer):
+    revision: int
+    following: str = Field(description="The `cursor` of the next part; empty: this is the last.")
+
+
+class Agents(Part):
+    agents: list[ListedAgent]
+
+
+class Tools(Part):
+    tools: list[Tool]
+    definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
+
+
+class Settings(Answer):
+    """What operators said of an agent. `visible_to` null: its source decides."""
+
+    agent_id: str
+    tags: list[str]
+    visible_to: list[str] | None
+    pinned: bool
+    hidden: bool
+    removed: bool
+
+
+class About(Answer):
+    agent: Agent
+    tools: list[Tool]
+    settings: Settings | None
+    sources: list[str]
+    revision: int
+
+
+class Claim(Answer):
+    key: str
+    agent_id: str
+
+
+class Source(Answer):
+    name: str
+    namespace: str
+    rank: int
+    seen_at: str
+    agents: list[str]
+    claims: list[Claim]
+
+
+class Sources(Answer):
+    sources: list[Source]
+
+
+class Status(Answer):
+    location: str
+    revision: int
+    agents: int
+    tools: int
+    sources: int
+    embedder: str
+    embedder_spec: str
+    texts: TextForm
+    dimension: int
+    schema_version: int
+
+
+class Updated(Answer):
+    id: str
+    fields: list[str]
+
+
+class Changed(Answer):
+    created: list[str]
+    updated: list[Updated]
+    removed: list[str]
+    unchanged: int
+
+
+class Renamed(Answer):
+    key: str
+    id: str
+
+
+class Rejected(Answer):
+    where: str
+    reason: str
+
+
+class Report(Answer):
+    """What a sync did, or in a dry run would do."""
+
+    source: str
+    dry_run: bool
+    revision: int
+    seconds: float
+    texts_embedded: int
+    notice: str
+    agents: Changed
+    tools: Changed
+    changed_behaviour: list[Updated]
+    renamed: list[Renamed]
+    withheld: list[str]
+    rejected: list[Rejected]
+    cut: list[Rejected]
+
+
+class Reports(Answer):
+    """`problem`: why the manifests after these were not taken."""
+
+    reports: list[Report]
+    problem: Problem | None
+
+
+class Written(Answer):
+    revision: int
+    texts_embedded: int
+
+
+class Rows(Answer):
+    columns: list[str]
+    rows: list[list[Any]]
+    truncated: bool = Field(description="Whether there are more rows than are told.")
+    elapsed_ms: float
+
+
+class Alive(Answer):
+    alive: bool
+
+
+class Ready(Answer):
+    ready: bool
+
+
+class AiCatalog(BaseModel):
+    specVersion: str  # noqa: N815 - as the format spells it
+    entries: list[dict[str, Any]]

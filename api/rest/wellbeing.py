@@ -1,0 +1,54 @@
+"""Whether the service lives and is ready, its numbers, and the catalogue by which it is found."""
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from waygraph.api.rest.answers import as_json, unless_known
+from waygraph.api.rest.documents import operation
+from waygraph.api.rest.problems import answer, not_ready
+from waygraph.api.rest.service import ForRead, Serving
+
+if TYPE_CHECKING:
+    from waygraph.registry.wire.shapes import Shape
+
+router = APIRouter(tags=["wellbeing"])
+
+
+@router.get("/healthz", **operation("healthz"))
+async def healthz() -> Response:
+    """200 as long as the process answers."""
+    return as_json({"alive": True})
+
+
+@router.get("/readyz", **operation("readyz"))
+async def readyz(service: Serving) -> Response:
+    """200 when the index and the model are loaded, 503 before, and when they cannot be."""
+    state = service.readiness
+    if state.reason:
+        return answer(not_ready(state.reason), {"Retry-After": "1"})
+    return as_json({"ready": True})
+
+
+@router.get("/metrics", **operation("metrics"))
+async def metrics(service: Serving, caller: ForRead) -> Response:
+    """The service's numbers, for Prometheus. It needs a caller who sees everything."""
+    caller.require_everything("the metrics")
+    content, media_type = await service.lanes.wait(service.metrics.exposition)
+    return Response(content, media_type=media_type)
+
+
+@router.get("/.well-known/ai-catalog.json", **operation("ai_catalog"))
+async def ai_catalog(request: Request, service: Serving) -> Response:
+    """An AI Catalog of this service and of the agents that the caller may see; without a caller, of the service."""
+    from waygraph.registry.export.as_ai_catalog import MEDIA_TYPE, ai_catalog
+
+    caller = await service.caller_if_any(request)
+    base_url = str(request.base_url).rstrip("/")
+
+    def told() -> "Shape":
+        agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
+        return ai_catalog(agents, request.url.hostname or "localhost", base_url)
+
+    return await unless_known(request, service, caller, told, MEDIA_TYPE)
