@@ -97,6 +97,18 @@ class Settings:
     rate_max_callers: int = 10_000
     """So many callers are counted at a time, so that memory is bounded."""
 
+    service_threads: int = 0
+    """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
+    request_timeout_s: float = 30.0
+    """For an answer that only reads. Typed Cypher and writes have limits of their own."""
+    body_timeout_s: float = 30.0
+    max_body_bytes: int = 1024 * 1024
+    max_manifest_bytes: int = 64 * 1024 * 1024
+    drain_timeout_s: float = 30.0
+    """How long a service that is told to stop goes on with what it has begun."""
+    cors_origins: str = ""
+    """Whose web pages may call a service, comma-separated; empty: nobody's."""
+
     @cached_property
     def cache_path(self) -> Path:
         if self.cache_dir:

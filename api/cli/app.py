@@ -20,6 +20,7 @@ from waygraph.api.cli import (
     models,
     operating,
     querying,
+    serving,
 )
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.output import complain, leave_closed_pipe
@@ -88,6 +89,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "migrate": migrating.migrate,
     "reindex": operating.reindex,
     "doctor": keeping.doctor,
+    "serve": serving.serve,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=QuickCommand)(_command)

@@ -17,6 +17,8 @@ from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.wire import shapes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from waygraph.registry.formats import ToolFormat
     from waygraph.registry.model import Tool
     from waygraph.registry.wire.shapes import Shape
@@ -78,5 +80,5 @@ def _routed_or_not(asked: RouteRequest, service: Service, caller: Caller) -> "Sh
         return {"route": None, "problem": told(error)}
 
 
-def defined(tools: "list[Tool]", tool_format: "ToolFormat | None") -> "Shape":
+def defined(tools: "Sequence[Tool]", tool_format: "ToolFormat | None") -> "Shape":
     return {"definitions": definitions(tools, tool_format)} if tool_format else {}

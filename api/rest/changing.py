@@ -109,7 +109,5 @@ def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
     documents = [(document.name, document.text) for document in asked.documents or ()]
     if asked.manifest is not None:
         documents = [(f"{asked.source}.json", json.dumps(asked.manifest))]
-    read = read_documents(
-        documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind
-    )
+    read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
     return [replace(manifest, partial=manifest.partial or asked.partial) for manifest in read]

@@ -1,4 +1,4 @@
-"""Examples of the OpenAPI document, of the catalogue in `examples/`. A test sends the requests and checks the answers."""
+"""Examples of the OpenAPI document, over the catalogue in `examples/`. A test sends the requests."""
 
 from typing import Any
 
@@ -75,6 +75,7 @@ REQUESTS: dict[str, Any] = {
         "source": "weather-team",
         "dry_run": True,
         "manifest": {
+            "waygraph": 1,
             "agents": [
                 {
                     "id": "gale-forecasts",
@@ -93,8 +94,8 @@ REQUESTS: dict[str, Any] = {
     },
     "set_agent": {"pinned": True, "tags": ["approved"]},
     "cypher": {
-        "statement": "MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id AS agent, count(t) AS tools ORDER BY agent LIMIT $n",
-        "params": {"n": 1},
+        "statement": "MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id AS agent, count(t) AS n ORDER BY agent LIMIT $most",
+        "params": {"most": 1},
     },
 }
 """By operation."""
@@ -166,7 +167,7 @@ ANSWERS: dict[str, Any] = {
     "set_agent": _SETTINGS,
     "remove_agent": {**_SETTINGS, "removed": True},
     "forget_source": {"revision": 2, "texts_embedded": 0},
-    "cypher": {"columns": ["agent", "tools"], "rows": [["trencher-tables", 5]], "truncated": False, "elapsed_ms": 1.2},
+    "cypher": {"columns": ["agent", "n"], "rows": [["trencher-tables", 5]], "truncated": False, "elapsed_ms": 1.2},
     "healthz": {"alive": True},
     "readyz": {"ready": True},
     "ai_catalog": {

@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from waygraph.api.rest.answers import unless_known
 from waygraph.api.rest.asking import defined
 from waygraph.api.rest.cursors import after, cursor
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.requests import MAX_LIMIT, MAX_NAMES, Name
-from waygraph.api.rest.service import ForRead, Serving
+from waygraph.api.rest.service import ForRead, Service, Serving
+from waygraph.registry.access import Caller
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters
 from waygraph.registry.wire import shapes
@@ -21,33 +23,55 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1", tags=["holding"])
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=256)]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to give at most.")]
-Cursor = Annotated[str, Query(max_length=4096, description="`following` of the part before.")]
-Whole = Annotated[bool, Query(alias="schema", description="Tell the schemas of tools too.")]
-Format = Annotated[
-    ToolFormat | None, Query(description="Also give the tools in this host's own format, as `definitions`.")
-]
-Tags = Annotated[list[Name], Query(alias="tag", max_length=MAX_NAMES, description="Only agents with any of these.")]
-Kinds = Annotated[list[AgentKind], Query(alias="kind", max_length=5, description="Only agents of any of these kinds.")]
+CallName = Annotated[str, Path(description="The name under which hosts call it.", min_length=1, max_length=256)]
+
+
+class Part(BaseModel):
+    """Which part of a list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT, description="How many to give at most.")
+    cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
+
+
+class AgentsPart(Part):
+    tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
+    kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
+
+    def filters(self) -> Filters:
+        return Filters(tags=tuple(self.tag), kinds=tuple(self.kind))
+
+
+class Detail(BaseModel):
+    """How much of a tool is told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
+    format: ToolFormat | None = Field(
+        default=None, description="Also give the tools in this host's own format, as `definitions`."
+    )
+
+
+class ToolsPart(Part, Detail):
+    pass
+
 
 MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml", "html": "text/html; charset=utf-8"}
 
 
 @router.get("/agents", **operation("agents"))
 async def agents(
-    request: Request,
-    service: Serving,
-    caller: ForRead,
-    limit: Limit = 100,
-    cursor: Cursor = "",
-    tag: Tags = [],  # noqa: B006 - FastAPI makes a new one for each request
-    kind: Kinds = [],  # noqa: B006
+    request: Request, service: Serving, caller: ForRead, part: Annotated[AgentsPart, Query()]
 ) -> Response:
     """The agents, by id, each with the number of its tools."""
-    filters, start = Filters(tags=tuple(tag), kinds=tuple(kind)), after(cursor)
+    start = after(part.cursor)
 
     def listed() -> "Shape":
-        page = service.registry.agents_page(filters=filters, after=start, limit=limit, principal=caller.principal)
+        page = service.registry.agents_page(
+            filters=part.filters(), after=start, limit=part.limit, principal=caller.principal
+        )
         return {**shapes.agents(page.items), **_place(page.revision, page.following)}
 
     return await unless_known(request, service, caller, listed)
@@ -55,7 +79,11 @@ async def agents(
 
 @router.get("/agents/{agent_id}", **operation("agent"))
 async def agent(
-    request: Request, service: Serving, caller: ForRead, agent_id: AgentId, schema: Whole = False
+    request: Request,
+    service: Serving,
+    caller: ForRead,
+    agent_id: AgentId,
+    schema: Annotated[bool, Query(description="Tell the schemas of tools too.")] = False,
 ) -> Response:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
 
@@ -67,87 +95,58 @@ async def agent(
 
 @router.get("/agents/{agent_id}/tools", **operation("agent_tools"))
 async def agent_tools(
-    request: Request,
-    service: Serving,
-    caller: ForRead,
-    agent_id: AgentId,
-    limit: Limit = 100,
-    cursor: Cursor = "",
-    schema: Whole = False,
-    format: Format = None,  # noqa: A002 - the parameter's name
+    request: Request, service: Serving, caller: ForRead, agent_id: AgentId, part: Annotated[ToolsPart, Query()]
 ) -> Response:
     """The tools of an agent, by id."""
-    return await _tools(request, service, caller, agent_id, limit, cursor, schema, format)
+    return await _tools(request, service, caller, agent_id, part)
 
 
 @router.get("/tools", **operation("tools"))
-async def tools(
-    request: Request,
-    service: Serving,
-    caller: ForRead,
-    limit: Limit = 100,
-    cursor: Cursor = "",
-    schema: Whole = False,
-    format: Format = None,  # noqa: A002 - the parameter's name
-) -> Response:
+async def tools(request: Request, service: Serving, caller: ForRead, part: Annotated[ToolsPart, Query()]) -> Response:
     """The tools of all agents, by id."""
-    return await _tools(request, service, caller, "", limit, cursor, schema, format)
+    return await _tools(request, service, caller, "", part)
 
 
-async def _tools(
-    request: Request,
-    service: Serving,
-    caller: ForRead,
-    agent_id: str,
-    limit: int,
-    cursor: str,
-    schema: bool,
-    tool_format: ToolFormat | None,
-) -> Response:
-    start = after(cursor)
+async def _tools(request: Request, service: Service, caller: Caller, agent_id: str, part: ToolsPart) -> Response:
+    start = after(part.cursor)
 
     def listed() -> "Shape":
-        page = service.registry.tools_page(agent_id, after=start, limit=limit, principal=caller.principal)
-        listed = shapes.tools(page.items, schemas=schema)
-        return {**listed, **_place(page.revision, page.following), **defined(list(page.items), tool_format)}
+        page = service.registry.tools_page(agent_id, after=start, limit=part.limit, principal=caller.principal)
+        return {
+            **shapes.tools(page.items, schemas=part.tool_schema),
+            **_place(page.revision, page.following),
+            **defined(page.items, part.format),
+        }
 
     return await unless_known(request, service, caller, listed)
 
 
 @router.get("/tools/{agent_id}/{tool_name:path}", **operation("tool"))
-async def tool(
+async def tool(  # noqa: PLR0917 - the parts of a request
     request: Request,
     service: Serving,
     caller: ForRead,
     agent_id: AgentId,
     tool_name: str,
-    schema: Whole = False,
-    format: Format = None,  # noqa: A002 - the parameter's name
+    detail: Annotated[Detail, Query()],
 ) -> Response:
     """One tool, by its agent and its name."""
-    return await _tool(request, service, caller, f"{agent_id}/{tool_name}", schema, format)
+    return await _tool(request, service, caller, f"{agent_id}/{tool_name}", detail)
 
 
 @router.get("/tools/{call_name}", **operation("tool_called"))
 async def tool_called(
-    request: Request,
-    service: Serving,
-    caller: ForRead,
-    call_name: Annotated[str, Path(description="The name under which hosts call it.", min_length=1, max_length=256)],
-    schema: Whole = False,
-    format: Format = None,  # noqa: A002 - the parameter's name
+    request: Request, service: Serving, caller: ForRead, call_name: CallName, detail: Annotated[Detail, Query()]
 ) -> Response:
     """One tool, by its call name."""
-    return await _tool(request, service, caller, call_name, schema, format)
+    return await _tool(request, service, caller, call_name, detail)
 
 
-async def _tool(
-    request: Request, service: Serving, caller: ForRead, name: str, schema: bool, tool_format: ToolFormat | None
-) -> Response:
+async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:
     def told() -> "Shape":
         found = service.registry.tool(name, principal=caller.principal)
-        shape = shapes.tool(found) if schema else shapes.brief_tool(found)
-        return {**shape, **defined([found], tool_format)}
+        shape = shapes.tool(found) if detail.tool_schema else shapes.brief_tool(found)
+        return {**shape, **defined([found], detail.format)}
 
     return await unless_known(request, service, caller, told)
 
@@ -181,7 +180,7 @@ async def export(
 ) -> Response:
     """The whole registry as a file. It needs a caller who sees everything."""
     caller.require_everything("an export")
-    content = await service.lanes.wait(service.registry.export, format)
+    content = await service.lanes.wait(lambda: service.registry.export(format))
     headers = {"Content-Disposition": f'attachment; filename="registry.{format}"'}
     return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[format], headers=headers)
 

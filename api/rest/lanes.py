@@ -4,7 +4,6 @@ takes the threads of a quick one.
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 import anyio
 from anyio import CapacityLimiter
@@ -25,9 +24,9 @@ class Lanes:
         with anyio.fail_after(self._timeout_s):
             return await run_sync(work, limiter=self._asking, abandon_on_cancel=True)
 
-    async def wait[T](self, work: Callable[..., T], *args: object) -> T:
+    async def wait[T](self, work: Callable[[], T]) -> T:
         """Work with limits of time of its own, which mostly waits: a typed statement, an issuer, an export."""
-        return await run_sync(partial(work, *args), limiter=self._slow)
+        return await run_sync(work, limiter=self._slow)
 
     async def write[T](self, work: Callable[[], T]) -> T:
         """Never abandoned: what was begun ends, and its outcome is told."""

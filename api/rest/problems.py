@@ -80,6 +80,10 @@ def too_slow(limit_s: float) -> Problem:
     return problem(408, "too-slow", f"the request was not sent within {limit_s:g} s", _instance(), retryable=True)
 
 
+def not_ready(reason: str) -> Problem:
+    return problem(503, "not-ready", reason, _instance(), retryable=True)
+
+
 def wrong_host(host: str) -> Problem:
     detail = f"this service is not {host[:200]!r}; without authentication it answers to names of this machine alone"
     return problem(421, "wrong-host", detail, _instance())

@@ -61,7 +61,9 @@ class Tool(Answer):
 
 
 class DefinedTool(Tool):
-    definitions: list[dict[str, Any]] = Field(default=[], description="It in a host's own format, if one was asked for.")
+    definitions: list[dict[str, Any]] = Field(
+        default=[], description="It in a host's own format, if asked for."
+    )
 
 
 class Vote(Answer):
@@ -115,7 +117,7 @@ class Step(Found):
 
 
 class Route(Step):
-    steps: list[Step]  # type: ignore[assignment]
+    steps: list[Step]
     definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
 
 

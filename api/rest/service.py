@@ -1,7 +1,8 @@
 """What every endpoint reaches: the registry, who calls, where work is done, what is recorded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
@@ -10,7 +11,8 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.observing.observed import called_by
 from waygraph.registry.access import LOCAL, Caller, Scope
-from waygraph.registry.errors import NotAuthenticated
+from waygraph.registry.errors import NotAuthenticated, WaygraphError
+from waygraph.registry.model import Principal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -22,7 +24,27 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
 
-FAILED_LOGIN = "address:"
+STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
+
+
+class Readiness:
+    """Whether index and model are loaded: looked at until they are. Threads may share it."""
+
+    def __init__(self, registry: "Registry") -> None:
+        self._registry, self._lock, self._loaded = registry, Lock(), False
+
+    def reason(self) -> str:
+        """Why the service is not ready; empty if it is. A place without a registry is ready to be written to."""
+        if self._loaded:
+            return ""
+        with self._lock:
+            try:
+                if self._registry.exists:
+                    self._registry.route("are you ready")
+            except WaygraphError as error:
+                return str(error)
+            self._loaded = True
+            return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +59,31 @@ class Service:
     lanes: Lanes
     audit: "Audit"
     metrics: "Metrics"
+    readiness: Readiness = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "readiness", Readiness(self.registry))
 
     async def caller(self, request: Request) -> Caller:
-        """Raises NotAuthenticated, TooManyRequests."""
-        if self.authenticator is None:
-            return LOCAL
-        address = f"{FAILED_LOGIN}{request.client.host if request.client else ''}"
+        """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
+        known = LOCAL if self.authenticator is None else await self._authenticated(self.authenticator, request)
+        called_by(request.scope, known)
+        self.requests.take(known.id)
+        return known
+
+    async def caller_or_stranger(self, request: Request) -> Caller:
+        """The same, where those may ask too who show nothing: they may do nothing else."""
+        shows_nothing = not {"authorization", "x-api-key"} & set(request.headers.keys())
+        return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
+
+    async def _authenticated(self, authenticator: "Authenticator", request: Request) -> Caller:
+        address = f"address:{request.client.host if request.client else ''}"
         self.failures.require(address)
         shown = request.headers.get("authorization"), request.headers.get("x-api-key")
         try:
-            known = self.authenticator.known(*shown)
-            return known or await self.lanes.wait(self.authenticator.caller, *shown)
+            known = authenticator.known(*shown)
+            return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
         except NotAuthenticated:
-            self.metrics.refused("authentication")
             self.failures.take(address)
             raise
 
@@ -62,7 +96,7 @@ _BEARER = HTTPBearer(auto_error=False, description="An API key, or a token of th
 _API_KEY = APIKeyHeader(name="X-API-Key", auto_error=False, description="An API key.")
 
 
-def caller_with(scope: Scope | None) -> "Callable[..., Awaitable[Caller]]":
+def caller_with(scope: Scope) -> "Callable[..., Awaitable[Caller]]":
     """Who calls, if it may do this. Raises NotAuthenticated, NotAllowed, TooManyRequests."""
 
     async def caller(
@@ -70,12 +104,8 @@ def caller_with(scope: Scope | None) -> "Callable[..., Awaitable[Caller]]":
         _bearer: Annotated[object, Depends(_BEARER)] = None,
         _api_key: Annotated[object, Depends(_API_KEY)] = None,
     ) -> Caller:
-        service = service_of(request)
-        known = await service.caller(request)
-        called_by(request.scope, known)
-        service.requests.take(known.id)
-        if scope is not None:
-            known.require(scope)
+        known = await service_of(request).caller(request)
+        known.require(scope)
         return known
 
     return caller

@@ -25,9 +25,9 @@ async def healthz() -> Response:
 @router.get("/readyz", **operation("readyz"))
 async def readyz(service: Serving) -> Response:
     """200 when the index and the model are loaded, 503 before, and when they cannot be."""
-    state = service.readiness
-    if state.reason:
-        return answer(not_ready(state.reason), {"Retry-After": "1"})
+    reason = await service.lanes.wait(service.readiness.reason)
+    if reason:
+        return answer(not_ready(reason), {"Retry-After": "1"})
     return as_json({"ready": True})
 
 
@@ -44,7 +44,7 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
     """An AI Catalog of this service and of the agents that the caller may see; without a caller, of the service."""
     from waygraph.registry.export.as_ai_catalog import MEDIA_TYPE, ai_catalog
 
-    caller = await service.caller_if_any(request)
+    caller = await service.caller_or_stranger(request)
     base_url = str(request.base_url).rstrip("/")
 
     def told() -> "Shape":

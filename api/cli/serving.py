@@ -1,0 +1,29 @@
+"""`serve`: the registry over REST."""
+
+from typing import Annotated
+
+import typer
+
+from waygraph.api.cli.invocation import invocation
+
+
+def serve(
+    context: typer.Context,
+    *,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="How many processes answer.")] = 1,
+    no_auth: Annotated[
+        bool,
+        typer.Option("--no-auth", help="Ask nobody who they are, on any address."),
+    ] = False,
+) -> None:
+    """Offer the registry over REST, until it is told to stop.
+
+    waygraph serve --port 8080
+    """
+    from waygraph.api.rest.serving import Chosen, serve
+
+    told = invocation(context)
+    place = str(told.place(told.settings()))
+    serve(Chosen(location=place, embedder=told.embedder, host=host, port=port, workers=workers, open_to_all=no_auth))

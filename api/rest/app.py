@@ -1,0 +1,105 @@
+"""The application: endpoints, errors, and what stands around them."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.middleware.cors import CORSMiddleware
+
+from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
+from waygraph.api.rest.limits import Limited
+from waygraph.api.rest.observing.observed import Application, Observed
+from waygraph.api.rest.responses import Problem
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from waygraph.api.rest.observing.traces import Traces
+    from waygraph.api.rest.service import Service
+
+DESCRIPTION = """Which agents, and which of their tools, can do this?
+
+A registry of AI agents, MCP servers and their tools, and the router over it. Errors are problem details (RFC 9457) of
+one shape. Lists come in parts: `following` of one is the `cursor` of the next. What is read has an ETag by revision.
+"""
+_TAGS = [
+    {"name": "asking", "description": "Find agents and tools."},
+    {"name": "holding", "description": "See what the registry holds."},
+    {"name": "changing", "description": "Bring the registry to what sources say, and set what operators decide."},
+    {"name": "wellbeing", "description": "See whether the service is well."},
+]
+
+
+def create_app(service: "Service") -> FastAPI:
+    """The endpoints over this service, which closes its registry when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as loading:
+            loading.start_soon(service.lanes.wait, service.readiness.reason)
+            yield
+        service.registry.close()
+
+    app = FastAPI(
+        title="Waygraph",
+        version=version("waygraph"),
+        description=DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        openapi_tags=_TAGS,
+        docs_url=None,  # its page would fetch scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    for part in (asking, holding, changing, querying, wellbeing):
+        app.include_router(part.router)
+    problems.register(app)
+    app.openapi = lambda: app.openapi_schema or _documented(app)
+    return app
+
+
+def _documented(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the one shape of problems."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        license_info=app.license_info,
+        tags=app.openapi_tags,
+        routes=app.routes,
+    )
+    shapes = document["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        shapes.pop(unused, None)
+    shapes["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    app.openapi_schema = document
+    return document
+
+
+def application(
+    service: "Service", *, log: "FilteringBoundLogger", traces: "Traces | None", hosts: Collection[str] | None
+) -> Application:
+    """The endpoints behind limits and observed: what a server runs. `hosts`: see `Limited`."""
+    app: Application = create_app(service)
+    settings = service.settings
+    if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
+        app = CORSMiddleware(
+            app,  # type: ignore[arg-type]
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID"],
+            expose_headers=["ETag", "Retry-After", "X-Request-ID"],
+        )
+    limited = Limited(
+        app,
+        max_body_bytes=settings.max_body_bytes,
+        max_manifest_bytes=settings.max_manifest_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        hosts=hosts,
+    )
+    return Observed(limited, log=log, metrics=service.metrics, traces=traces, audit=service.audit)

@@ -1,0 +1,169 @@
+"""The server: which address, how many workers, how it stops."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from waygraph.api.rest.app import application
+from waygraph.api.rest.lanes import Lanes
+from waygraph.api.rest.limits import LOOPBACK
+from waygraph.api.rest.observing.audit import Audit
+from waygraph.api.rest.observing.logs import open_logs
+from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
+from waygraph.api.rest.observing.traces import open_traces
+from waygraph.api.rest.service import Service
+from waygraph.registry.authentication.authenticator import authentication_of
+from waygraph.registry.authentication.rate_limit import RateLimit
+from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings, load_settings
+from waygraph.registry.storage.store import is_server
+
+if TYPE_CHECKING:
+    from waygraph.api.rest.observing.observed import Application
+
+CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
+"""The variable by which workers learn what their parent was told."""
+KEEP_ALIVE_S = 30
+_SERVER_THREADS = 32
+"""On a graph server a question mostly waits for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What the command `serve` was told. `embedder` empty: the registry's own."""
+
+    location: str
+    embedder: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    open_to_all: bool = False
+    """No authentication, whatever keys there are."""
+
+
+def serve(chosen: Chosen) -> None:
+    """Serves until SIGTERM or SIGINT, and then ends what was begun. Raises InvalidSetting before it begins."""
+    settings = load_settings()
+    asks = not chosen.open_to_all and authentication_of(settings) is not None
+    check_address(chosen, asks_who_calls=asks)
+    if chosen.workers > 1 and chosen.location == ":memory:":
+        raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
+    listening = _listen(chosen.host, chosen.port)
+    host, port = listening.getsockname()[:2]
+    who = "asks who calls" if asks else "without authentication: whoever reaches it may do everything"
+    print(f"Waygraph on http://{f'[{host}]' if ':' in host else host}:{port} ({who})", file=sys.stderr, flush=True)  # noqa: T201
+    with _told(os.environ, chosen), _stops_in_order():
+        _run(chosen, settings, listening)
+
+
+def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:
+    """Without authentication only this machine is listened to. Raises InvalidSetting."""
+    if asks_who_calls or chosen.open_to_all or is_loopback(chosen.host):
+        return
+    raise InvalidSetting(
+        f"{chosen.host} can be reached from other machines, and nothing says who may call: make a key "
+        "(`waygraph keys create`), name an OIDC issuer (WAYGRAPH_OIDC_ISSUER), or say --no-auth if that is meant."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def worker() -> "Application":
+    """The application of one process, as its parent was told. A factory for uvicorn."""
+    chosen = Chosen(**json.loads(os.environ[CHOSEN]))
+    settings = load_settings()
+    if not settings.service_threads and is_server(chosen.location):
+        settings = replace(settings, service_threads=_SERVER_THREADS)
+    authenticator = None if chosen.open_to_all else authentication_of(settings)
+    registry = Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings)
+    shared = os.environ.get(SHARED_FOLDER)
+    metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
+    log = open_logs(settings.log_format, settings.log_level, sys.stderr, metrics.lost_log_line)
+    share, most = chosen.workers, settings.rate_max_callers
+    service = Service(
+        registry=registry,
+        settings=settings,
+        authenticator=authenticator,
+        requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=most),
+        failures=RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most),
+        lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
+        audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
+        metrics=metrics,
+    )
+    # Without authentication a web page could reach the service under a name that it makes point to this machine.
+    hosts = (*LOOPBACK, chosen.host) if authenticator is None and is_loopback(chosen.host) else None
+    return application(service, log=log, traces=open_traces(os.environ, sys.stderr), hosts=hosts)
+
+
+def _holding(registry: Registry) -> Holding:
+    state = registry.status().state
+    return Holding(revision=state.revision, agents=state.agents, tools=state.tools)
+
+
+def _run(chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
+    config = uvicorn.Config(
+        "waygraph.api.rest.serving:worker",
+        factory=True,
+        workers=chosen.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(settings.drain_timeout_s),
+        lifespan="on",
+    )
+    if chosen.workers == 1:
+        uvicorn.Server(config).run(sockets=[listening])
+        return
+    with shared_folder(os.environ):
+        Multiprocess(config, sockets=[listening]).run()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Raises InvalidSetting for an address that cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as exc:
+        raise InvalidSetting(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+    listening.set_inheritable(True)
+    return listening
+
+
+@contextmanager
+def _told(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
+    environ[CHOSEN] = json.dumps(asdict(chosen))
+    try:
+        yield
+    finally:
+        del environ[CHOSEN]
+
+
+@contextmanager
+def _stops_in_order() -> Iterator[None]:
+    """uvicorn raises the signal that stopped it again when it is done: told to stop, it did what it was told."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
