@@ -371,7 +371,8 @@ class _Reading:
         """A label, a type, the variable of a pattern, or a variable whose property is read."""
         before, after = self._token(-1), self._token(1)
         in_pattern = before.is_mark("(", "[") and after.is_mark(")", "]", ":", "{", "*")
-        return before.is_mark(*NAME_BEFORE) or in_pattern or after.is_mark(".")
+        behind_a_mark = before.is_mark(*NAME_BEFORE) and not after.is_mark("(")
+        return behind_a_mark or in_pattern or after.is_mark(".")
 
     def _call(self) -> None:
         self.place = Place.VALUE

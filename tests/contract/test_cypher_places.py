@@ -11,6 +11,7 @@ from threading import Condition
 
 import pytest
 
+from tests.bombs import ENDLESS
 from tests.contract.test_lookup import entry
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry, Settings
@@ -19,8 +20,6 @@ from waygraph.registry.errors import CypherBusy, CypherFailed, CypherLimit, Cyph
 from waygraph.registry.graph import sandbox
 from waygraph.registry.graph.sandbox import CypherResult
 
-ENDLESS = f"MATCH {', '.join(f'(n{number})' for number in range(16))} RETURN count(*)"
-"""Hours of work in little memory."""
 HASTY = Settings(cypher_workers=2, cypher_wait_s=0.0, cypher_timeout_s=120.0)
 PATIENT = Settings(cypher_workers=2, cypher_wait_s=120.0, cypher_timeout_s=120.0)
 WAITS_S = 60.0

@@ -19,6 +19,8 @@ from threading import Thread
 import grafeo
 import pytest
 
+from tests.attacks import REFUSED
+from tests.bombs import ENDLESS, OF_MEMORY
 from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.graph import sandbox
 from waygraph.registry.graph.cypher_places import CypherPlaces
@@ -28,9 +30,6 @@ from waygraph.registry.graph.sandbox import CypherResult, run_read_only
 from waygraph.registry.settings import Settings
 
 SETTINGS = Settings(cypher_timeout_s=30.0, cypher_memory_mib=256)
-ENDLESS = f"MATCH {', '.join(f'(n{i})' for i in range(16))} RETURN count(*)"
-"""7 to the 16th rows, in little memory."""
-
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
@@ -222,8 +221,9 @@ def test_an_answer_beyond_sixteen_mebibytes_is_cut_or_refused(graph_copy: Path) 
 def test_the_first_line_refuses_before_a_worker_starts(graph_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused statement never reaches a process."""
     monkeypatch.setattr(sandbox, "_start", lambda: pytest.fail("a worker was started"))
-    with pytest.raises(CypherRefused, match="LOAD"):
-        run(graph_copy, "LOAD CSV FROM '/etc/passwd' AS x RETURN x")
+    for statement in REFUSED.values():
+        with pytest.raises(CypherRefused):
+            run(graph_copy, statement)
 
 
 @pytest.mark.parametrize(
@@ -404,17 +404,7 @@ def test_a_crash_of_the_engine_is_one_line(graph_copy: Path, capfd: pytest.Captu
 
 
 @on_linux
-@pytest.mark.parametrize(
-    "bomb",
-    [
-        "UNWIND range(0, 1000000000) AS x RETURN collect(x)",
-        "RETURN range(0, 1000000000000000000)",
-        "RETURN reduce(s = 'x', i IN range(1, 40) | s + s)",
-        "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN a, b",
-        "UNWIND range(1, 3000000) AS a RETURN a, [x IN range(1, 20) | 'text']",
-        "MATCH (a), (b), (c), (d), (e), (f), (g), (h), (i) RETURN a, b, c, d, e, f, g, h, i",
-    ],
-)
+@pytest.mark.parametrize("bomb", OF_MEMORY)
 def test_a_memory_bomb_ends_the_worker_with_one_line(
     graph_copy: Path, bomb: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

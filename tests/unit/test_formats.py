@@ -66,8 +66,19 @@ def catalogue_tools(catalog: Path) -> list[Tool]:
     return [tool for entry in entries for tool in entry.tools]
 
 
-def tool(agent: str = "a", name: str = "t", **fields: str) -> Tool:
-    return sealed_tool(Tool(id=tool_id(agent, name), agent_id=agent, name=name, **fields))
+def tool(
+    agent: str = "a", name: str = "t", *, input_schema: str = "{}", output_schema: str = "", annotations: str = ""
+) -> Tool:
+    return sealed_tool(
+        Tool(
+            id=tool_id(agent, name),
+            agent_id=agent,
+            name=name,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            annotations=annotations,
+        )
+    )
 
 
 def faults(defined: list[dict[str, Any]], tool_format: ToolFormat) -> list[str]:

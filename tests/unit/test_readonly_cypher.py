@@ -7,147 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.attacks import ATTACKS, HARMLESS, HIDDEN, PLAIN, REFUSED_ON_A_SERVER
 from waygraph.registry.errors import CypherRefused
 from waygraph.registry.graph.readonly import check_read_only, tokens_of
-
-WRITES = [
-    "CREATE (n:Agent {id: 'x'})",
-    "CREATE (a)-[:OWNS]->(b) RETURN a",
-    "MATCH (n) CREATE (m)",
-    "MATCH (n) RETURN n UNION MATCH (n) CREATE (m) RETURN m",
-    "MATCH (n) WITH * CREATE (m)",
-    "MATCH (n) WITH n ORDER BY n.id DESC CREATE (m)",
-    "MATCH (n) WHERE n.id = 1 SET n.x = 1",
-    "MATCH (n) SET n += {a: 1}",
-    "MATCH (n) SET n:Label",
-    "MATCH (n) WITH CASE WHEN true THEN 1 ELSE 2 END AS x MERGE (m)",
-    "MERGE (n:Agent {id: 'x'}) ON CREATE SET n.x = 1",
-    "MATCH (n) DELETE n",
-    "MATCH (n) DETACH DELETE n",
-    "MATCH (n) NODETACH DELETE n",
-    "MATCH (n) REMOVE n.id",
-    "MATCH (n) FOREACH (x IN [1] | SET n.x = x)",
-    "MATCH (n) `FOREACH` (x IN [1] | SET n.x = x)",
-    "MATCH (n) `foreach`(x IN [1] | DELETE n)",
-    "FOREACH (x IN [1] | CREATE (n))",
-    "CALL { CREATE (n) RETURN n } RETURN n",
-    "CALL { MATCH (n) RETURN n UNION CREATE (n) RETURN n } RETURN n",
-    "MATCH (a) CALL (a) { SET a.x = 1 } RETURN a",
-    "MATCH (a) CALL (*) { DELETE a } RETURN a",
-    "CALL { MATCH (n) SET n.x = 1 } IN TRANSACTIONS OF 10 ROWS",
-    "CALL { MATCH (n) RETURN n } IN TRANSACTIONS RETURN 1",
-    "CALL { MATCH (n) RETURN n } IN 3 CONCURRENT TRANSACTIONS RETURN 1",
-    "RETURN COUNT { CREATE (n) }",
-    "RETURN `count` { CREATE (n) }",
-    "RETURN EXISTS { MERGE (n) }",
-    "RETURN COLLECT { MATCH (n) DELETE n RETURN 1 }",
-    "RETURN [x IN [1] | SET n.x = 1]",
-    "RETURN 1.SET",
-    "RETURN CREATE (n)",
-    "WITH 1 AS load LOAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "INSERT (:Agent)",
-    "MATCH (n) INSERT (m)",
-]
-
-FILES = [
-    "LOAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "LOAD CSV WITH HEADERS FROM '/etc/passwd' AS x RETURN x",
-    "LOAD `CSV` `FROM` '/etc/passwd' AS x RETURN x",
-    "MATCH (n) LOAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "RETURN 1 AS x UNION LOAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "CALL { LOAD CSV FROM '/etc/passwd' AS x RETURN x } RETURN x",
-    "WITH * LOAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "LOAD DATA FROM '/etc/passwd' FORMAT CSV AS x RETURN x",
-    "LOAD JSONL FROM '/etc/passwd' AS x RETURN x",
-    "LOAD PARQUET FROM '/etc/passwd' AS x RETURN x",
-    "USING PERIODIC COMMIT LOAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "IMPORT DATABASE '/tmp/x'",
-    "EXPORT DATABASE '/tmp/x'",
-    "COPY Agent FROM '/etc/passwd'",
-    "CALL apoc.load.json('/etc/passwd')",
-    "CALL apoc.export.csv.all('/tmp/x', {})",
-]
-
-ADMINISTRATION = [
-    "CREATE INDEX i FOR (n:Agent) ON (n.id)",
-    "CREATE CONSTRAINT c FOR (n:Agent) REQUIRE n.id IS UNIQUE",
-    "DROP INDEX i",
-    "DROP CONSTRAINT c IF EXISTS",
-    "ALTER CURRENT GRAPH TYPE SET { (a:Agent) }",
-    "SHOW INDEXES",
-    "USE other MATCH (n) RETURN n",
-    "GRANT ROLE admin TO me",
-    "REVOKE ROLE admin FROM me",
-    "START TRANSACTION",
-    "BEGIN",
-    "COMMIT",
-    "ROLLBACK",
-    "SESSION SET GRAPH other",
-    "EXPLAIN MATCH (n) RETURN n",
-    "PROFILE MATCH (n) DELETE n",
-    "CYPHER 5 MATCH (n) RETURN n",
-    "TERMINATE TRANSACTION 'x'",
-    "CALL dbms.listConfig()",
-    "CALL db.createLabel('x')",
-    "CALL `grafeo.pagerank`()",
-    "CALL `dbms`.`security`.createUser('x', 'y', false)",
-    "CALL grafeo.pagerank.more()",
-    "MATCH (n) CALL foo() YIELD x RETURN x",
-    "MATCH (n) FINISH",
-    "MATCH (n) RETURN n; MATCH (n) DELETE n",
-    "MATCH (n) RETURN n; MATCH (n) RETURN n",
-    "; MATCH (n) RETURN n",
-    "SELECT * FROM agents",
-    "g.V().drop()",
-    "{ agents { id } }",
-]
-
-HIDDEN = {
-    "escaped keyword": r"\u004COAD CSV FROM '/etc/passwd' AS x RETURN x",
-    "escaped letter": r"MATCH (n) SE\u0054 n.x = 1",
-    "escaped quote": r"RETURN '\u0027 LOAD CSV FROM \u0027/etc/passwd'",
-    "escaped end of a comment": r"MATCH (n) /* \u002a\u002f DELETE n */ RETURN n",
-    "long s": "MATCH (n) ſET n.x = 1",
-    "long s in a read": "MATCH (n) RETURN n ſKIP 1",
-    "dotless i": "ıNSERT (:Agent)",
-    "end of an unfinished comment": "MATCH (n) RETURN n /* DELETE n",
-    "bare end of a comment": "MATCH (n) RETURN n.x /*",
-    "nested comment": "MATCH (n) /* /* */ DELETE n */",
-    "closed at once": "MATCH (n) /**/DELETE n",
-    "comment that only looks closed": "MATCH (n) RETURN n /*/ x",
-    "carriage return in a comment": "MATCH (n) // read\rDELETE n\nRETURN n",
-    "line end in a quoted name": "MATCH (`a\nLoadCsv`) RETURN 1",
-    "unfinished string": "MATCH (n) WHERE n.id = 'x RETURN n",
-    "unfinished escaped string": r"MATCH (n) WHERE n.id = 'x\' RETURN n",
-    "unfinished name": "MATCH (`n) RETURN 1",
-    "string that ends early": "MATCH (n {id: ''}) DELETE n //'}) RETURN n",
-    "quote of the other kind": "RETURN 'a\" ' DELETE n",
-    "null byte": "MATCH (n) RETURN n\x00",
-    "null byte in a string": "RETURN 'a\x00b'",
-    "vertical tab": "MATCH (n)\x0bDELETE n",
-    "next line": "MATCH (n) // x\x85DELETE n",
-    "line separator": "MATCH (n) // x\u2028DELETE n",
-    "no-break space": "MATCH (n)\u00a0DELETE n",
-    "zero width space": "DE\u200bLETE n",
-    "byte order mark": "\ufeffCREATE (n)",
-    "full width letters": "ＣＲＥＡＴＥ (n)",
-    "lone surrogate": "RETURN '\ud800'",
-    "number before a keyword": "RETURN 1CREATE (n)",
-    "exponent before a keyword": "RETURN 1eCREATE (n)",
-    "hexadecimal before a keyword": "RETURN 0xSET",
-    "no space at all": "MATCH(n)SET n.x=1",
-    "only a pattern": "(n)",
-    "no beginning": "WHERE true RETURN 1",
-    "empty": "",
-    "blank": " \n\t",
-    "only a comment": "// nothing",
-    "only a semicolon": ";",
-    "dollar alone": "RETURN $",
-    "map's value before a clause": "RETURN {a: 1} DELETE n",
-    "no map but a clause": "RETURN {CREATE (n)}",
-    "keyword used as a name before a clause": "MATCH (n) WITH order `foreach` (x IN [1] | SET n.x = 1)",
-    "foreach in a value's place": "RETURN `foreach`(x)",
-}  # fmt: skip
 
 
 def spaced_by_comments(statement: str) -> str:
@@ -223,17 +85,29 @@ def refused(statement: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("disguise", DISGUISES)
-@pytest.mark.parametrize("attack", [*WRITES, *FILES, *ADMINISTRATION])
-def test_what_is_more_than_a_read_is_refused_in_every_dress(attack: str, disguise: str) -> None:
+@pytest.mark.parametrize("attack", PLAIN.values(), ids=PLAIN)
+def test_what_is_more_than_a_read_is_refused_in_every_dress(attack: str) -> None:
     """A statement that writes, reads files or administers is refused, however it is spelled and spaced."""
-    refused(DISGUISES[disguise](attack))
+    for disguise in DISGUISES.values():
+        refused(disguise(attack))
 
 
-@pytest.mark.parametrize("attack", [pytest.param(attack, id=name) for name, attack in HIDDEN.items()])
+@pytest.mark.parametrize("attack", HIDDEN.values(), ids=HIDDEN)
 def test_what_is_hidden_from_the_eye_is_refused(attack: str) -> None:
     """Escapes, odd characters and unfinished strings and comments are refused: engines differ about them."""
     refused(attack)
+
+
+def test_the_attacks_are_many_and_each_is_another() -> None:
+    """At least 300 statements, no two alike."""
+    assert len({attack.statement for attack in ATTACKS}) == len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+    assert len(ATTACKS) >= 300
+
+
+def test_what_passes_is_left_to_the_worker() -> None:
+    """A file's functions reach nothing, and what only looks like an attack is a read."""
+    for statement in (*REFUSED_ON_A_SERVER.values(), *(text for text, _ in HARMLESS.values())):
+        check_read_only(statement, max_chars=20_000)
 
 
 @pytest.mark.parametrize("statement", LEGAL)

@@ -1,0 +1,140 @@
+"""The AI catalogue: by its specification, whatever the agents are called."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from waygraph.ingest.sources.files import read_path
+from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.export.as_ai_catalog import AGENT_TYPE, MEDIA_TYPE, OPENAPI_TYPE, ai_catalog
+from waygraph.registry.identity import agent_id
+from waygraph.registry.model import AGENT_KINDS, Agent
+from waygraph.registry.settings import Settings
+
+TEXT = {"type": "string", "minLength": 1}
+URL = {"type": "string", "pattern": r"^https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)*$"}
+ENTRY = {
+    "type": "object",
+    "required": ["identifier", "type"],
+    "oneOf": [{"required": ["url"]}, {"required": ["data"]}],
+    "additionalProperties": False,
+    "properties": {
+        # RFC 8141: letters, digits, a few signs and percent-encoded octets; AI Catalog: publisher, namespace, name.
+        "identifier": {"type": "string", "pattern": r"^urn:air(:([A-Za-z0-9._~-]|%[0-9A-F]{2})+){3,}$"},
+        "type": {"type": "string", "pattern": r"^[a-z]+/[a-z0-9.+-]+$"},
+        "url": URL,
+        "data": {},
+        "displayName": TEXT,
+        "description": TEXT,
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "version": TEXT,
+    },
+}
+CATALOGUE = {
+    "type": "object",
+    "required": ["specVersion", "host", "entries"],
+    "additionalProperties": False,
+    "properties": {
+        "specVersion": {"const": "1.0"},
+        "host": {
+            "type": "object",
+            "required": ["displayName"],
+            "additionalProperties": False,
+            "properties": {"displayName": TEXT, "identifier": TEXT, "documentationUrl": URL, "logoUrl": URL},
+        },
+        "entries": {"type": "array", "items": ENTRY},
+    },
+}
+"""The specification's CDDL schema as far as we use it, with a host: its level 2, a discoverable catalogue."""
+BASE = "https://tools.example"
+
+
+def faults(catalogue: dict[str, Any]) -> list[str]:
+    return [fault.message for fault in Draft202012Validator(CATALOGUE).iter_errors(json.loads(json.dumps(catalogue)))]
+
+
+def entries(*agents: Agent, base: str = BASE) -> list[dict[str, Any]]:
+    catalogue = ai_catalog(agents, "Example", base)
+    assert faults(catalogue) == []
+    listed: list[dict[str, Any]] = catalogue["entries"]
+    return listed
+
+
+def test_the_service_comes_first_then_each_agent() -> None:
+    """What an agent has is told; what it has not is left out."""
+    full = Agent(id="git hub", name="GitHub", description="Code.", kind="a2a_agent", version="1.2", tags=("b", "a"))
+    service, first, second = entries(full, Agent(id="x", name="X"))
+    assert (service["identifier"], service["type"]) == ("urn:air:tools.example:service:waygraph", OPENAPI_TYPE)
+    assert service["url"] == "https://tools.example/openapi.json"
+    assert first == {
+        "identifier": "urn:air:tools.example:a2a_agent:git%20hub",
+        "type": AGENT_TYPE,
+        "url": "https://tools.example/v1/agents/git%20hub",
+        "displayName": "GitHub",
+        "description": "Code.",
+        "tags": ["b", "a"],
+        "version": "1.2",
+    }
+    assert second.keys() == {"identifier", "type", "url", "displayName"}
+    assert MEDIA_TYPE == "application/ai-catalog+json"
+
+
+def test_the_host_is_named() -> None:
+    """With its documentation, if there is some."""
+    assert ai_catalog([], "Example", BASE)["host"] == {"displayName": "Example"}
+    told = ai_catalog([], "Example", BASE, documentation_url="https://docs.example/tools")
+    assert told["host"] == {"displayName": "Example", "documentationUrl": "https://docs.example/tools"}
+    assert faults(told) == []
+
+
+def test_the_example_catalogue_is_a_catalogue(catalog: Path) -> None:
+    """36 agents and the service, each under an identifier of its own."""
+    manifests = read_path(str(catalog), Settings())
+    listed = entries(*(entry.agent for manifest in manifests for entry in manifest.entries))
+    assert len({entry["identifier"] for entry in listed}) == len(listed) == 37
+
+
+@given(
+    keys=st.sets(st.text(st.characters(codec="utf-8"), min_size=1, max_size=80), max_size=6),
+    kind=st.sampled_from(AGENT_KINDS),
+    text=st.text(max_size=20),
+)
+def test_any_agent_makes_a_legal_entry(keys: set[str], kind: Any, text: str) -> None:
+    """Its id can be read from identifier and URL; different agents have different ones."""
+    ids = sorted({agent_id(key) for key in keys})
+    listed = entries(*(Agent(id=held, name=held, kind=kind, description=text, version=text) for held in ids))[1:]
+    assert [unquote(entry["identifier"].rpartition(":")[2]) for entry in listed] == ids
+    assert [unquote(urlsplit(entry["url"]).path.removeprefix("/v1/agents/")) for entry in listed] == ids
+
+
+@pytest.mark.parametrize(
+    ("base", "publisher", "root"),
+    [
+        ("http://127.0.0.1:8080", "127.0.0.1", "http://127.0.0.1:8080"),
+        ("http://[::1]:8080/", "%3A%3A1", "http://[::1]:8080"),
+        ("https://Tools.Example/", "tools.example", "https://Tools.Example"),
+        ("https://example.org/way/graph/", "example.org", "https://example.org/way/graph"),
+        ("https://user:secret@tools.example", "tools.example", "https://tools.example"),
+    ],
+)
+def test_the_service_may_be_reached_anywhere(base: str, publisher: str, root: str) -> None:
+    """Behind a port, a path, an address; a password in the address is told to nobody."""
+    service, agent = entries(Agent(id="x", name="X"), base=base)
+    assert service["url"] == f"{root}/openapi.json"
+    assert agent["url"] == f"{root}/v1/agents/x"
+    assert agent["identifier"] == f"urn:air:{publisher}:mcp_server:x"
+
+
+@pytest.mark.parametrize(
+    "base", ["", "/", "tools.example", "https://", "http://[::1", "ftp:x", "file:///tmp", "ftp://tools.example"]
+)
+def test_an_address_without_a_host_is_refused(base: str) -> None:
+    """Nothing could be named."""
+    with pytest.raises(InvalidSetting, match="needs the service's address"):
+        ai_catalog([], "Example", base)
