@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
 from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
@@ -44,7 +43,7 @@ def create_app(service: "Service") -> FastAPI:
             yield
         service.registry.close()
 
-    app = FastAPI(
+    app = _Documented(
         title="Waygraph",
         version=version("waygraph"),
         description=DESCRIPTION,
@@ -59,26 +58,20 @@ def create_app(service: "Service") -> FastAPI:
     for part in (asking, holding, changing, querying, wellbeing):
         app.include_router(part.router)
     problems.register(app)
-    app.openapi = lambda: app.openapi_schema or _documented(app)
     return app
 
 
-def _documented(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the one shape of problems."""
-    document = get_openapi(
-        title=app.title,
-        version=app.version,
-        description=app.description,
-        license_info=app.license_info,
-        tags=app.openapi_tags,
-        routes=app.routes,
-    )
-    shapes = document["components"]["schemas"]
-    for unused in ("HTTPValidationError", "ValidationError"):
-        shapes.pop(unused, None)
-    shapes["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    app.openapi_schema = document
-    return document
+class _Documented(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, with the one shape of problems in place of FastAPI's."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            shapes = document["components"]["schemas"]
+            for unused in ("HTTPValidationError", "ValidationError"):
+                shapes.pop(unused, None)
+            shapes["Problem"] = Problem.model_json_schema()
+        assert self.openapi_schema is not None  # noqa: S101 - FastAPI has set it
+        return self.openapi_schema
 
 
 def application(
@@ -89,7 +82,7 @@ def application(
     settings = service.settings
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
         app = CORSMiddleware(
-            app,  # type: ignore[arg-type]
+            app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID"],

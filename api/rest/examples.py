@@ -17,11 +17,11 @@ _AGENT: dict[str, Any] = {
     "content_hash": "ca900110c063538239fa98610a3a29a5a0ebd4d3d6b2a45f8c9bd0ee2bd3a2d4",
 }
 _TOOL: dict[str, Any] = {
-    "id": "trencher-tables/book_table",
+    "id": "trencher-tables/reserve",
     "agent_id": "trencher-tables",
-    "name": "book_table",
-    "call_name": "trencher-tables__book_table",
-    "description": "Books a table for a party at a time.",
+    "name": "reserve",
+    "call_name": "trencher-tables__reserve",
+    "description": "Reserve a table under a name.",
     "tags": [],
     "status": "known",
 }
@@ -89,7 +89,7 @@ REQUESTS: dict[str, Any] = {
                         }
                     ],
                 }
-            ]
+            ],
         },
     },
     "set_agent": {"pinned": True, "tags": ["approved"]},
@@ -102,8 +102,8 @@ REQUESTS: dict[str, Any] = {
 
 PARAMETERS: dict[str, str] = {
     "agent_id": "trencher-tables",
-    "tool_name": "book_table",
-    "call_name": "trencher-tables__book_table",
+    "tool_name": "reserve",
+    "call_name": "trencher-tables__reserve",
     "name": "weather-team",
 }
 """By name, of a path's parameters."""
@@ -118,8 +118,8 @@ ANSWERS: dict[str, Any] = {
             {
                 "type": "function",
                 "function": {
-                    "name": "trencher-tables__book_table",
-                    "description": "Books a table for a party at a time.",
+                    "name": "trencher-tables__reserve",
+                    "description": "Reserve a table under a name.",
                     "parameters": {"type": "object", "properties": {"party_size": {"type": "integer"}}},
                     "strict": False,
                 },

@@ -62,9 +62,7 @@ MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml",
 
 
 @router.get("/agents", **operation("agents"))
-async def agents(
-    request: Request, service: Serving, caller: ForRead, part: Annotated[AgentsPart, Query()]
-) -> Response:
+async def agents(request: Request, service: Serving, caller: ForRead, part: Annotated[AgentsPart, Query()]) -> Response:
     """The agents, by id, each with the number of its tools."""
     start = after(part.cursor)
 

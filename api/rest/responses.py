@@ -61,9 +61,7 @@ class Tool(Answer):
 
 
 class DefinedTool(Tool):
-    definitions: list[dict[str, Any]] = Field(
-        default=[], description="It in a host's own format, if asked for."
-    )
+    definitions: list[dict[str, Any]] = Field(default=[], description="It in a host's own format, if asked for.")
 
 
 class Vote(Answer):
