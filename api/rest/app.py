@@ -15,8 +15,7 @@ from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
+    from waygraph.api.rest.observing.logs import Logger
     from waygraph.api.rest.observing.traces import Traces
     from waygraph.api.rest.service import Service
 
@@ -75,7 +74,7 @@ class _Documented(FastAPI):
 
 
 def application(
-    service: "Service", *, log: "FilteringBoundLogger", traces: "Traces | None", hosts: Collection[str] | None
+    service: "Service", *, log: "Logger", traces: "Traces | None", hosts: Collection[str] | None
 ) -> Application:
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Limited`."""
     app: Application = create_app(service)

@@ -25,6 +25,7 @@ FACTS = "facts"
 """`logger.info("…", extra={FACTS: {…}})`: fields of the line."""
 
 Event = MutableMapping[str, Any]
+Logger = structlog.typing.FilteringBoundLogger
 _FIRST = ("time", "level", "event")
 
 
