@@ -51,6 +51,7 @@ def create_app(service: "Service") -> FastAPI:
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # `Observed` does it
         lifespan=lifespan,
     )
     app.state.service = service
