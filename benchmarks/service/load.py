@@ -6,7 +6,9 @@ before the clock starts and answers are hardly looked at, since the generator sh
 
 import asyncio
 import json
+import re
 import resource
+import signal
 import sys
 import time
 from collections import Counter, deque
@@ -22,7 +24,10 @@ LAST_ANSWERS_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`bodies` are posted to `path` once each, in turn. Nothing of the first `warm_up_s` counts."""
+    """`bodies` are posted to `path` once each, in turn. Nothing of the first `warm_up_s` counts.
+
+    `patterns` are looked for in every answer, once the load is over. SIGTERM ends the load before its time.
+    """
 
     port: int
     path: str
@@ -31,7 +36,11 @@ class Job:
     clients: int
     warm_up_s: float
     seconds: float
-    keep_answers: bool = False
+    patterns: Sequence[str] = ()
+
+    @property
+    def whole_s(self) -> float:
+        return self.warm_up_s + self.seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +58,8 @@ class Tally:
     """The bodies were not enough."""
     cpu_s: float = 0.0
     """Processor time of this process from first request to last answer."""
-    answers: list[str] = field(default_factory=list)
+    found: list[list[list[str]]] = field(default_factory=list)
+    """Of each answer: what each pattern found, every text once."""
 
     @property
     def errors(self) -> int:
@@ -66,7 +76,7 @@ class Load:
 
     def __init__(self, job: Job) -> None:
         self.requests = deque(request_bytes(job, body) for body in job.bodies)
-        self.keep_answers = job.keep_answers
+        self.answers: list[bytes] | None = [] if job.patterns else None
         self.tally = Tally(seconds=job.seconds)
         self.statuses: Counter[bytes] = Counter()
         self.starts_s = time.perf_counter() + job.warm_up_s
@@ -88,11 +98,16 @@ class Load:
         self.statuses[status] += 1
         self.tally.ended_s.append(now)
         self.tally.latency_ms.append((now - began) * 1000)
-        if self.keep_answers:
-            self.tally.answers.append(body.decode())
+        if self.answers is not None:
+            self.answers.append(body)
 
     def lost(self) -> None:
         self.tally.lost += 1
+
+    def stop(self) -> None:
+        """What is asked is still answered, and counts no more."""
+        self.ends_s = min(self.ends_s, time.perf_counter())
+        self.tally.seconds = self.ends_s - self.starts_s
 
 
 class Connection(asyncio.Protocol):
@@ -158,12 +173,19 @@ def content_length(head: bytes) -> int:
 async def generate(job: Job) -> Tally:
     """A connection that is lost is opened again until the time is over."""
     load = Load(job)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, load.stop)
     used = cpu_s()
-    limit_s = job.warm_up_s + job.seconds + LAST_ANSWERS_S
+    limit_s = job.whole_s + LAST_ANSWERS_S
     await asyncio.wait_for(asyncio.gather(*(_client(load, job.port) for _ in range(job.clients))), limit_s)
     load.tally.cpu_s = cpu_s() - used
     load.tally.statuses = {status.decode(): count for status, count in load.statuses.items()}
+    load.tally.found = [found_in(answer, job.patterns) for answer in load.answers or ()]
     return load.tally
+
+
+def found_in(answer: bytes, patterns: Sequence[str]) -> list[list[str]]:
+    text = answer.decode()
+    return [sorted(set(re.findall(pattern, text))) for pattern in patterns]
 
 
 async def _client(load: Load, port: int) -> None:
