@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
             self._held, self._whole = b"", 0
             self._send(now)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         if not self.done.done():
             self.load.lost()
             self.done.set_result(False)

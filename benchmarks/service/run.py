@@ -15,12 +15,12 @@ NOTES = (
     "Bare endpoint: benchmarks/service/bare.py. FastAPI and uvicorn, a plain `def` that embeds the query with the same "
     "embedder, multiplies the same matrix and answers with five ids; BLAS on one thread, which is faster here than as "
     "it comes (that is in the details).",
-    "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. A round's "
-    "first 1.5 s do not count.",
+    "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. The "
+    "first 1.5 s of a round do not count.",
     "While tools are synchronised: every text of the thousand tools is new each time, so all are embedded. An answer "
     "tells its revision, and each synchronised tool its edition.",
-    "Mixed load: 24 clients that route, search, list, type Cypher, make and revoke keys, write, and send what cannot be "
-    "answered; memory is that of the server's process, read every 2 s.",
+    "Mixed load: 24 clients that route, search, list, type Cypher, make and revoke keys, write, and send what cannot "
+    "be answered; memory is that of the server's process, read every 2 s.",
 )
 
 

@@ -2,8 +2,9 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -86,7 +87,10 @@ def measured(
     with arena.service() as endpoint:
         calls = Calls(endpoint.server.port, endpoint.headers)
         alone_s = _timed_sync(calls, tools, 0)
-        done = [_round(endpoint, calls, queries, tools, number, quiet_s) for number in range(1, rounds + 1)]
+        done = [
+            _round(endpoint, queries, quiet_s, partial(_timed_sync, calls, tools, number))
+            for number in range(1, rounds + 1)
+        ]
     consistency = Consistency.of(found for each in done for found in each.tally.found)
     details = {"sync_alone_s": round(alone_s, 2), "rounds": [_told(each) for each in done], **asdict(consistency)}
     return _measures(tools, alone_s, done, consistency), details
@@ -98,13 +102,13 @@ def _timed_sync(calls: Calls, tools: int, number: int) -> float:
     return time.perf_counter() - began
 
 
-def _round(endpoint: Endpoint, calls: Calls, queries: Queries, tools: int, number: int, quiet_s: float) -> Round:
+def _round(endpoint: Endpoint, queries: Queries, quiet_s: float, sync: Callable[[], float]) -> Round:
     texts = queries.take(int((WARM_UP_S + quiet_s + LONGEST_S) * FEWER_A_SECOND))
     seconds = quiet_s + LONGEST_S
     loading = endpoint.begin(texts, clients=CROWD, warm_up_s=WARM_UP_S, seconds=seconds, patterns=(REVISION, EDITION))
     time.sleep(STARTING_S + WARM_UP_S + quiet_s)
     began = time.perf_counter()
-    sync_s = _timed_sync(calls, tools, number)
+    sync_s = sync()
     loading.stop()
     return _rounded(loading.result().tally, began, sync_s)
 
