@@ -13,9 +13,8 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import cast
 
 HEAD_END = b"\r\n\r\n"
 LENGTH = b"content-length:"
@@ -203,12 +202,7 @@ def cpu_s() -> float:
 
 def main() -> None:
     job = Job(**json.load(sys.stdin))
-    run: Any = asyncio.run
-    with suppress(ImportError):
-        import uvloop  # pyright: ignore[reportMissingImports]
-
-        run = uvloop.run
-    json.dump(asdict(run(generate(job))), sys.stdout)
+    json.dump(asdict(asyncio.run(generate(job))), sys.stdout)
 
 
 if __name__ == "__main__":
