@@ -154,7 +154,7 @@ class Arena:
     @contextmanager
     def service(self, *options: str) -> Iterator[Endpoint]:
         """`waygraph serve` as it comes, with API keys; no caller is slowed."""
-        _, key = self.keys.create("bench", scopes=("route", "read", "write", "cypher"), groups=(), everything=True)
+        _, key = self.keys.create("bench", ("route", "read", "write", "cypher"), everything=True)
         port = free_port()
         command = waygraph_command("--registry", str(self.registry), "serve", "--port", str(port), *options)
         with serving(command, port, self._environ(), self.folder / "service.log") as server:

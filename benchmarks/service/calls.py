@@ -38,4 +38,4 @@ class Calls:
 
 def manifest(source: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """What POST /v1/manifests takes: a catalogue, under the name of a source."""
-    return {"source": source, "catalogue": document}
+    return {"source": source, "manifest": document}

@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,6 +17,8 @@ from waygraph.registry.authentication.keys import KeyFile
 
 type Answer = tuple[int, dict[str, Any]]
 MOST_SURPRISES = 20
+OWN, STRANGE = "127.0.0.1", "127.0.0.2"
+"""Whoever shows no key that is known calls from another address: failures are counted by address."""
 SMALL_SOURCE = 21
 """Tools of a source that comes and goes."""
 CYPHER = (
@@ -69,12 +70,14 @@ class Crowd:
         self._writing = asyncio.Lock()
 
     async def client(self, ends_s: float, pause_s: float) -> None:
-        wire = Wire(self._port, self.outcomes)
+        wires = {address: Wire(self._port, self.outcomes, address) for address in (OWN, STRANGE)}
         kinds, weights = list(self._kinds), list(self._kinds.values())
         while time.perf_counter() < ends_s:
-            await self._chance.choices(kinds, weights)[0](wire)
+            kind = self._chance.choices(kinds, weights)[0]
+            await kind(wires[STRANGE if kind in (self._stranger, self._key) else OWN])
             await asyncio.sleep(self._chance.expovariate(1 / pause_s))
-        await wire.close()
+        for wire in wires.values():
+            await wire.close()
 
     def _query(self) -> str:
         return self._queries.take(1)[0]
@@ -86,7 +89,7 @@ class Crowd:
         await self._asked(wire, "POST", "/v1/route", body, due=200)
 
     async def _batch(self, wire: "Wire") -> None:
-        body = {"queries": [{"text": self._query()} for _ in range(4)]}
+        body = {"requests": [{"text": self._query()} for _ in range(4)]}
         await self._asked(wire, "POST", "/v1/route/batch", body, due=200)
 
     async def _find(self, wire: "Wire") -> None:
@@ -95,7 +98,7 @@ class Crowd:
     async def _list(self, wire: "Wire") -> None:
         _, answer = await self._asked(wire, "GET", "/v1/agents?limit=50", None, due=200)
         self._agents = [agent["id"] for agent in answer.get("agents", ())] or self._agents
-        if cursor := answer.get("next"):
+        if cursor := answer.get("following"):
             await self._asked(wire, "GET", f"/v1/agents?limit=50&cursor={cursor}", None, due=200)
 
     async def _page(self, wire: "Wire") -> None:
@@ -129,13 +132,13 @@ class Crowd:
     # -- what changes ------------------------------------------------------------------------------
 
     async def _key(self, wire: "Wire") -> None:
-        """A new key counts at once, and a revoked one no more."""
+        """A new key counts at once, and a revoked one no more; an address with too many failures waits."""
         held, text = await asyncio.to_thread(
-            self._keys.create, f"mixed-{next(self._numbers)}", scopes=("route",), groups=(), everything=True
+            self._keys.create, f"mixed-{next(self._numbers)}", ("route",), everything=True
         )
         headers, body = {"Authorization": f"Bearer {text}"}, json.dumps({"text": self._query()}).encode()
-        await self._sent(wire, "POST", "/v1/route", body, headers, due=200)
-        await self._sent(wire, "POST", "/v1/cypher", b'{"statement": "RETURN 1"}', headers, due=403)
+        await self._sent(wire, "POST", "/v1/route", body, headers, due=(200, 429))
+        await self._sent(wire, "POST", "/v1/cypher", b'{"statement": "RETURN 1"}', headers, due=(403, 429))
         await asyncio.to_thread(self._keys.revoke, held.id)
         await self._sent(wire, "POST", "/v1/route", body, headers, due=(401, 429))
 
@@ -180,8 +183,8 @@ class Crowd:
 class Wire:
     """One connection, opened again when it is lost."""
 
-    def __init__(self, port: int, outcomes: Outcomes) -> None:
-        self._port, self._outcomes, self._statuses = port, outcomes, Counter[str]()
+    def __init__(self, port: int, outcomes: Outcomes, address: str = OWN) -> None:
+        self._port, self._outcomes, self._address = port, outcomes, address
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> Answer:
@@ -203,7 +206,7 @@ class Wire:
         return status, answer
 
     async def _exchanged(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> Answer:
-        self._open = self._open or await asyncio.open_connection("127.0.0.1", self._port)
+        self._open = self._open or await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
         reader, writer = self._open
         lines = [
             f"{method} {path} HTTP/1.1",
