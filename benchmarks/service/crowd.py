@@ -5,6 +5,7 @@ import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -196,7 +197,7 @@ class Wire:
         try:
             status, answer = await self._exchanged(method, path, content, headers)
         except (OSError, EOFError) as lost:
-            self._open = None
+            await self.close()
             outcomes.broken += 1
             outcomes.surprises.append(f"{method} {path}: {type(lost).__name__}: {lost}")
             return 0, {}
@@ -230,4 +231,5 @@ class Wire:
             _, writer = self._open
             self._open = None
             writer.close()
-            await writer.wait_closed()
+            with suppress(OSError):
+                await writer.wait_closed()

@@ -186,7 +186,7 @@ def test_every_text_of_an_edition_tells_it_and_no_agent_is_one_of_the_catalogue(
 
 def test_growth_is_told_from_a_beginning_and_from_noise() -> None:
     """The first fifth does not count; a steady leak does."""
-    flat = [(float(at), 100.0 if at > 20 else 50.0) for at in range(0, 101)]
+    flat = [(float(at), 100.0 if at >= 20 else 50.0) for at in range(0, 101)]
     assert growth(flat) == pytest.approx((1.0, 0.0))
     ratio, slope = growth([(at * 60.0, 100.0 + at) for at in range(100)])
     assert slope == pytest.approx(1.0)
