@@ -16,6 +16,7 @@ ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 CROWD = 100
 ALONE_P50, ALONE_P99 = Target(bound="at_most", value=5.0), Target(bound="at_most", value=15.0)
 SHARE, P99_RATIO = Target(bound="at_least", value=0.6), Target(bound="at_most", value=1.0)
+READY = Target(bound="at_most", value=1.5)
 NONE = Target(bound="at_most", value=0.0)
 WARM_UP_S = 1.5
 LOADED = f"POST /v1/route, {CROWD} clients"
@@ -38,16 +39,16 @@ def measured(arena: Arena, queries: Queries, timing: Timing) -> tuple[list[Measu
             BARE: stack.enter_context(arena.bare(**ONE_BLAS_THREAD)),
             BARE_THREADED: stack.enter_context(arena.bare()),
         }
-        ready = Measure(
-            name="`waygraph serve`, from start to ready", value=arms[SERVICE].server.ready_s, unit="s", target=READY
-        )
+        server = arms[SERVICE].server
+        started = [
+            Measure(name="`waygraph serve`, from start to ready", value=server.ready_s, unit="s", target=READY),
+            Measure(name=f"resident memory of the service, {arena.tools} tools", value=server.rss_mib(), unit="MiB"),
+        ]
         alone = in_turn(arms, queries, clients=1, seconds=timing.alone_s, rounds=timing.rounds)
         crowd = in_turn(arms, queries, clients=CROWD, seconds=timing.crowd_s, rounds=timing.rounds)
+        loaded = Measure(name="the same after these loads", value=server.rss_mib(), unit="MiB")
     details = {"alone": _rounds_told(alone), "crowd": _rounds_told(crowd)}
-    return [ready, *_alone_measures(arena.tools, alone), *_crowd_measures(crowd)], details
-
-
-READY = Target(bound="at_most", value=1.5)
+    return [*started, loaded, *_alone_measures(arena.tools, alone), *_crowd_measures(crowd)], details
 
 
 def in_turn(
