@@ -24,8 +24,9 @@ from benchmarks import (
 )
 from benchmarks.ablations import run as ablations
 from benchmarks.record import PROJECT, Result, as_record, write_record
+from benchmarks.service import run as service
 from benchmarks.table import Written, write
-from benchmarks.world import DATA_VARIABLE, World, data_folder
+from benchmarks.world import DATA_VARIABLE, MIXED_MINUTES, World, data_folder
 from waygraph.registry.settings import load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
@@ -42,9 +43,10 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     memory.NAME: memory.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
-    name: partial(graph_server.run, name) for name in graph_server.NAMES
+    **{name: partial(graph_server.run, name) for name in graph_server.NAMES},
+    service.NAME: service.run,
 }
-"""They start a Neo4j and run only when named."""
+"""They start servers, take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)
 TABLE = "table"
 PAGES = Written(
@@ -69,9 +71,15 @@ def _measure(name: str, world: World, evals: Path) -> None:
     if result.skipped:
         print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
         return
-    record = as_record(result, " ".join(["python -m benchmarks", name, *(["--quick"] if world.quick else [])]))
+    record = as_record(result, " ".join(["python -m benchmarks", name, *_told(world)]))
     print(json.dumps(record, indent=1, ensure_ascii=False))
     write_record(record, evals)
+
+
+def _told(world: World) -> list[str]:
+    """The options that a record's command names: those that make its figures others."""
+    minutes = [] if world.minutes == MIXED_MINUTES else [f"--minutes {world.minutes:g}"]
+    return [*minutes, *(["--quick"] if world.quick else [])]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
+    parser.add_argument("--minutes", type=float, default=MIXED_MINUTES, help="of mixed load, for `service`")
     parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
 
@@ -105,7 +114,13 @@ def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
     data = options.data or data_folder(environ)
     cache = settings.cache_path / "benchmarks"
     return World(
-        settings=settings, environ=environ, data=data, cache=cache, quick=options.quick, configured=told.embedder
+        settings=settings,
+        environ=environ,
+        data=data,
+        cache=cache,
+        quick=options.quick,
+        configured=told.embedder,
+        minutes=options.minutes,
     )
 
 

