@@ -1,11 +1,11 @@
 """The application: endpoints, errors, and what stands around them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
@@ -37,9 +37,10 @@ def create_app(service: "Service") -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as loading:
-            loading.start_soon(service.lanes.wait, service.readiness.reason)
-            yield
+        loading = asyncio.create_task(service.lanes.wait(service.readiness.reason))
+        yield
+        await loading
+        service.lanes.close()
         service.registry.close()
 
     app = _Documented(

@@ -2,37 +2,59 @@
 takes the threads of a quick one.
 """
 
+import asyncio
 import os
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from threading import get_native_id
 
-import anyio
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
+_WAITING = 8
+_WRITING = 2
+_WRITER_NICENESS = 10
+"""Of 19: beside questions a sync gets what they leave."""
 
 
 class Lanes:
-    """One limit of threads for each kind of work. A request that waits too long for its answer ends in TimeoutError."""
+    """One pool of threads for each kind of work; within a lane who comes first is served first."""
 
     def __init__(self, *, asking: int, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._asking = CapacityLimiter(asking or default_threads())
-        self._writing = CapacityLimiter(4)
-        self._slow = CapacityLimiter(8)
+        self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
+        self._waiting = ThreadPoolExecutor(_WAITING, "wait")
+        self._writing = ThreadPoolExecutor(_WRITING, "write", initializer=_step_back)
 
     async def ask[T](self, work: Callable[[], T]) -> T:
-        """Quick work over what is published: routes, lists."""
-        with anyio.fail_after(self._timeout_s):
-            return await run_sync(work, limiter=self._asking, abandon_on_cancel=True)
+        """Quick work over what is published: routes, lists. Raises TimeoutError for one that takes too long."""
+        async with asyncio.timeout(self._timeout_s):
+            return await _done(self._asking, work)
 
     async def wait[T](self, work: Callable[[], T]) -> T:
         """Work with limits of time of its own, which mostly waits: a typed statement, an issuer, an export."""
-        return await run_sync(work, limiter=self._slow)
+        return await _done(self._waiting, work)
 
     async def write[T](self, work: Callable[[], T]) -> T:
-        """Never abandoned: what was begun ends, and its outcome is told."""
-        return await run_sync(work, limiter=self._writing)
+        """What was begun ends, and its outcome is told."""
+        return await _done(self._writing, work)
+
+    def close(self) -> None:
+        """Waits for what was begun; what was not is dropped."""
+        for pool in (self._asking, self._waiting, self._writing):
+            pool.shutdown(cancel_futures=True)
+
+
+async def _done[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    """In the context of the request: its id is on what the work logs."""
+    return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
 
 
 def default_threads() -> int:
     """More than cores only make each other wait: a route hardly waits for anything but its turn."""
     return max(2, os.cpu_count() or 1)
+
+
+def _step_back() -> None:
+    """Lowers the priority of this thread, where threads have one of their own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), _WRITER_NICENESS)
