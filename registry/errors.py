@@ -271,7 +271,7 @@ class CypherBusy(CypherError):
 
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
-        super().__init__(f"{allowed} statements are at work, which is as many as are allowed at a time. Try again.")
+        super().__init__(f"as many statements are at work as are allowed at a time, {allowed}. Try again.")
 
 
 class AccessError(WaygraphError):

@@ -7,13 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.errors import (
-    RegistryClosed,
-    RegistryNotFound,
-    RegistryUnusable,
-    ServerUnavailable,
-    UnknownName,
-)
+from waygraph.registry.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, ServerUnavailable
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.reading import read_state
@@ -93,7 +87,7 @@ class ServerStore:
             if before.whole:
                 try:
                     found = work(self.index(fresh=True))
-                except (KeyError, UnknownName):  # what was listed is gone when it is read, or not there yet
+                except Exception:  # of half a commit anything may be missing: a name, a node, a record
                     if _mark(self.engine, self.place) == before:
                         raise
                 else:

@@ -21,6 +21,7 @@ from waygraph.registry.embedding.spec import OPTIONS
 from waygraph.registry.index.search_index import Leg
 
 IMPORT_NAMES = {
+    "PyJWT": "jwt",
     "pyyaml": "yaml",
     "pydantic-settings": "pydantic_settings",
     "sentence-transformers": "sentence_transformers",

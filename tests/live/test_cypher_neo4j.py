@@ -7,8 +7,11 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -25,6 +28,7 @@ from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.errors import (
+    CypherBusy,
     CypherError,
     CypherFailed,
     CypherLimit,
@@ -367,6 +371,30 @@ def test_what_the_server_cannot_stop_keeps_others_out(server: Neo4jServer, regis
         assert PASSWORD not in str(caught.value)
     finally:
         server.restart()
+    assert eventually_answers(registry)
+
+
+def test_one_statement_too_many_is_told_to_come_again(
+    server: Neo4jServer, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While as many as are allowed are at work no other one is sent; a worker that was killed gives its place back."""
+    started: SimpleQueue[Popen[bytes]] = SimpleQueue()
+
+    def start(script: Path, environment: dict[str, str]) -> Popen[bytes]:
+        worker = sandbox.start_worker(script, environment)
+        started.put(worker)
+        return worker
+
+    monkeypatch.setattr(server_cypher, "start_worker", start)
+    settings = replace(SETTINGS, cypher_workers=1, cypher_wait_s=0.0, cypher_timeout_s=120.0)
+    with opened(server, settings) as narrow, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(narrow.cypher, ON_A_SERVER["rows"])
+        worker = started.get(timeout=60)
+        with pytest.raises(CypherBusy, match="allowed at a time, 1"):
+            narrow.cypher("RETURN 1")
+        worker.kill()
+        assert isinstance(asked.exception(timeout=60), CypherLimit)
+        assert eventually_answers(narrow)
     assert eventually_answers(registry)
 
 
