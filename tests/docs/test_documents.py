@@ -21,6 +21,8 @@ from waygraph.registry.embedding.spec import OPTIONS
 from waygraph.registry.index.search_index import Leg
 
 IMPORT_NAMES = {
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "opentelemetry-sdk": "opentelemetry",
     "pyyaml": "yaml",
     "pydantic-settings": "pydantic_settings",
     "sentence-transformers": "sentence_transformers",
