@@ -133,7 +133,7 @@ def serving(app: Application) -> Iterator[int]:
     """The port of a uvicorn that serves it, until the context ends."""
     listener = socket.create_server(("127.0.0.1", 0))
     # Access lines are asked for here: that there are none is what is tested.
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=True, lifespan="on"))  # type: ignore[arg-type]
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=True, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:

@@ -22,6 +22,8 @@ from waygraph.registry.index.search_index import Leg
 
 IMPORT_NAMES = {
     "PyJWT": "jwt",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "opentelemetry-sdk": "opentelemetry",
     "pyyaml": "yaml",
     "pydantic-settings": "pydantic_settings",
     "sentence-transformers": "sentence_transformers",

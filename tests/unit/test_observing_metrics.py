@@ -221,7 +221,7 @@ def _value(path: Path) -> float:
     from prometheus_client.mmap_dict import MmapedDict
 
     values = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call]
-    return sum(value for key, value, _, _ in values if json.loads(key)[0] == "waygraph_http_requests_in_flight")
+    return sum(float(value) for key, value, _, _ in values if json.loads(key)[0] == "waygraph_http_requests_in_flight")
 
 
 def _when(several: Workers, *, in_flight: int) -> dict[str, float]:

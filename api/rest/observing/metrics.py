@@ -15,7 +15,15 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
@@ -52,6 +60,7 @@ class Metrics:
 
     def __init__(self, holding: Callable[[], Holding] | None = None, *, shared: Path | None = None) -> None:
         self._shared = shared
+        disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each, which nobody reads
         own = CollectorRegistry()
         self._requests = Counter(
             "waygraph_http_requests", "Requests answered", ("method", "route", "status"), registry=own
