@@ -88,9 +88,9 @@ class Settings:
     oidc_max_token_chars: int = 16_384
     oidc_max_document_bytes: int = 1024 * 1024
     oidc_cached_tokens: int = 1024
-    rate_per_minute: float = 6_000.0
+    rate_per_minute: float = 30_000.0
     """Requests of one caller; 0: no limit."""
-    rate_burst: int = 200
+    rate_burst: int = 1_000
     failures_per_minute: float = 30.0
     """Requests from one address whose caller is not known; 0: no limit."""
     failures_burst: int = 20

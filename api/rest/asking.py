@@ -38,7 +38,7 @@ async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -
     answers = []
     for number, one in enumerate(asked.requests):
         if number:
-            service.requests.take(caller.id)
+            service.count(caller)
         answers.append(await service.lanes.ask(lambda one=one: _routed_or_not(one, service, caller)))  # type: ignore[misc]
     return as_json({"answers": answers})
 

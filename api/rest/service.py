@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from waygraph.api.rest.observing.audit import Audit
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.authentication.authenticator import Authenticator
-    from waygraph.registry.authentication.rate_limit import RateLimit
+    from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
 
@@ -55,7 +55,7 @@ class Service:
     settings: "Settings"
     authenticator: "Authenticator | None"
     requests: "RateLimit"
-    failures: "RateLimit"
+    failures: "FailureLimit"
     lanes: Lanes
     audit: "Audit"
     metrics: "Metrics"
@@ -68,8 +68,13 @@ class Service:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
         known = LOCAL if self.authenticator is None else await self._authenticated(self.authenticator, request)
         called_by(request.scope, known)
-        self.requests.take(known.id)
+        self.count(known)
         return known
+
+    def count(self, caller: Caller) -> None:
+        """One request more of this caller. Raises TooManyRequests. Where nobody is told apart nobody is limited."""
+        if self.authenticator is not None:
+            self.requests.take(caller.id)
 
     async def caller_or_stranger(self, request: Request) -> Caller:
         """The same, where those may ask too who show nothing: they may do nothing else."""
@@ -77,14 +82,12 @@ class Service:
         return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
 
     async def _authenticated(self, authenticator: "Authenticator", request: Request) -> Caller:
-        address = f"address:{request.client.host if request.client else ''}"
-        self.failures.require(address)
         shown = request.headers.get("authorization"), request.headers.get("x-api-key")
         try:
             known = authenticator.known(*shown)
             return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
         except NotAuthenticated:
-            self.failures.take(address)
+            self.failures.failed(request.client.host if request.client else "")
             raise
 
 

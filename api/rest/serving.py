@@ -24,7 +24,7 @@ from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics,
 from waygraph.api.rest.observing.traces import open_traces
 from waygraph.api.rest.service import Service
 from waygraph.registry.authentication.authenticator import authentication_of
-from waygraph.registry.authentication.rate_limit import RateLimit
+from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
@@ -102,7 +102,9 @@ def worker() -> "Application":
         settings=settings,
         authenticator=authenticator,
         requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=most),
-        failures=RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most),
+        failures=FailureLimit(
+            RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most)
+        ),
         lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
         audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
         metrics=metrics,

@@ -89,7 +89,7 @@ def caller_with(key: ApiKey) -> Caller:
         id=caller_id,
         name=key.name,
         scopes=frozenset(key.scopes),
-        principal=None if key.everything else Principal(id=caller_id, groups=key.groups),
+        principal=None if key.everything else Principal(groups=key.groups),
     )
 
 

@@ -170,7 +170,7 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
         id=caller_id,
         name=next((claims[name] for name in _NAMES if _is_name(claims.get(name))), ""),
         scopes=_scopes(claims, rules.scope_prefix),
-        principal=None if sees_everything else Principal(id=caller_id, groups=groups),
+        principal=None if sees_everything else Principal(groups=tuple(sorted(set(groups)))),
     )
 
 

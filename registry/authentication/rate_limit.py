@@ -52,20 +52,6 @@ class RateLimit:
                 self._require(bucket)
                 bucket.tokens -= 1.0
 
-    def require(self, caller_id: str) -> None:
-        """Raises TooManyRequests if there is none left; counts nothing."""
-        if self._per_s:
-            with self._lock:
-                if caller_id in self._buckets:
-                    self._require(self._filled(caller_id))
-
-    def spend(self, caller_id: str) -> None:
-        """Counts one request that was taken already, down to none left."""
-        if self._per_s:
-            with self._lock:
-                bucket = self._filled(caller_id)
-                bucket.tokens = max(bucket.tokens - 1.0, 0.0)
-
     def __len__(self) -> int:
         """How many callers are remembered."""
         return len(self._buckets)
@@ -90,22 +76,18 @@ class RateLimit:
 
 
 class FailureLimit:
-    """How often one address may call without being known: guessing is slowed.
+    """How often one address may call without being known: guessing and noise are slowed.
 
-    Ask `check` before who calls is looked up, and say `failed` if it was in vain. While an address has none left, a
-    right key from there is refused too, or a guess would still be answered. So behind a proxy `address` must be the
-    client's own, or all clients share one bucket. Of IPv6 a whole /64 is one client.
+    A good key or token is never refused for what others at its address did, such as behind a proxy: what guesses in
+    vain gets no answer, and keys are too long to be guessed in time. Of IPv6 a whole /64 is one client.
     """
 
     def __init__(self, limit: RateLimit) -> None:
         self._limit = limit
 
-    def check(self, address: str) -> None:
-        """Raises TooManyRequests after too many failures."""
-        self._limit.require(_client(address))
-
     def failed(self, address: str) -> None:
-        self._limit.spend(_client(address))
+        """Counts one failure. Raises TooManyRequests for one too many."""
+        self._limit.take(_client(address))
 
 
 @lru_cache(maxsize=1024)

@@ -28,7 +28,7 @@ IMPORT_NAMES = {
     "pydantic-settings": "pydantic_settings",
     "sentence-transformers": "sentence_transformers",
 }
-WORKS_UNSEEN = {"neo4j-rust-ext"}
+WORKS_UNSEEN = {"httptools", "neo4j-rust-ext", "uvloop"}
 """Another package of ours takes them up where they are installed."""
 OF_THIS_MACHINE = re.compile(r"/work/|/root/|/home/|pyenv/versions|site-packages")
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")

@@ -115,7 +115,7 @@ def test_a_key_names_its_caller(settings: Settings, keys: KeyFile) -> None:
         id=f"key:{key.id}",
         name="billing",
         scopes=frozenset({"route", "read"}),
-        principal=Principal(id=f"key:{key.id}", groups=("finance",)),
+        principal=Principal(groups=("finance",)),
     )
     authenticator = Authenticator.of(settings)
     for authorization, api_key in (

@@ -87,7 +87,7 @@ def test_a_good_token_names_its_caller(world: World) -> None:
         id="oidc:user-1",
         name="ada@example.com",
         scopes=frozenset({"route", "read"}),
-        principal=Principal(id="oidc:user-1", groups=("finance",)),
+        principal=Principal(groups=("finance",)),
     )
 
 
@@ -347,7 +347,7 @@ def test_groups_come_from_the_claim_that_is_named(
 ) -> None:
     """By its whole name, which may have dots, or by the way that the dots tell."""
     caller = caller_of({"sub": "a", **claims}, replace(LOOSE, groups_claim=name))
-    assert caller.principal == Principal(id="oidc:a", groups=groups)
+    assert caller.principal == Principal(groups=groups)
 
 
 def test_members_of_one_group_see_everything() -> None:
