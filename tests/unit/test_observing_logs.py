@@ -126,15 +126,17 @@ def test_an_error_that_escapes_is_logged_once_and_answered_by_the_application(se
 
 def test_no_secret_of_a_request_is_logged(service: Service) -> None:
     """Also if the text of an error repeats every header and the whole URL."""
-    secrets = {
-        "Authorization": f"Bearer {JWT}",
-        "X-API-Key": KEY,
-        "Cookie": "session=cookie-value-1; csrf=cookie-value-2",
-        "Proxy-Authorization": "Basic cHJveHk6cHJveHk=",
-    }
+    secrets = [
+        ("Authorization", f"Bearer {JWT}"),
+        ("Authorization", "Bearer opaque-first-token"),
+        ("Authorization", "Bearer opaque-second-token"),
+        ("X-API-Key", KEY),
+        ("Cookie", "session=cookie-value-1; csrf=cookie-value-2"),
+        ("Proxy-Authorization", "Basic cHJveHk6cHJveHk="),
+    ]
     answer = httpx2.get(f"{service.url}/fails?token=query-value-1&q=find%20my%20payslip", headers=secrets)
     service.line(request_id=answer.headers["x-request-id"])
-    hidden = [JWT, KEY, KEY[16:], "cookie-value", "cHJveHk6cHJveHk=", "query-value-1", "find%20my%20payslip", "payslip"]
+    hidden = [JWT, KEY[16:], "opaque", "cookie-value", "cHJveHk6cHJveHk=", "query-value-1", "payslip"]
     assert [secret for secret in hidden if secret in service.log] == []
 
 

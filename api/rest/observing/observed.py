@@ -103,7 +103,7 @@ class Observed:
             exchange.error = exc
             exchange.status = exchange.status or 500
         finally:
-            self._answered(exchange, scope, headers)
+            self._answered(exchange, scope)
             reset_contextvars(**tokens)
 
     async def _traced(
@@ -120,7 +120,7 @@ class Observed:
             finally:
                 span.answered(scope["method"], template(scope), exchange.status or CLIENT_CLOSED)
 
-    def _answered(self, exchange: "_Exchange", scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+    def _answered(self, exchange: "_Exchange", scope: Scope) -> None:
         took_s = time.perf_counter() - exchange.started
         route, status = template(scope), exchange.status or CLIENT_CLOSED
         self._metrics.answered(scope["method"], route, status, took_s)
@@ -139,7 +139,7 @@ class Observed:
         if exchange.span:
             fields["trace_id"] = exchange.span.trace_id
         if exchange.error:
-            self._log.error("request", **fields, exception=_told(exchange.error, _secrets(scope, headers)))
+            self._log.error("request", **fields, exception=_told(exchange.error, _secrets(scope)))
         elif status >= 500:
             self._log.error("request", **fields)
         elif route in self._quiet:
@@ -198,9 +198,9 @@ def _told(error: Exception, secrets: Collection[str]) -> str:
     return told if len(told) <= TRACEBACK_CHARS else f"{told[:half]}\n…\n{told[-half:]}"
 
 
-def _secrets(scope: Scope, headers: Mapping[bytes, bytes]) -> list[str]:
+def _secrets(scope: Scope) -> list[str]:
     """What this request brought that nobody may read in a log: credentials, cookies, values of its query string."""
-    given = [headers[name].decode("latin-1") for name in _SECRET_HEADERS if name in headers]
+    given = [value.decode("latin-1") for name, value in scope["headers"] if name in _SECRET_HEADERS]
     query = scope.get("query_string", b"").decode("latin-1")
     parts = [part for value in given for part in re.split(r"[\s;=]+", value)] + [value for _, value in parse_qsl(query)]
     return [*given, query, *(part for part in parts if len(part) >= _LEAST_PART_CHARS)]
