@@ -52,6 +52,13 @@ class Signer:
         """The public half, as RFC 7517 has it."""
         return {"kid": self.kid, "use": "sig", "alg": self.algorithm, **_numbers(self)}
 
+    @property
+    def private_jwk(self) -> dict[str, object]:
+        """What must never be published, of a curve's key."""
+        assert isinstance(self.private, ec.EllipticCurvePrivateKey)
+        secret = self.private.private_numbers().private_value
+        return {**self.jwk, "d": number(secret, CURVES[self.algorithm][2])}
+
     def token(self, claims: Mapping[str, object], **header: object) -> str:
         """A JSON Web Token; a header that is None is left out."""
         told = {"typ": "JWT", "alg": self.algorithm, "kid": self.kid, **header}
