@@ -3,6 +3,7 @@
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from waygraph.cypher import Statement, load
 from waygraph.registry import Registry
@@ -54,6 +55,6 @@ def _hash(rows: object) -> str:
     return sha256("\n".join(texts).encode()).hexdigest()
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> object:
     """Of a vector its numbers."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
