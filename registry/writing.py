@@ -1,6 +1,6 @@
 """A write session: what a sync or an operator may do from one revision to the next."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waygraph.cypher import load
@@ -242,7 +242,7 @@ def texts_embedded(embedder: Embedder | None) -> int:
 
 
 def changed_setting(
-    held: Held, agent_id: str, principal: Principal | None = None, **changes: object
+    held: Held, agent_id: str, changes: Mapping[str, object], principal: Principal | None = None
 ) -> OperatorSettings:
     """What operators said of an agent so far, with these fields changed.
 

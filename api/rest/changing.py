@@ -1,6 +1,8 @@
 """What changes the registry: manifests of sources, and what operators say."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +12,10 @@ from fastapi.responses import Response
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.holding import AgentId
+from waygraph.api.rest.observing.audit import Action, Attempt
 from waygraph.api.rest.problems import told
 from waygraph.api.rest.requests import ManifestRequest, SettingsRequest
-from waygraph.api.rest.service import ForWrite, Service, Serving
+from waygraph.api.rest.service import Calling, Service, Serving
 from waygraph.ingest.sources import read_documents
 from waygraph.ingest.sync import sync
 from waygraph.registry.access import Caller
@@ -27,17 +30,17 @@ router = APIRouter(prefix="/v1", tags=["changing"])
 
 
 @router.post("/manifests", **operation("manifests"))
-async def manifests(asked: ManifestRequest, service: Serving, caller: ForWrite) -> Response:
+async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -> Response:
     """Bring the registry to what a source says now. An export holds several sources: a report for each."""
     return as_json(await service.lanes.write(lambda: _taken(asked, service, caller)))
 
 
 @router.patch("/agents/{agent_id}", **operation("set_agent"))
-async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving, caller: ForWrite) -> Response:
+async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving, caller: Calling) -> Response:
     """Pin, hide, tag or restrict an agent. It survives every sync."""
 
     def set_it() -> "Shape":
-        with service.audit.attempt(caller, "set", agent_id):
+        with _writing(service, caller, "set", agent_id):
             said = service.registry.set(
                 agent_id,
                 tags=asked.tags,
@@ -54,11 +57,11 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
 
 
 @router.delete("/agents/{agent_id}", **operation("remove_agent"))
-async def remove_agent(agent_id: AgentId, service: Serving, caller: ForWrite) -> Response:
+async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> Response:
     """Remove an agent and its tools, and keep it away whatever its source says."""
 
     def remove() -> "Shape":
-        with service.audit.attempt(caller, "remove", agent_id):
+        with _writing(service, caller, "remove", agent_id):
             return shapes.settings(service.registry.remove(agent_id, principal=caller.principal))
 
     return as_json(await service.lanes.write(remove))
@@ -68,12 +71,12 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: ForWrite) ->
 async def forget_source(
     name: Annotated[str, Path(description="The source's name.", min_length=1, max_length=512)],
     service: Serving,
-    caller: ForWrite,
+    caller: Calling,
 ) -> Response:
     """Remove a source, and the agents that only it claimed."""
 
     def forget() -> "Shape":
-        with service.audit.attempt(caller, "forget", name) as attempt:
+        with _writing(service, caller, "forget", name) as attempt:
             done = service.registry.forget(name, principal=caller.principal)
             attempt.revision = done.revision
         return shapes.written(done)
@@ -81,11 +84,19 @@ async def forget_source(
     return as_json(await service.lanes.write(forget))
 
 
+@contextmanager
+def _writing(service: Service, caller: Caller, action: Action, target: str) -> Iterator[Attempt]:
+    """Recorded whatever becomes of it, also if the caller may not write."""
+    with service.audit.attempt(caller, action, target) as attempt:
+        caller.require("write")
+        yield attempt
+
+
 def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     """A report for each manifest. What came before an error stays done, and is told beside it."""
     reports: list[Shape] = []
     try:
-        with service.audit.attempt(caller, "ingest", asked.source) as attempt:
+        with _writing(service, caller, "ingest", asked.source) as attempt:
             for manifest in _manifests(asked, service):
                 done = sync(
                     service.registry,

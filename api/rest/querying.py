@@ -6,7 +6,7 @@ from fastapi.responses import Response
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.requests import CypherRequest
-from waygraph.api.rest.service import ForCypher, Serving
+from waygraph.api.rest.service import Calling, Serving
 from waygraph.registry.graph.sandbox import CypherResult
 from waygraph.registry.wire import shapes
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1", tags=["asking"])
 
 
 @router.post("/cypher", **operation("cypher"))
-async def cypher(asked: CypherRequest, service: Serving, caller: ForCypher) -> Response:
+async def cypher(asked: CypherRequest, service: Serving, caller: Calling) -> Response:
     """Ask the graph in Cypher. A statement only reads, with a limit of rows, time and memory.
 
     It needs a caller who sees everything: what a statement counts cannot be limited to some agents.
@@ -22,6 +22,7 @@ async def cypher(asked: CypherRequest, service: Serving, caller: ForCypher) -> R
 
     def ask() -> CypherResult:
         with service.audit.attempt(caller, "cypher", asked.statement, parameters=asked.params):
+            caller.require("cypher")
             caller.require_everything("Cypher")
             return service.registry.cypher(asked.statement, asked.params)
 

@@ -99,23 +99,26 @@ _BEARER = HTTPBearer(auto_error=False, description="An API key, or a token of th
 _API_KEY = APIKeyHeader(name="X-API-Key", auto_error=False, description="An API key.")
 
 
-def caller_with(scope: Scope) -> "Callable[..., Awaitable[Caller]]":
-    """Who calls, if it may do this. Raises NotAuthenticated, NotAllowed, TooManyRequests."""
+async def _caller(
+    request: Request,
+    _bearer: Annotated[object, Depends(_BEARER)] = None,
+    _api_key: Annotated[object, Depends(_API_KEY)] = None,
+) -> Caller:
+    return await service_of(request).caller(request)
 
-    async def caller(
-        request: Request,
-        _bearer: Annotated[object, Depends(_BEARER)] = None,
-        _api_key: Annotated[object, Depends(_API_KEY)] = None,
-    ) -> Caller:
-        known = await service_of(request).caller(request)
+
+Serving = Annotated[Service, Depends(service_of)]
+Calling = Annotated[Caller, Depends(_caller)]
+"""Whoever calls. What is recorded asks for its scope itself, so that a refusal is recorded too."""
+
+
+def _caller_with(scope: Scope) -> "Callable[[Caller], Awaitable[Caller]]":
+    async def caller(known: Calling) -> Caller:
         known.require(scope)
         return known
 
     return caller
 
 
-Serving = Annotated[Service, Depends(service_of)]
-ForRoute = Annotated[Caller, Depends(caller_with("route"))]
-ForRead = Annotated[Caller, Depends(caller_with("read"))]
-ForWrite = Annotated[Caller, Depends(caller_with("write"))]
-ForCypher = Annotated[Caller, Depends(caller_with("cypher"))]
+ForRoute = Annotated[Caller, Depends(_caller_with("route"))]
+ForRead = Annotated[Caller, Depends(_caller_with("read"))]

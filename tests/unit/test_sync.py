@@ -60,7 +60,7 @@ class Graph:
         return changes, self.session.commit(changes)
 
     def say(self, agent: str, **changes: object) -> None:
-        self.session.put_setting(changed_setting(self.session.held(), agent, **changes))
+        self.session.put_setting(changed_setting(self.session.held(), agent, changes))
 
     def agents(self) -> dict[str, Agent]:
         """As they hold now, operators' words included."""
