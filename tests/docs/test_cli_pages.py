@@ -56,6 +56,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "doctor": [["doctor"], ["doctor", "--deep"]],
 }
 GROUPS = {"keys", "model", "eval", "generate"}
+SERVES = {"serve"}
+"""Prints nothing but where it listens."""
 """Commands that only hold others."""
 
 
@@ -162,7 +164,7 @@ def test_a_wrong_shape_is_noticed() -> None:
 
 def test_every_command_has_its_shape_tested() -> None:
     """The table of this file holds every command that prints something."""
-    assert {" ".join(words) for words in command_names()} - GROUPS == set(COMMANDS)
+    assert {" ".join(words) for words in command_names()} - GROUPS - SERVES == set(COMMANDS)
 
 
 def test_the_reference_is_current() -> None:
