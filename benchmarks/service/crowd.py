@@ -212,8 +212,7 @@ class Wire:
         return status, answer
 
     async def _exchanged(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> Answer:
-        self._open = self._open or await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
-        reader, writer = self._open
+        reader, writer = await self._connected()
         lines = [
             f"{method} {path} HTTP/1.1",
             f"Host: 127.0.0.1:{self._port}",
