@@ -148,13 +148,15 @@ class Crowd:
         await own.close()
 
     async def _write(self, wire: "Wire") -> None:
-        """One writer at a time: what several do to each other is no matter of memory."""
+        """One writer at a time, nobody waits for another: else soon all would."""
+        if self._writing.locked():
+            return
         async with self._writing:
             body = manifest("mixed", edition(SMALL_SOURCE, next(self._numbers)))
             await self._asked(wire, "POST", "/v1/manifests", body, due=200)
 
     async def _set(self, wire: "Wire") -> None:
-        if self._agents:
+        if self._agents and not self._writing.locked():
             async with self._writing:
                 body = {"tags": [f"tag-{next(self._numbers) % 5}"]}
                 agent = self._chance.choice(self._agents)
