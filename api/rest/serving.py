@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from waygraph.api.rest.app import application
+from waygraph.api.rest.arenas import keep_few_arenas
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
 from waygraph.api.rest.observing.audit import Audit
@@ -87,6 +88,7 @@ def is_loopback(host: str) -> bool:
 
 def worker() -> "Application":
     """The application of one process, as its parent was told. A factory for uvicorn."""
+    keep_few_arenas(os.environ)
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
     settings = load_settings()
     if not settings.service_threads and is_server(chosen.location):

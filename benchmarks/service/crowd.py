@@ -18,6 +18,8 @@ from waygraph.registry.authentication.keys import KeyFile
 
 type Answer = tuple[int, dict[str, Any]]
 MOST_SURPRISES = 20
+IDLE_S = 15.0
+"""A connection that was idle for longer is not used again: the server may be closing it."""
 OWN, STRANGE = "127.0.0.1", "127.0.0.2"
 """Whoever shows no key that is known calls from another address: failures are counted by address."""
 SMALL_SOURCE = 21
@@ -146,13 +148,15 @@ class Crowd:
         await own.close()
 
     async def _write(self, wire: "Wire") -> None:
-        """One writer at a time: what several do to each other is no matter of memory."""
+        """One writer at a time, nobody waits for another: else soon all would."""
+        if self._writing.locked():
+            return
         async with self._writing:
             body = manifest("mixed", edition(SMALL_SOURCE, next(self._numbers)))
             await self._asked(wire, "POST", "/v1/manifests", body, due=200)
 
     async def _set(self, wire: "Wire") -> None:
-        if self._agents:
+        if self._agents and not self._writing.locked():
             async with self._writing:
                 body = {"tags": [f"tag-{next(self._numbers) % 5}"]}
                 agent = self._chance.choice(self._agents)
@@ -189,6 +193,7 @@ class Wire:
     def __init__(self, port: int, outcomes: Outcomes, address: str = OWN) -> None:
         self._port, self._outcomes, self._address = port, outcomes, address
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._used_s = 0.0
 
     async def ask(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> Answer:
         """(0, {}) for a connection that was lost."""
@@ -209,8 +214,7 @@ class Wire:
         return status, answer
 
     async def _exchanged(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> Answer:
-        self._open = self._open or await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
-        reader, writer = self._open
+        reader, writer = await self._connected()
         lines = [
             f"{method} {path} HTTP/1.1",
             f"Host: 127.0.0.1:{self._port}",
@@ -223,8 +227,18 @@ class Wire:
         body = await reader.readexactly(content_length(head))
         if b"connection: close" in head.lower():
             await self.close()
+        self._used_s = time.perf_counter()
         read = json.loads(body) if body else {}
         return int(head[9:12]), read if isinstance(read, dict) else {"items": read}
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        now = time.perf_counter()
+        if now - self._used_s > IDLE_S:
+            await self.close()
+        if self._open is None:
+            self._open = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
+        self._used_s = now
+        return self._open
 
     async def close(self) -> None:
         if self._open:

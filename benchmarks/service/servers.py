@@ -23,6 +23,18 @@ class ServerFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Resident: a process's own, and pages of files that are mapped, which the system takes back when it needs them."""
+
+    own_mib: float
+    mapped_mib: float
+
+    @property
+    def whole_mib(self) -> float:
+        return self.own_mib + self.mapped_mib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     process: "subprocess.Popen[bytes]"
     port: int
@@ -37,9 +49,9 @@ class Server:
         """Processor time so far of the process and of its children that live."""
         return sum(_cpu_s(pid) for pid in self.pids())
 
-    def rss_mib(self) -> float:
-        """Resident memory of the process alone: children that answer one Cypher statement come and go."""
-        return _status_mib(self.pid, "VmRSS:")
+    def memory(self) -> "Memory":
+        """Of the process alone: children that answer one Cypher statement come and go."""
+        return Memory(own_mib=_status_mib(self.pid, "RssAnon:"), mapped_mib=_status_mib(self.pid, "RssFile:"))
 
     def pids(self) -> list[int]:
         return _tree(self.pid)

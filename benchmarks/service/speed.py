@@ -42,11 +42,13 @@ def measured(arena: Arena, queries: Queries, timing: Timing) -> tuple[list[Measu
         server = arms[SERVICE].server
         started = [
             Measure(name="`waygraph serve`, from start to ready", value=server.ready_s, unit="s", target=READY),
-            Measure(name=f"resident memory of the service, {arena.tools} tools", value=server.rss_mib(), unit="MiB"),
+            Measure(
+                name=f"resident memory of the service, {arena.tools} tools", value=server.memory().whole_mib, unit="MiB"
+            ),
         ]
         alone = in_turn(arms, queries, clients=1, seconds=timing.alone_s, rounds=timing.rounds)
         crowd = in_turn(arms, queries, clients=CROWD, seconds=timing.crowd_s, rounds=timing.rounds)
-        loaded = Measure(name="the same after these loads", value=server.rss_mib(), unit="MiB")
+        loaded = Measure(name="the same after these loads", value=server.memory().whole_mib, unit="MiB")
     details = {"alone": _rounds_told(alone), "crowd": _rounds_told(crowd)}
     return [*started, loaded, *_alone_measures(arena.tools, alone), *_crowd_measures(crowd)], details
 
