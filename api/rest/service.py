@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from waygraph.api.rest.observing.audit import Audit
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.authentication.authenticator import Authenticator
-    from waygraph.registry.authentication.rate_limit import RateLimit
+    from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
 
@@ -55,7 +55,7 @@ class Service:
     settings: "Settings"
     authenticator: "Authenticator | None"
     requests: "RateLimit"
-    failures: "RateLimit"
+    failures: "FailureLimit"
     lanes: Lanes
     audit: "Audit"
     metrics: "Metrics"
@@ -77,14 +77,14 @@ class Service:
         return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
 
     async def _authenticated(self, authenticator: "Authenticator", request: Request) -> Caller:
-        address = f"address:{request.client.host if request.client else ''}"
-        self.failures.require(address)
+        address = request.client.host if request.client else ""
+        self.failures.check(address)
         shown = request.headers.get("authorization"), request.headers.get("x-api-key")
         try:
             known = authenticator.known(*shown)
             return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
         except NotAuthenticated:
-            self.failures.take(address)
+            self.failures.failed(address)
             raise
 
 

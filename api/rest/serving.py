@@ -5,12 +5,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -24,7 +24,7 @@ from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics,
 from waygraph.api.rest.observing.traces import open_traces
 from waygraph.api.rest.service import Service
 from waygraph.registry.authentication.authenticator import authentication_of
-from waygraph.registry.authentication.rate_limit import RateLimit
+from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
@@ -88,28 +88,40 @@ def is_loopback(host: str) -> bool:
 def worker() -> "Application":
     """The application of one process, as its parent was told. A factory for uvicorn."""
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
-    settings = load_settings()
+    return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
+
+
+def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Service:
+    """Raises what opening a registry raises, InvalidSetting and KeysUnusable."""
     if not settings.service_threads and is_server(chosen.location):
         settings = replace(settings, service_threads=_SERVER_THREADS)
     authenticator = None if chosen.open_to_all else authentication_of(settings)
-    registry = Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings)
-    shared = os.environ.get(SHARED_FOLDER)
+    registry = Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
+    shared = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
-    log = open_logs(settings.log_format, settings.log_level, sys.stderr, metrics.lost_log_line)
     share, most = chosen.workers, settings.rate_max_callers
-    service = Service(
+    return Service(
         registry=registry,
         settings=settings,
         authenticator=authenticator,
         requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=most),
-        failures=RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most),
+        failures=FailureLimit(
+            RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most)
+        ),
         lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
         audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
         metrics=metrics,
     )
+
+
+def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
+    """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting."""
+    settings = service.settings
+    log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
-    hosts = (*LOOPBACK, chosen.host) if authenticator is None and is_loopback(chosen.host) else None
-    return application(service, log=log, traces=open_traces(os.environ, sys.stderr), hosts=hosts)
+    alone = service.authenticator is None and is_loopback(chosen.host)
+    hosts = (*LOOPBACK, chosen.host) if alone else None
+    return application(service, log=log, traces=open_traces(environ, stream), hosts=hosts)
 
 
 def _holding(registry: Registry) -> Holding:
@@ -118,10 +130,22 @@ def _holding(registry: Registry) -> Holding:
 
 
 def _run(chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
-    config = uvicorn.Config(
-        "waygraph.api.rest.serving:worker",
-        factory=True,
-        workers=chosen.workers,
+    config = configuration("waygraph.api.rest.serving:worker", settings, factory=True, workers=chosen.workers)
+    if chosen.workers == 1:
+        uvicorn.Server(config).run(sockets=[listening])
+        return
+    with shared_folder(os.environ):
+        Multiprocess(config, sockets=[listening]).run()
+
+
+def configuration(
+    app: "Application | str", settings: Settings, *, factory: bool = False, workers: int = 1
+) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=workers,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -131,11 +155,6 @@ def _run(chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
         timeout_graceful_shutdown=int(settings.drain_timeout_s),
         lifespan="on",
     )
-    if chosen.workers == 1:
-        uvicorn.Server(config).run(sockets=[listening])
-        return
-    with shared_folder(os.environ):
-        Multiprocess(config, sockets=[listening]).run()
 
 
 def _listen(host: str, port: int) -> socket.socket:
