@@ -52,7 +52,7 @@ def assert_careful(response: httpx2.Response) -> None:
 
 def assert_problem(response: httpx2.Response, status: int, code: str | type[WaygraphError]) -> dict[str, Any]:
     """The one shape of errors (RFC 9457), whole; gives it."""
-    assert response.status_code == status, (response.status_code, response.text)
+    assert response.status_code == status, (response.status_code, response.text[:500])
     assert response.headers["content-type"] == PROBLEM
     assert_careful(response)
     told: dict[str, Any] = response.json()
@@ -72,7 +72,7 @@ def assert_problem(response: httpx2.Response, status: int, code: str | type[Wayg
 
 def assert_good(response: httpx2.Response) -> Any:
     """A good answer; gives its JSON."""
-    assert response.status_code == 200, (response.status_code, response.text)
+    assert response.status_code == 200, (response.status_code, response.text[:500])
     assert response.headers["content-type"] in ("application/json", "application/ai-catalog+json")
     assert_careful(response)
     return response.json()
@@ -261,3 +261,23 @@ def until(wanted: Any, what: str, timeout_s: float = TIMEOUT_S) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError(f"not within {timeout_s:g} s: {what}")
+
+
+def agent(agent_id: str, *tools: str, **said: object) -> dict[str, Any]:
+    """An agent of a catalogue, as JSON; a tool is what its name says."""
+    described = [{"name": name, "description": f"{name.replace('_', ' ')} of {agent_id}"} for name in tools]
+    return {"id": agent_id, "name": agent_id, "description": f"does {agent_id}", "tools": described, **said}
+
+
+def manifest(source: str, *agents: Mapping[str, object], **options: object) -> dict[str, Any]:
+    """The body of `POST /v1/manifests`."""
+    return {"source": source, "manifest": {"waygraph": 1, "agents": list(agents)}, **options}
+
+
+def ingest(client: httpx2.Client, source: str, *agents: Mapping[str, object], **options: object) -> dict[str, Any]:
+    """The one report of a manifest that was taken."""
+    told = assert_good(client.post("/v1/manifests", json=manifest(source, *agents, **options)))
+    assert told["problem"] is None
+    report: dict[str, Any]
+    [report] = told["reports"]
+    return report
