@@ -121,7 +121,7 @@ def observed_service(
     log_level: str = "info",
 ) -> Iterator[Service]:
     stream, metrics = StringIO(), metrics or Metrics()
-    with _logging_as_it_was():
+    with logging_as_it_was():
         log = open_logs(log_format, log_level, stream, metrics.lost_log_line)
         app = Observed(application(metrics, registry), log=log, metrics=metrics, traces=traces, audit=audit)
         with serving(app) as port:
@@ -148,7 +148,7 @@ def serving(app: Application) -> Iterator[int]:
 
 
 @contextmanager
-def _logging_as_it_was() -> Iterator[None]:
+def logging_as_it_was() -> Iterator[None]:
     """Afterwards handlers and levels are the former ones."""
     names = ["", "waygraph", "uvicorn", "uvicorn.access", "uvicorn.error"]
     loggers = [logging.getLogger(name) for name in names]

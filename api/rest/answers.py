@@ -39,7 +39,11 @@ async def unless_known(
 
 def etag(stamp: str, caller: "Caller") -> str:
     """Strong: of this revision, as whoever sees the same as the caller gets it from this version of Waygraph."""
-    sees = "everything" if caller.principal is None else "\n".join(sorted(caller.principal.groups))
+    sees = "all"
+    if "read" not in caller.scopes:
+        sees = "nothing"
+    elif caller.principal is not None:
+        sees = "\n".join(("groups", *sorted(set(caller.principal.groups))))
     return f'"{sha256("\x00".join((stamp, sees, _VERSION)).encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'
 
 

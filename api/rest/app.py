@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
 from waygraph.api.rest.limits import Limited
@@ -56,8 +57,10 @@ def create_app(service: "Service") -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
-    for part in (asking, holding, changing, querying, wellbeing):
-        app.include_router(part.router)
+    routers = [part.router for part in (asking, holding, changing, querying, wellbeing)]
+    for router in routers:
+        app.include_router(router)
+    app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
     problems.register(app)
     return app
 

@@ -14,6 +14,9 @@ def after(text: str) -> str:
     """The id that a cursor stands for. Raises InvalidQuery for a text that is none."""
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        return urlsafe_b64decode(padded).decode()
-    except ValueError as exc:
-        raise InvalidQuery("this cursor is not one that a list ended with") from exc
+        found = urlsafe_b64decode(padded).decode()
+    except ValueError:
+        found = ""
+    if cursor(found) != text:  # the decoder passes over what is no base64
+        raise InvalidQuery("this cursor is not one that a list ended with")
+    return found

@@ -1,6 +1,6 @@
 """What the registry holds, as far as the caller may see it."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
@@ -13,6 +13,7 @@ from waygraph.api.rest.documents import operation
 from waygraph.api.rest.requests import MAX_LIMIT, MAX_NAMES, Name
 from waygraph.api.rest.service import ForRead, Service, Serving
 from waygraph.registry.access import Caller
+from waygraph.registry.export import ExportFormat
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters
 from waygraph.registry.wire import shapes
@@ -43,12 +44,17 @@ class AgentsPart(Part):
         return Filters(tags=tuple(self.tag), kinds=tuple(self.kind))
 
 
-class Detail(BaseModel):
-    """How much of a tool is told."""
+class Schemas(BaseModel):
+    """Whether tools are told whole."""
 
     model_config = ConfigDict(extra="forbid")
 
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
+
+
+class Detail(Schemas):
+    """How much of a tool is told."""
+
     format: ToolFormat | None = Field(
         default=None, description="Also give the tools in this host's own format, as `definitions`."
     )
@@ -56,6 +62,14 @@ class Detail(BaseModel):
 
 class ToolsPart(Part, Detail):
     pass
+
+
+class Exported(BaseModel):
+    """What to write."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: ExportFormat = Field(default="json", description="What to write.")
 
 
 MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml", "html": "text/html; charset=utf-8"}
@@ -77,16 +91,12 @@ async def agents(request: Request, service: Serving, caller: ForRead, part: Anno
 
 @router.get("/agents/{agent_id}", **operation("agent"))
 async def agent(
-    request: Request,
-    service: Serving,
-    caller: ForRead,
-    agent_id: AgentId,
-    schema: Annotated[bool, Query(description="Tell the schemas of tools too.")] = False,
+    request: Request, service: Serving, caller: ForRead, agent_id: AgentId, detail: Annotated[Schemas, Query()]
 ) -> Response:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
 
     def told() -> "Shape":
-        return shapes.about(service.registry.about(agent_id, principal=caller.principal), schemas=schema)
+        return shapes.about(service.registry.about(agent_id, principal=caller.principal), schemas=detail.tool_schema)
 
     return await unless_known(request, service, caller, told)
 
@@ -171,16 +181,12 @@ async def status(request: Request, service: Serving, caller: ForRead) -> Respons
 
 
 @router.get("/export", **operation("export"))
-async def export(
-    service: Serving,
-    caller: ForRead,
-    format: Annotated[Literal["json", "graphml", "html"], Query(description="What to write.")] = "json",  # noqa: A002
-) -> Response:
+async def export(service: Serving, caller: ForRead, asked: Annotated[Exported, Query()]) -> Response:
     """The whole registry as a file. It needs a caller who sees everything."""
     caller.require_everything("an export")
-    content = await service.lanes.wait(lambda: service.registry.export(format))
-    headers = {"Content-Disposition": f'attachment; filename="registry.{format}"'}
-    return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[format], headers=headers)
+    content = await service.lanes.wait(lambda: service.registry.export(asked.format))
+    headers = {"Content-Disposition": f'attachment; filename="registry.{asked.format}"'}
+    return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[asked.format], headers=headers)
 
 
 def _place(revision: int, following: str) -> "Shape":

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from waygraph.api.rest.observing.logs import request_id
 from waygraph.registry import errors as e
@@ -105,17 +106,33 @@ def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
     return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
+    if any(fault["loc"] == ("body",) for fault in error.errors()) and not _says_json(request):
+        detail = "a body is read as JSON, and must say so: `Content-Type: application/json`"
+        return answer(problem(415, "media-type", detail, _instance()))
     faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
     said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
     return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults[:50]}))
 
 
-async def _of_starlette(_: Request, error: Exception) -> Response:
+async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code = _CODES.get(error.status_code, "refused")
-    return answer(problem(error.status_code, code, str(error.detail), _instance()), error.headers)
+    headers = _allowed(request) if error.status_code == 405 else error.headers
+    return answer(problem(error.status_code, code, str(error.detail), _instance()), headers)
+
+
+def _says_json(request: Request) -> bool:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
+
+
+def _allowed(request: Request) -> dict[str, str]:
+    """The methods of all routes of this path: starlette tells those of the first."""
+    routes = request.app.state.routes
+    found = {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods}
+    return {"Allow": ", ".join(sorted(found))}
 
 
 async def _too_late(request: Request, _: Exception) -> Response:

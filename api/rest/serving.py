@@ -5,12 +5,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -90,16 +90,19 @@ def worker() -> "Application":
     """The application of one process, as its parent was told. A factory for uvicorn."""
     keep_few_arenas(os.environ)
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
-    settings = load_settings()
+    return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
+
+
+def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Service:
+    """Raises what opening a registry raises, InvalidSetting and KeysUnusable."""
     if not settings.service_threads and is_server(chosen.location):
         settings = replace(settings, service_threads=_SERVER_THREADS)
     authenticator = None if chosen.open_to_all else authentication_of(settings)
-    registry = Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings)
-    shared = os.environ.get(SHARED_FOLDER)
+    registry = Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
+    shared = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
-    log = open_logs(settings.log_format, settings.log_level, sys.stderr, metrics.lost_log_line)
     share, most = chosen.workers, settings.rate_max_callers
-    service = Service(
+    return Service(
         registry=registry,
         settings=settings,
         authenticator=authenticator,
@@ -111,9 +114,16 @@ def worker() -> "Application":
         audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
         metrics=metrics,
     )
+
+
+def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
+    """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting."""
+    settings = service.settings
+    log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
-    hosts = (*LOOPBACK, chosen.host) if authenticator is None and is_loopback(chosen.host) else None
-    return application(service, log=log, traces=open_traces(os.environ, sys.stderr), hosts=hosts)
+    alone = service.authenticator is None and is_loopback(chosen.host)
+    hosts = (*LOOPBACK, chosen.host) if alone else None
+    return application(service, log=log, traces=open_traces(environ, stream), hosts=hosts)
 
 
 def _holding(registry: Registry) -> Holding:
@@ -122,10 +132,22 @@ def _holding(registry: Registry) -> Holding:
 
 
 def _run(chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
-    config = uvicorn.Config(
-        "waygraph.api.rest.serving:worker",
-        factory=True,
-        workers=chosen.workers,
+    config = configuration("waygraph.api.rest.serving:worker", settings, factory=True, workers=chosen.workers)
+    if chosen.workers == 1:
+        uvicorn.Server(config).run(sockets=[listening])
+        return
+    with shared_folder(os.environ):
+        Multiprocess(config, sockets=[listening]).run()
+
+
+def configuration(
+    app: "Application | str", settings: Settings, *, factory: bool = False, workers: int = 1
+) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=workers,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -135,11 +157,6 @@ def _run(chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
         timeout_graceful_shutdown=int(settings.drain_timeout_s),
         lifespan="on",
     )
-    if chosen.workers == 1:
-        uvicorn.Server(config).run(sockets=[listening])
-        return
-    with shared_folder(os.environ):
-        Multiprocess(config, sockets=[listening]).run()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import catalogue
@@ -11,6 +13,8 @@ from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
+
+_Name = Annotated[str, StringConstraints(min_length=1)]
 
 
 def fits(document: Any) -> bool:
@@ -30,36 +34,69 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
     for record in catalogue.read({"waygraph": catalogue.VERSION, "agents": document.get("agents")}, where, intake):
         intake.take(record)
     entries = {entry.key: entry for entry in intake.entries}
-    try:
-        operator = tuple(_setting(row) for row in document.get("operator", ())) if restore else ()
-        sources = [
-            replace(_manifest(row, entries), partial=bool(intake.rejected)) for row in document.get("sources", ())
-        ]
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise SourceError(where, f"is not a whole export: {exc!r}") from exc
+    rest = _checked(document, where)
+    operator = tuple(map(_setting, rest.operator)) if restore else ()
+    sources = [replace(_manifest(row, entries), partial=bool(intake.rejected)) for row in rest.sources]
     return _with_rest(sources, operator, intake.rejected)
 
 
-def _manifest(row: Mapping[str, Any], entries: Mapping[str, AgentEntry]) -> Manifest:
-    """The source's claims: [key in the source, agent id]."""
-    claimed = [(key, entries[agent_id]) for key, agent_id in row["claims"] if agent_id in entries]
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Source(_Row):
+    """`claims`: [key in the source, agent id]."""
+
+    name: _Name
+    namespace: str
+    rank: int = Field(ge=-1000, le=1000)
+    claims: list[Annotated[list[_Name], Field(min_length=2, max_length=2)]]
+
+
+class _Setting(_Row):
+    agent_id: _Name
+    tags: list[_Name]
+    visible_to: list[_Name] | None
+    pinned: bool
+    hidden: bool
+    removed: bool
+
+
+class _Rest(_Row):
+    """What an export holds beside agents."""
+
+    sources: list[_Source] = []
+    operator: list[_Setting] = []
+
+
+def _checked(document: Mapping[str, Any], where: str) -> _Rest:
+    """Raises SourceError."""
+    try:
+        return _Rest.model_validate({name: document[name] for name in ("sources", "operator") if name in document})
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        pointer = "".join(f"/{part}" for part in fault["loc"])
+        raise SourceError(where, f"is not a whole export: {fault['msg']}", pointer=pointer) from exc
+
+
+def _manifest(row: _Source, entries: Mapping[str, AgentEntry]) -> Manifest:
+    claimed = [(key, entries[agent_id]) for key, agent_id in row.claims if agent_id in entries]
     return Manifest(
-        source=row["name"],
-        namespace=row["namespace"],
-        rank=row["rank"],
+        source=row.name,
+        namespace=row.namespace,
+        rank=row.rank,
         entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in claimed),
     )
 
 
-def _setting(row: Mapping[str, Any]) -> OperatorSettings:
-    visible_to = row["visible_to"]
+def _setting(row: _Setting) -> OperatorSettings:
     return OperatorSettings(
-        agent_id=row["agent_id"],
-        tags=tuple(row["tags"]),
-        visible_to=None if visible_to is None else tuple(visible_to),
-        pinned=row["pinned"],
-        hidden=row["hidden"],
-        removed=row["removed"],
+        agent_id=row.agent_id,
+        tags=tuple(row.tags),
+        visible_to=None if row.visible_to is None else tuple(row.visible_to),
+        pinned=row.pinned,
+        hidden=row.hidden,
+        removed=row.removed,
     )
 
 

@@ -34,7 +34,9 @@ def code_of(kind: type[BaseException]) -> str:
 
 def problem_of(error: WaygraphError, status: int, instance: str) -> Problem:
     facts = {name: _plain(value) for name, value in vars(error).items()}
-    return problem(status, code_of(type(error)), str(error), instance, retryable=error.retryable, facts=facts)
+    # A narrower kind that one module keeps to itself is told as the public one that it is.
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+    return problem(status, code_of(kind), str(error), instance, retryable=error.retryable, facts=facts)
 
 
 def problem(

@@ -1,0 +1,195 @@
+"""Routes, batches, searches and recipes over REST."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import httpx2
+import pytest
+
+from tests.service import Served, assert_good, assert_problem
+from waygraph.registry.errors import InvalidQuery, UnknownRecipe
+from waygraph.registry.formats import TOOL_FORMATS
+from waygraph.registry.model import Query
+from waygraph.registry.routing.recipes import RECIPES
+from waygraph.registry.wire import nouns
+
+TABLE = "book a table for four"
+BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status"}
+WHOLE = BRIEF | {"input_schema", "output_schema", "annotations", "questions", "content_hash"}
+
+
+@pytest.fixture(scope="module")
+def client(example: Served) -> httpx2.Client:
+    return example.client()
+
+
+def route(client: httpx2.Client, **asked: object) -> dict[str, Any]:
+    told: dict[str, Any] = assert_good(client.post("/v1/route", json=asked))
+    return told
+
+
+def found(told: Mapping[str, Any]) -> list[str]:
+    return [match["agent"]["id"] for match in told["matches"]]
+
+
+def test_a_route_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:
+    """Read back it is what the library gives, apart from the time that it took."""
+    told = nouns.route(route(client, text=TABLE, limit=3, explain=True, schema=True))
+    own = example.registry.route(Query(text=TABLE, limit=3))
+    assert [(match.agent, match.score, match.tools, match.votes) for match in told.matches] == [
+        (match.agent, match.score, match.tools, match.votes) for match in own.matches
+    ]
+    assert (told.revision, told.recipe, told.confidence) == (own.revision, own.recipe, own.confidence)
+    assert told.matches[0].agent.id == "trencher-tables"
+
+
+def test_a_brief_route_tells_neither_votes_nor_schemas(client: httpx2.Client) -> None:
+    """Unless they are asked for."""
+    brief, explained = route(client, text=TABLE), route(client, text=TABLE, explain=True, schema=True)
+    assert all(match["votes"] == [] for match in brief["matches"])
+    assert all(match["votes"] for match in explained["matches"])
+    assert {frozenset(tool) for match in brief["matches"] for tool in match["tools"]} == {frozenset(BRIEF)}
+    assert {frozenset(tool) for match in explained["matches"] for tool in match["tools"]} == {frozenset(WHOLE)}
+    assert found(brief) == found(explained)
+    assert "definitions" not in brief
+
+
+def test_filters_limit_what_is_found(client: httpx2.Client) -> None:
+    """By tag, by kind, by agent; what fits nothing finds nothing."""
+    assert set(found(route(client, text=TABLE, limit=50, filters={"agent_ids": ["crowsnest"]}))) <= {"crowsnest"}
+    tagged = route(client, text=TABLE, limit=50, filters={"tags": ["restaurants"]})
+    assert tagged["matches"]
+    assert all("restaurants" in match["agent"]["tags"] for match in tagged["matches"])
+    kinds = route(client, text=TABLE, limit=50, filters={"kinds": ["a2a_agent", "skill"]})
+    assert {match["agent"]["kind"] for match in kinds["matches"]} == {"a2a_agent", "skill"}
+    assert found(route(client, text=TABLE, filters={"kinds": ["skill"], "agent_ids": ["trencher-tables"]})) == []
+    assert route(client, text=TABLE, filters={"tags": ["no such tag"]})["reason"]
+
+
+def test_steps_are_answered_one_by_one(client: httpx2.Client) -> None:
+    """Each as if it had been asked alone."""
+    told = route(client, steps=[TABLE, "convert dollars to euros"], limit=2, schema=True)
+    assert [step["query"]["text"] for step in told["steps"]] == [TABLE, "convert dollars to euros"]
+    assert found(told["steps"][0]) == found(route(client, text=TABLE, limit=2))
+    assert nouns.route(told).matches
+
+
+def test_weights_and_recipes_count(client: httpx2.Client) -> None:
+    """Without a weight for agents no agent votes for itself."""
+    told = route(client, text=TABLE, agent_weight=0, tool_weight=1, explain=True)
+    assert {vote["kind"] for match in told["matches"] for vote in match["votes"] if vote["contribution"]} == {"tool"}
+    assert route(client, text=TABLE, recipe="lexical")["recipe"] == "lexical"
+
+
+@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
+def test_definitions_go_by_call_names_that_lead_back(client: httpx2.Client, tool_format: str) -> None:
+    """Whatever the host, the name that it is given is one that `/v1/tools/{call_name}` knows as that tool."""
+    told = assert_good(client.post("/v1/tools/search", json={"text": TABLE, "limit": 4, "format": tool_format}))
+    tools = [match["tool"] for match in told["matches"]]
+    assert names(told["definitions"]) == [tool["call_name"] for tool in tools]
+    for tool in tools:
+        assert assert_good(client.get(f"/v1/tools/{tool['call_name']}")) == tool
+    routed = route(client, text=TABLE, format=tool_format)
+    assert names(routed["definitions"]) == [t["call_name"] for match in routed["matches"] for t in match["tools"]]
+
+
+def names(definitions: list[dict[str, Any]]) -> list[str]:
+    """As each host has them."""
+    declared = [each for one in definitions for each in one.get("functionDeclarations", [one])]
+    return [str(each.get("function", each)["name"]) for each in declared]
+
+
+def test_a_search_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:
+    """Best first, whoever owns the tools."""
+    told = assert_good(client.post("/v1/tools/search", json={"text": TABLE, "limit": 7, "explain": True}))
+    own = example.registry.find_tools(TABLE, limit=7)
+    assert [match["tool"]["id"] for match in told["matches"]] == [match.tool.id for match in own.matches]
+    assert [match["score"] for match in told["matches"]] == [match.score for match in own.matches]
+    assert all(match["votes"] for match in told["matches"])
+
+
+def test_a_batch_answers_each_and_tells_what_is_wrong_with_one(client: httpx2.Client) -> None:
+    """One bad request costs that request; its problem has the shape of all problems."""
+    asked = [{"text": TABLE, "limit": 1}, {"text": TABLE, "recipe": "hybird"}, {"steps": [TABLE]}, {"text": "  "}]
+    response = client.post("/v1/route/batch", json={"requests": asked})
+    answers = assert_good(response)["answers"]
+    assert [answer["problem"] and answer["problem"]["code"] for answer in answers] == [
+        None,
+        "unknown-recipe",
+        None,
+        "invalid-query",
+    ]
+    assert found(answers[0]["route"]) == ["trencher-tables"]
+    problem = answers[1]["problem"]
+    assert answers[1]["route"] is None
+    assert problem["facts"] == {"noun": "recipe", "name": "hybird", "nearest": ["hybrid"]}
+    assert problem["status"] == 422
+    assert problem["instance"] == f"urn:waygraph:request:{response.headers['x-request-id']}"
+
+
+def test_recipes_are_listed(client: httpx2.Client) -> None:
+    told = assert_good(client.get("/v1/recipes"))
+    assert {recipe["name"]: recipe["purpose"] for recipe in told["recipes"]} == {
+        recipe.name: recipe.purpose for recipe in RECIPES.values()
+    }
+
+
+ROUTES_OUT_OF_SHAPE: dict[str, object] = {
+    "neither text nor steps": {},
+    "both": {"text": "a", "steps": ["b"]},
+    "an unknown field": {"text": "a", "txet": "b"},
+    "a text that is none": {"text": 1},
+    "steps that are a text": {"steps": "a"},
+    "no limit at all": {"text": "a", "limit": 0},
+    "a huge limit": {"text": "a", "limit": 1001},
+    "a limit that is a text": {"text": "a", "limit": "5"},
+    "a limit that is a truth": {"text": "a", "limit": True},
+    "a negative weight": {"text": "a", "agent_weight": -1},
+    "a kind that is none": {"text": "a", "filters": {"kinds": ["robot"]}},
+    "an unknown filter": {"text": "a", "filters": {"owner": "b"}},
+    "a format that is none": {"text": "a", "format": "cobol"},
+    "too many steps": {"steps": ["a"] * 51},
+    "a list": [],
+}
+
+
+@pytest.mark.parametrize("name", ROUTES_OUT_OF_SHAPE)
+def test_a_request_out_of_shape_is_told_where(client: httpx2.Client, name: str) -> None:
+    """`facts.faults` names the places."""
+    told = assert_problem(client.post("/v1/route", json=ROUTES_OUT_OF_SHAPE[name]), 422, "invalid-request")
+    assert told["facts"]["faults"]
+    assert all(set(fault) == {"at", "reason"} for fault in told["facts"]["faults"])
+    assert all(fault["at"].startswith("body") for fault in told["facts"]["faults"])
+
+
+def test_what_cannot_be_asked_is_said_so(client: httpx2.Client) -> None:
+    """A blank text, one that is too long, a recipe that is none."""
+    assert_problem(client.post("/v1/route", json={"text": " "}), 422, InvalidQuery)
+    assert_problem(client.post("/v1/route", json={"text": "x" * 32_001}), 422, InvalidQuery)
+    told = assert_problem(client.post("/v1/tools/search", json={"text": "a", "recipe": "hybird"}), 422, UnknownRecipe)
+    assert told["facts"]["nearest"] == ["hybrid"]
+
+
+@pytest.mark.parametrize("requests", [[], [{"text": "a"}] * 101, [{"text": "a"}, {"txet": "a"}]])
+def test_a_batch_out_of_shape_is_refused_whole(client: httpx2.Client, requests: list[object]) -> None:
+    assert_problem(client.post("/v1/route/batch", json={"requests": requests}), 422, "invalid-request")
+
+
+def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:
+    """By its syntax, and by what it says it is."""
+    as_json = {"Content-Type": "application/json"}
+    assert_problem(client.post("/v1/route", content=b'{"text": ', headers=as_json), 422, "invalid-request")
+    assert_problem(client.post("/v1/route", content=b'"\xff"', headers=as_json), 400, "bad-request")
+    assert_problem(client.post("/v1/route", content=b"null", headers=as_json), 422, "invalid-request")
+    assert_problem(client.post("/v1/route", headers=as_json), 422, "invalid-request")
+    told = assert_problem(client.post("/v1/route", data={"text": "a"}), 415, "media-type")
+    assert "application/json" in told["detail"]
+    text = {"Content-Type": "text/plain"}
+    assert_problem(client.post("/v1/route", content=b'{"text": "a"}', headers=text), 415, "media-type")
+
+
+def test_formats_are_those_that_the_core_knows() -> None:
+    """So that none is left out above."""
+    from waygraph.registry.formats import ToolFormat
+
+    assert set(TOOL_FORMATS) == set(get_args(ToolFormat))

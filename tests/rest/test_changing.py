@@ -1,0 +1,319 @@
+"""Manifests, settings of operators, removals over REST."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
+from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, UnknownName
+
+NOTHING = {"created": [], "updated": [], "removed": [], "unchanged": 0}
+
+
+@pytest.fixture
+def client(blank: Served) -> httpx2.Client:
+    return blank.client()
+
+
+def ids(client: httpx2.Client) -> list[str]:
+    return [each["id"] for each in assert_good(client.get("/v1/agents"))["agents"]]
+
+
+def revision(client: httpx2.Client) -> int:
+    return int(assert_good(client.get("/v1/status"))["revision"])
+
+
+def post(client: httpx2.Client, **body: object) -> dict[str, Any]:
+    told: dict[str, Any] = assert_good(client.post("/v1/manifests", json=body))
+    return told
+
+
+def test_a_manifest_makes_a_registry_and_then_changes_it(client: httpx2.Client) -> None:
+    """The report tells what was created, changed and removed."""
+    first = ingest(client, "s", agent("a", "look", "say"), agent("b"))
+    assert (first["source"], first["revision"], first["dry_run"], first["notice"]) == ("s", 1, False, "")
+    assert first["agents"] == {**NOTHING, "created": ["a", "b"]}
+    assert first["tools"] == {**NOTHING, "created": ["a/look", "a/say"]}
+    changed = agent("a", "look", "sing")
+    changed["tools"][0]["description"] = "another"
+    second = ingest(client, "s", changed, agent("b"))
+    assert second["tools"] == {
+        "created": ["a/sing"],
+        "updated": [{"id": "a/look", "fields": ["description"]}],
+        "removed": ["a/say"],
+        "unchanged": 0,
+    }
+    assert second["changed_behaviour"] == [{"id": "a/look", "fields": ["description"]}]
+    assert ingest(client, "s", changed, agent("b"))["revision"] == second["revision"] == 2
+
+
+def test_a_dry_run_says_it_all_and_changes_nothing(client: httpx2.Client) -> None:
+    """Where there is no registry yet it makes none."""
+    told = ingest(client, "s", agent("a", "look"), dry_run=True)
+    assert (told["dry_run"], told["revision"], told["agents"]["created"]) == (True, 0, ["a"])
+    assert_problem(client.get("/v1/agents"), 404, "registry-not-found")
+    ingest(client, "s", agent("a", "look"), agent("b"), agent("c"))
+    told = ingest(client, "s", agent("a", "look"), agent("c"), dry_run=True)
+    assert told["agents"] == {**NOTHING, "removed": ["b"], "unchanged": 2}
+    assert ids(client) == ["a", "b", "c"]
+    assert revision(client) == 1
+
+
+def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None:
+    """JSON or YAML, several together, each named in what is rejected of it."""
+    files = [
+        {"name": "one.yaml", "text": yaml.safe_dump({"waygraph": 1, "agents": [agent("a", "look")]})},
+        {"name": "two.json", "text": json.dumps({"waygraph": 1, "agents": [agent("b"), {"id": ""}]})},
+    ]
+    [report] = post(client, source="s", documents=files)["reports"]
+    assert report["agents"]["created"] == ["a", "b"]
+    assert [each["where"] for each in report["rejected"]] == ["two.json#/agents/1"]
+    assert "some of the source could not be read" in report["notice"]
+
+
+@pytest.mark.parametrize("path", sorted(Path("examples/catalog").glob("t*.yaml")), ids=lambda path: path.name)
+def test_the_example_catalogue_comes_as_documents(client: httpx2.Client, path: Path) -> None:
+    documents = [{"name": path.name, "text": path.read_text(encoding="utf-8")}]
+    [report] = post(client, source="s", documents=documents)["reports"]
+    assert (report["agents"]["created"], report["rejected"]) == ([path.stem], [])
+
+
+def test_a_list_of_tools_is_a_manifest_too(client: httpx2.Client) -> None:
+    """`kind` and `namespace` say what cannot be seen."""
+    tools = [{"name": "look", "description": "looks", "inputSchema": {"type": "object"}}]
+    [report] = post(client, source="srv", manifest={"tools": tools}, kind="tools-list")["reports"]
+    assert report["tools"]["created"] == ["srv/look"]
+    told = ingest(client, "other", agent("srv", "bark"), namespace="kennel")
+    assert told["renamed"] == [{"key": "srv", "id": "kennel.srv"}]
+
+
+def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
+    """A report for each; and what is exported again is the same."""
+    ingest(client, "one", agent("a", "look"))
+    ingest(client, "two", agent("b"), agent("a2"))
+    exported = client.get("/v1/export").json()
+    with served() as other:
+        there = other.client()
+        told = post(there, source="copy", manifest=exported)
+        assert [report["source"] for report in told["reports"]] == ["one", "two"]
+        assert ids(there) == ["a", "a2", "b"]
+        again = there.get("/v1/export").json()
+    assert {**again, "revision": 0} == {**exported, "revision": 0}
+
+
+def test_what_came_before_an_error_stays_done_and_is_told(client: httpx2.Client) -> None:
+    """The problem of a later source stands beside the reports of those before it."""
+    ingest(client, "two", *(agent(f"b{number}") for number in range(3)))
+    [held] = client.get("/v1/export").json()["sources"]
+    export = {
+        "waygraph_export": 1,
+        "agents": [agent("a"), agent("b0")],
+        "sources": [
+            {**held, "name": "one", "claims": [["a", "a"]]},
+            {**held, "claims": [["b0", "b0"]]},
+        ],
+        "operator": [],
+    }
+    told = post(client, source="copy", manifest=export)
+    assert [report["source"] for report in told["reports"]] == ["one"]
+    assert told["problem"]["code"] == "mass-removal"
+    assert told["problem"]["facts"] == {"source": "two", "removed": 2, "held": 3}
+    assert ids(client) == ["a", "b0", "b1", "b2"]
+
+
+def test_more_than_half_of_a_source_goes_only_if_that_is_said(client: httpx2.Client) -> None:
+    ingest(client, "s", *(agent(name) for name in "abc"))
+    told = assert_problem(client.post("/v1/manifests", json=manifest("s", agent("a"))), 409, MassRemoval)
+    assert told["facts"] == {"source": "s", "removed": 2, "held": 3}
+    assert ids(client) == ["a", "b", "c"]
+    assert ingest(client, "s", agent("a"), allow_mass_removal=True)["agents"]["removed"] == ["b", "c"]
+    assert ids(client) == ["a"]
+
+
+def test_a_partial_source_loses_nothing(client: httpx2.Client) -> None:
+    ingest(client, "s", *(agent(name) for name in "abc"))
+    told = ingest(client, "s", agent("a"), partial=True)
+    assert told["agents"] == {**NOTHING, "unchanged": 1}
+    assert told["notice"]
+    assert ids(client) == ["a", "b", "c"]
+
+
+def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
+    """An agent without an id, a tool twice, a kind that is none."""
+    report = ingest(
+        client,
+        "s",
+        agent("a", "look", "look"),
+        {"name": "no id"},
+        agent("c", kind="robot"),
+        agent("d", tags="x"),
+    )
+    assert report["agents"]["created"] == ["a"]
+    assert len(report["rejected"]) == 4
+    assert all(each["where"] and each["reason"] for each in report["rejected"])
+
+
+def test_long_texts_are_cut_and_told(client: httpx2.Client) -> None:
+    report = ingest(client, "s", agent("a") | {"description": "x" * 1_000_001})
+    assert [each["where"].rpartition("#")[2] for each in report["cut"]] == ["/agents/0/description"]
+
+
+UNREADABLE: dict[str, dict[str, object]] = {
+    "no manifest at all": {"manifest": {"colour": "red"}},
+    "a number": {"documents": [{"name": "a.json", "text": "1"}]},
+    "broken JSON": {"documents": [{"name": "a.json", "text": "{"}]},
+    "broken YAML": {"documents": [{"name": "a.yaml", "text": "a: [b"}]},
+    "YAML that makes objects": {"documents": [{"name": "a.yaml", "text": "!!python/object/apply:os.system [ls]"}]},
+    "YAML of many references": {
+        "documents": [{"name": "a.yaml", "text": "a: &a [x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]"}]
+    },
+    "a half of a pair": {"documents": [{"name": "a.yaml", "text": "a: \ud800"}]},
+    "deep JSON": {"documents": [{"name": "a.json", "text": "[" * 100_000}]},
+    "deep YAML": {"documents": [{"name": "a.yaml", "text": "[" * 3_000}]},
+    "an export of another version": {"manifest": {"waygraph_export": 9, "agents": [], "sources": []}},
+    "an export out of shape": {"manifest": {"waygraph_export": 1, "agents": [], "sources": [{"name": "x"}]}},
+    "a kind that is none": {"manifest": {}, "kind": "cobol"},
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, name: str) -> None:
+    """422, and it says why."""
+    body = json.dumps({"source": "s", **UNREADABLE[name]}).encode()
+    response = client.post("/v1/manifests", content=body, headers={"Content-Type": "application/json"})
+    assert response.json()["code"] in ("source-error", "unknown-name", "invalid-request", "invalid-setting")
+    assert_problem(response, 422, response.json()["code"])
+    assert_problem(client.get("/v1/status"), 404, "registry-not-found")
+
+
+SOURCES_OUT_OF_SHAPE: dict[str, dict[str, object]] = {
+    "a name that is a number": {"name": 1},
+    "a name that is a list": {"name": ["x"]},
+    "no name": {"name": ""},
+    "a namespace that is null": {"namespace": None},
+    "a rank that is a text": {"rank": "x"},
+    "a rank that is huge": {"rank": 2**70},
+    "a claim of one": {"claims": [["a"]]},
+    "a claim of numbers": {"claims": [[1, "a"]]},
+    "a claim of a list": {"claims": [["a", ["a"]]]},
+    "claims that are none": {"claims": 7},
+}
+
+
+@pytest.mark.parametrize("name", SOURCES_OUT_OF_SHAPE)
+def test_an_export_of_any_shape_is_taken_or_refused(client: httpx2.Client, name: str) -> None:
+    """Nobody's file makes a fault of the service's own."""
+    source = {"name": "s", "namespace": "s", "rank": 0, "claims": [["a", "a"]], **SOURCES_OUT_OF_SHAPE[name]}
+    export = {"waygraph_export": 1, "agents": [agent("a")], "sources": [source], "operator": []}
+    response = client.post("/v1/manifests", json={"source": "x", "manifest": export})
+    assert_problem(response, 422, SourceError)
+
+
+BODIES_OUT_OF_SHAPE: dict[str, object] = {
+    "no source": {"manifest": {}},
+    "an empty source": {"source": "", "manifest": {}},
+    "neither manifest nor documents": {"source": "s"},
+    "both": {"source": "s", "manifest": {}, "documents": [{"name": "a", "text": ""}]},
+    "no document": {"source": "s", "documents": []},
+    "a document without a name": {"source": "s", "documents": [{"text": ""}]},
+    "texts that are none": {"source": "s", "manifest": {}, "texts": "loud"},
+    "a truth that is a text": {"source": "s", "manifest": {}, "dry_run": "yes"},
+    "an unknown field": {"source": "s", "manifest": {}, "restore": True},
+}
+
+
+@pytest.mark.parametrize("name", BODIES_OUT_OF_SHAPE)
+def test_a_body_out_of_shape_is_told_where(client: httpx2.Client, name: str) -> None:
+    assert_problem(client.post("/v1/manifests", json=BODIES_OUT_OF_SHAPE[name]), 422, "invalid-request")
+
+
+def test_texts_are_chosen_once(client: httpx2.Client) -> None:
+    """Other texts than the registry's are refused."""
+    ingest(client, "s", agent("a"), texts="plain")
+    assert assert_good(client.get("/v1/status"))["texts"] == "plain"
+    body = manifest("s", agent("a"), agent("b"), texts="concat")
+    assert_problem(client.post("/v1/manifests", json=body), 422, InvalidSetting)
+
+
+# -- what operators say --------------------------------------------------------------------------------
+
+
+def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
+    """A field that is not named stays; null takes a restriction back."""
+    ingest(client, "s", agent("a", visible_to=["g"]))
+    said = {"agent_id": "a", "tags": [], "visible_to": None, "pinned": False, "hidden": False, "removed": False}
+
+    def patched(**changes: object) -> dict[str, Any]:
+        told: dict[str, Any] = assert_good(client.patch("/v1/agents/a", json=changes))
+        assert assert_good(client.get("/v1/agents/a"))["settings"] == told
+        return told
+
+    assert patched(pinned=True, tags=["b", "a", "b"]) == (said := {**said, "pinned": True, "tags": ["a", "b"]})
+    assert patched(visible_to=["h"]) == {**said, "visible_to": ["h"]}
+    assert assert_good(client.get("/v1/agents/a"))["agent"]["visible_to"] == ["h"]
+    assert patched(visible_to=None) == said
+    assert assert_good(client.get("/v1/agents/a"))["agent"]["visible_to"] == ["g"]
+    assert patched(tags=[], pinned=None) == {**said, "tags": []}
+    assert patched(hidden=True)["hidden"]
+    ingest(client, "s", agent("a", visible_to=["g"]), agent("b"))
+    assert assert_good(client.get("/v1/agents/a"))["agent"]["hidden"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"colour": "red"},
+        {"visible_to": []},
+        {"visible_to": [""]},
+        {"visible_to": "g"},
+        {"tags": [1]},
+        {"pinned": "yes"},
+        {"pinned": 1},
+        {"removed": True},
+        [],
+    ],
+)
+def test_settings_out_of_shape_change_nothing(client: httpx2.Client, body: object) -> None:
+    ingest(client, "s", agent("a"))
+    assert_problem(client.patch("/v1/agents/a", json=body), 422, "invalid-request")
+    assert revision(client) == 1
+
+
+def test_settings_of_nobody(client: httpx2.Client) -> None:
+    ingest(client, "s", agent("alone"))
+    told = assert_problem(client.patch("/v1/agents/alona", json={"pinned": True}), 404, UnknownName)
+    assert told["facts"]["nearest"] == ["alone"]
+    assert_problem(client.patch("/v1/agents/alone", json={"tags": [" "]}), 422, InvalidSetting)
+
+
+def test_a_removed_agent_stays_away_until_it_is_let_back(client: httpx2.Client) -> None:
+    """Its source may say what it will."""
+    ingest(client, "s", agent("a", "look"), agent("b"))
+    assert assert_good(client.delete("/v1/agents/a"))["removed"]
+    assert ids(client) == ["b"]
+    assert ingest(client, "s", agent("a", "look"), agent("b"))["withheld"] == ["a"]
+    assert_problem(client.get("/v1/agents/a"), 404, UnknownName)
+    assert assert_good(client.delete("/v1/agents/a"))["removed"]
+    assert not assert_good(client.patch("/v1/agents/a", json={"removed": False}))["removed"]
+    assert ingest(client, "s", agent("a", "look"), agent("b"))["agents"]["created"] == ["a"]
+    assert_problem(client.delete("/v1/agents/nobody"), 404, UnknownName)
+
+
+def test_a_source_goes_with_the_agents_that_only_it_claims(client: httpx2.Client) -> None:
+    """Its name may hold slashes."""
+    url = {"type": "http", "url": "https://a.example/mcp"}
+    ingest(client, "team/one.json", agent("a", transport=url), agent("b"))
+    ingest(client, "two", agent("a", transport=url))
+    told = assert_problem(client.delete("/v1/sources/team/one.jso"), 404, UnknownName)
+    assert told["facts"]["nearest"] == ["team/one.json"]
+    assert assert_good(client.delete("/v1/sources/team/one.json")) == {"revision": 3, "texts_embedded": 0}
+    assert ids(client) == ["a"]
+    assert [each["name"] for each in assert_good(client.get("/v1/sources"))["sources"]] == ["two"]
+    assert_problem(client.delete("/v1/sources/team%2fone.json"), 404, UnknownName)
+    assert assert_good(client.delete("/v1/sources/two"))["revision"] == 4
+    assert ids(client) == []

@@ -1,0 +1,190 @@
+"""What is held, over REST: agents, tools, sources, status, export."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest
+from waygraph.registry.errors import InvalidQuery, RegistryNotFound, UnknownName
+from waygraph.registry.formats import TOOL_FORMATS, definition
+from waygraph.registry.model import Filters
+from waygraph.registry.wire import nouns, shapes
+
+AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
+
+
+@pytest.fixture(scope="module")
+def client(example: Served) -> httpx2.Client:
+    return example.client()
+
+
+def get(client: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
+    told: dict[str, Any] = assert_good(client.get(path, params=params or None))
+    return told
+
+
+def test_agents_are_listed_by_id_with_the_number_of_their_tools(example: Served, client: httpx2.Client) -> None:
+    told = nouns.agents_page(get(client, "/v1/agents", limit=1000))
+    own = example.registry.agents_page()
+    assert told == own
+    assert len(told.items) == 36
+
+
+@pytest.mark.parametrize(
+    ("params", "filters"),
+    [
+        ({"kind": "skill"}, Filters(kinds=("skill",))),
+        ({"kind": ["skill", "openapi"]}, Filters(kinds=("skill", "openapi"))),
+        ({"tag": ["food", "no such"]}, Filters(tags=("food", "no such"))),
+        ({"tag": "food", "kind": "mcp_server"}, Filters(tags=("food",), kinds=("mcp_server",))),
+        ({"tag": "no such"}, Filters(tags=("no such",))),
+    ],
+)
+def test_agents_are_filtered(
+    example: Served, client: httpx2.Client, params: Mapping[str, object], filters: Filters
+) -> None:
+    """Any value of a field, every field."""
+    told = nouns.agents_page(get(client, "/v1/agents", **params))
+    assert told == example.registry.agents_page(filters=filters, limit=100)
+    assert bool(told.items) == (params != {"tag": "no such"})
+
+
+def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
+    """Its tools are brief unless schemas are asked for."""
+    assert nouns.about(get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
+    brief = get(client, f"/v1/agents/{AGENT}")
+    assert brief == shapes.about(example.registry.about(AGENT), schemas=False)
+    assert brief["sources"] == ["examples/catalog"]
+
+
+def test_tools_are_listed_by_id(example: Served, client: httpx2.Client) -> None:
+    """Of one agent, and of all."""
+    assert nouns.tools_page(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
+    told = nouns.tools_page(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
+    assert told == example.registry.tools_page(AGENT)
+    brief = get(client, f"/v1/agents/{AGENT}/tools")["tools"]
+    assert brief == [shapes.brief_tool(tool) for tool in told.items]
+
+
+@pytest.mark.parametrize("path", [f"/v1/tools/{TOOL}", f"/v1/tools/{CALL_NAME}"])
+def test_a_tool_is_found_by_both_its_names(example: Served, client: httpx2.Client, path: str) -> None:
+    assert get(client, path) == shapes.brief_tool(example.registry.tool(TOOL))
+    assert nouns.tool(get(client, path, schema=True)) == example.registry.tool(TOOL)
+
+
+@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
+def test_tools_are_told_in_a_hosts_format(example: Served, client: httpx2.Client, tool_format: Any) -> None:
+    """One tool, the tools of an agent, all tools."""
+    own = definition(example.registry.tool(TOOL), tool_format)
+    for path in (f"/v1/tools/{TOOL}", f"/v1/agents/{AGENT}/tools", "/v1/tools?limit=1000"):
+        told = get(client, f"{path}{'&' if '?' in path else '?'}format={tool_format}")["definitions"]
+        assert own in [each for one in told for each in one.get("functionDeclarations", [one])]
+
+
+@pytest.mark.parametrize("tool_name", ["a/b", "search", "a b", "ü", "a%b", "a?b", "..", "a/../b", "x__y"])
+def test_a_tool_of_any_name_is_found(blank: Served, tool_name: str) -> None:
+    """Names are those of their sources: slashes, blanks and other letters are told apart."""
+    client = blank.client()
+    ingest(client, "s", agent("own", tool_name))
+    [listed] = get(client, "/v1/tools")["tools"]
+    assert get(client, f"/v1/tools/{listed['call_name']}") == listed
+    raw = blank.raw(
+        f"GET /v1/tools/own/{_quoted(tool_name)} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert raw.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(raw.partition(b"\r\n\r\n")[2]) == listed
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+def test_sources_are_listed_with_what_they_claim(example: Served, client: httpx2.Client) -> None:
+    assert nouns.sources(get(client, "/v1/sources")) == example.registry.sources()
+
+
+def test_the_status_is_the_registrys(example: Served, client: httpx2.Client) -> None:
+    told = get(client, "/v1/status")
+    assert told == shapes.status(example.registry.status())
+    assert nouns.status(told).sources == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "media_type"),
+    [("json", "application/json"), ("graphml", "application/graphml+xml"), ("html", "text/html; charset=utf-8")],
+)
+def test_an_export_is_the_registrys_own(example: Served, client: httpx2.Client, form: Any, media_type: str) -> None:
+    response = client.get("/v1/export", params={"format": form})
+    assert response.status_code == 200
+    assert_careful(response)
+    assert response.headers["content-type"] == media_type
+    assert response.headers["content-disposition"] == f'attachment; filename="registry.{form}"'
+    assert response.content == example.registry.export(form).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "noun", "nearest"),
+    [
+        ("/v1/agents/trencher-table", "agent", AGENT),
+        ("/v1/agents/trencher-table/tools", "agent", AGENT),
+        ("/v1/tools/trencher-table/reserve", "agent", AGENT),
+        ("/v1/tools/trencher-tables/reserv", "tool", TOOL),
+        ("/v1/tools/trencher-tables__reserv", "tool", CALL_NAME),
+        ("/v1/tools/trencher-table__reserve", "tool", CALL_NAME),
+    ],
+)
+def test_an_unknown_name_suggests_what_was_meant(client: httpx2.Client, path: str, noun: str, nearest: str) -> None:
+    told = assert_problem(client.get(path), 404, UnknownName)
+    assert told["facts"]["noun"] == noun
+    assert told["facts"]["nearest"][0] == nearest
+    assert repr(nearest) in told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "at"),
+    [
+        ("/v1/agents?limit=0", "query.limit"),
+        ("/v1/agents?limit=1001", "query.limit"),
+        ("/v1/agents?limit=x", "query.limit"),
+        ("/v1/agents?kind=robot", "query.kind.0"),
+        ("/v1/agents?tag=", "query.tag.0"),
+        ("/v1/agents?colour=red", "query.colour"),
+        ("/v1/tools?format=cobol", "query.format"),
+        ("/v1/tools?schema=perhaps", "query.schema"),
+        (f"/v1/agents/{AGENT}?schema=perhaps", "query.schema"),
+        (f"/v1/agents/{AGENT}?colour=red", "query.colour"),
+        (f"/v1/agents/{'x' * 257}", "path.agent_id"),
+        ("/v1/export?format=pdf", "query.format"),
+        ("/v1/export?colour=red", "query.colour"),
+    ],
+)
+def test_parameters_out_of_shape_are_told_where(client: httpx2.Client, path: str, at: str) -> None:
+    told = assert_problem(client.get(path), 422, "invalid-request")
+    assert [fault["at"] for fault in told["facts"]["faults"]] == [at]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/agents", "/v1/agents/a", "/v1/agents/a/tools", "/v1/tools", "/v1/tools/a/b", "/v1/tools/a__b"]
+)
+def test_where_nothing_was_written_there_is_no_registry(blank: Served, path: str) -> None:
+    """Nor is there one to route over, to ask for sources or status, to export, or to type Cypher at."""
+    client = blank.client()
+    assert_problem(client.get(path), 404, RegistryNotFound)
+    assert_problem(client.post("/v1/route", json={"text": "a"}), 404, RegistryNotFound)
+    assert_problem(client.get("/v1/sources"), 404, RegistryNotFound)
+    assert_problem(client.get("/v1/status"), 404, RegistryNotFound)
+    assert_problem(client.get("/v1/export"), 404, RegistryNotFound)
+    assert_problem(client.post("/v1/cypher", json={"statement": "RETURN 1"}), 404, RegistryNotFound)
+
+
+@pytest.mark.parametrize("cursor", ["!", "a", "//8", "ü", "%ff", "x" * 4096, "_w"])
+def test_a_cursor_that_no_list_ended_with(client: httpx2.Client, cursor: str) -> None:
+    for path in ("/v1/agents", "/v1/tools", f"/v1/agents/{AGENT}/tools"):
+        assert_problem(client.get(path, params={"cursor": cursor}), 422, InvalidQuery)
+
+
+def test_a_cursor_too_long_to_be_one(client: httpx2.Client) -> None:
+    assert_problem(client.get("/v1/agents", params={"cursor": "x" * 4097}), 422, "invalid-request")
