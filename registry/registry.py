@@ -17,6 +17,7 @@ from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
     EmbedderMismatch,
     IndexOutdated,
+    InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
     WriteConflict,
@@ -29,7 +30,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_nam
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
-from waygraph.registry.storage.store import Store, open_store
+from waygraph.registry.storage.store import Store, is_service, open_store
 from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
@@ -71,25 +72,28 @@ class Registry:
         self._lock = threading.Lock()
         self._router: Router | None = None
 
-    @classmethod
+    @staticmethod
     def open(
-        cls,
         location: str | os.PathLike[str],
         *,
         embedder: str | None = None,
         settings: Settings | None = None,
         environ: Mapping[str, str] | None = None,
-    ) -> Self:
+    ) -> "Registry":
         """A registry in a file, in memory (`:memory:`) or on a server (`neo4j://host`). The first write makes it.
+
+        Or one that a service keeps (`https://host`): a RemoteRegistry, of which nothing is asked yet.
 
         `embedder` is a spec such as `onnx:sentence-transformers/all-MiniLM-L6-v2`; by default the registry's own.
         Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
-        vectors were made by another embedder than the one asked for.
+        vectors were made by another embedder than the one asked for, InvalidSetting if a service is to have another.
         """
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
+        if is_service(location):
+            return _remote(str(location), embedder, settings)
         store = open_store(location, settings)
-        registry = cls(store, settings, environ, embedder or settings.embedder)
+        registry = Registry(store, settings, environ, embedder or settings.embedder)
         with ExitStack() as unless_open:
             unless_open.callback(registry.close)
             if store.exists:
@@ -439,6 +443,14 @@ class Registry:
             parse_spec(self._spec)
         if self._spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
+
+
+def _remote(location: str, embedder: str | None, settings: Settings) -> Registry:
+    from waygraph.registry.remote.client import RemoteRegistry
+
+    if embedder:
+        raise InvalidSetting("a service embeds by the embedder that it was started with; none can be chosen from afar")
+    return RemoteRegistry.at(location, settings)
 
 
 def _recipe(recipe: str | Recipe) -> Recipe:
