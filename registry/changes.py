@@ -79,6 +79,15 @@ class Manifest:
     """What an export says that operators had set."""
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file of a source as text, on its way to where it is read. `unreadable`: why there is no text."""
+
+    name: str
+    text: str = ""
+    unreadable: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """That a source claims an agent. `hash` is the bundle hash it stated; times are ISO 8601 in UTC."""

@@ -6,17 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from waygraph.registry.checks import checked, checked_for_tools, setting_changes
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
     EmbedderMismatch,
     IndexOutdated,
-    InvalidQuery,
     InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
@@ -30,7 +30,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_nam
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
-from waygraph.registry.storage.store import Store, open_store
+from waygraph.registry.storage.store import Store, is_service, open_store
 from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
@@ -72,25 +72,28 @@ class Registry:
         self._lock = threading.Lock()
         self._router: Router | None = None
 
-    @classmethod
+    @staticmethod
     def open(
-        cls,
         location: str | os.PathLike[str],
         *,
         embedder: str | None = None,
         settings: Settings | None = None,
         environ: Mapping[str, str] | None = None,
-    ) -> Self:
+    ) -> "Registry":
         """A registry in a file, in memory (`:memory:`) or on a server (`neo4j://host`). The first write makes it.
+
+        Or one that a service keeps (`https://host`): a RemoteRegistry, of which nothing is asked yet.
 
         `embedder` is a spec such as `onnx:sentence-transformers/all-MiniLM-L6-v2`; by default the registry's own.
         Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
-        vectors were made by another embedder than the one asked for.
+        vectors were made by another embedder than the one asked for, InvalidSetting if a service is to have another.
         """
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
+        if is_service(location):
+            return _remote(str(location), embedder, settings)
         store = open_store(location, settings)
-        registry = cls(store, settings, environ, embedder or settings.embedder)
+        registry = Registry(store, settings, environ, embedder or settings.embedder)
         with ExitStack() as unless_open:
             unless_open.callback(registry.close)
             if store.exists:
@@ -133,7 +136,7 @@ class Registry:
         of a reranker that cannot be opened InvalidSetting, LanguageModelRefused, MissingExtra, ModelNotFound.
         """
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
-        asked = checked(query, self._settings)
+        asked = checked(query, self._settings.max_query_chars)
         with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
             if not (stage := ask.recipe.rerank):
                 return self._asked(lambda router: router.route(asked, ask))
@@ -155,11 +158,7 @@ class Registry:
 
         Raises as `route`.
         """
-        asked = checked(query, self._settings)
-        if asked.steps:
-            raise InvalidQuery("tools are found for a text; ask once for each step")
-        filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
-        asked = checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), self._settings)
+        asked = checked_for_tools(query, limit, agent_ids, self._settings.max_query_chars)
         ask = Ask.of(_recipe(recipe), None, None, principal)
         with span("find_tools", recipe=ask.recipe.name):
             if not (stage := ask.recipe.rerank):
@@ -327,12 +326,9 @@ class Registry:
         """
         from waygraph.registry.writing import changed_setting
 
-        given = {"pinned": pinned, "hidden": hidden, "removed": removed}
-        changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-        if tags is not None:
-            changes["tags"] = _names("tags", tags)
-        if visible_to is not None or everyone:
-            changes["visible_to"] = None if everyone else _groups(visible_to or ())
+        changes = setting_changes(
+            tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
+        )
 
         def work(session: "WriteSession") -> "OperatorSettings":
             held = session.held()
@@ -449,44 +445,14 @@ class Registry:
             raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
 
 
-def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    if not groups:
-        raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
-    return _names("visible_to", groups)
+def _remote(location: str, embedder: str | None, settings: Settings) -> Registry:
+    from waygraph.registry.remote.client import RemoteRegistry
 
-
-def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Sorted, without repeats. Raises InvalidSetting."""
-    if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
-        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
-    return tuple(sorted(set(names)))
+    if embedder:
+        raise InvalidSetting("a service embeds by the embedder that it was started with; none can be chosen from afar")
+    return RemoteRegistry.at(location, settings)
 
 
 def _recipe(recipe: str | Recipe) -> Recipe:
     """Raises UnknownRecipe."""
     return recipe_named(recipe) if isinstance(recipe, str) else recipe
-
-
-def checked(query: str | Query, settings: Settings) -> Query:
-    """A query that can be asked. Raises InvalidQuery."""
-    asked = Query(text=query) if isinstance(query, str) else query
-    given: object = asked.steps
-    if isinstance(given, str):
-        raise InvalidQuery("steps take several texts, not one")
-    texts = asked.steps or (asked.text,)
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise InvalidQuery("a query needs a text, or steps that each hold one")
-    if max(map(len, texts)) > settings.max_query_chars:
-        raise InvalidQuery(f"a query has at most {settings.max_query_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
-    if not isinstance(asked.limit, int) or isinstance(asked.limit, bool) or asked.limit < 1:
-        raise InvalidQuery(f"limit must be a whole number from 1 up, not {asked.limit!r}")
-    steps, filters = tuple(asked.steps), _listed(asked.filters)
-    same = steps is asked.steps and filters is asked.filters
-    return asked if same else replace(asked, steps=steps, filters=filters)
-
-
-def _listed(filters: Filters) -> Filters:
-    """The filters with each field a tuple, as they are compared and cached."""
-    if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
-        return filters
-    return Filters(tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))

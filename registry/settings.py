@@ -97,6 +97,24 @@ class Settings:
     rate_max_callers: int = 10_000
     """So many callers are counted at a time, so that memory is bounded."""
 
+    api_key: str = field(default="", repr=False)
+    """Shown to a service that is opened by its URL, as a bearer token."""
+    remote_plain_http: bool = False
+    """Whether a key may go over http:// to another machine, where others can read it."""
+    remote_ca_file: str = ""
+    """Certificates to trust, PEM; empty: the system's. For https:// addresses."""
+    remote_connect_timeout_s: float = 5.0
+    remote_timeout_s: float = 60.0
+    """For an answer that only asks."""
+    remote_write_timeout_s: float = 600.0
+    """For a write, and for an export."""
+    remote_pool_size: int = 32
+    remote_retries: int = 3
+    """How often a call is sent again that may be."""
+    remote_retry_s: float = 15.0
+    """After that it is not sent again."""
+    remote_max_answer_bytes: int = 256 * 1024 * 1024
+
     service_threads: int = 0
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
     request_timeout_s: float = 30.0

@@ -19,6 +19,7 @@ from waygraph.api.rest.service import Calling, Service, Serving
 from waygraph.ingest.sources import read_documents
 from waygraph.ingest.sync import sync
 from waygraph.registry.access import Caller
+from waygraph.registry.changes import Document
 from waygraph.registry.errors import WaygraphError
 from waygraph.registry.wire import shapes
 
@@ -117,8 +118,8 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
 
 def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
     """Raises SourceError."""
-    documents = [(document.name, document.text) for document in asked.documents or ()]
+    documents = [Document(each.name, each.text, each.unreadable) for each in asked.documents or ()]
     if asked.manifest is not None:
-        documents = [(f"{asked.source}.json", json.dumps(asked.manifest))]
+        documents = [Document(f"{asked.source}.json", json.dumps(asked.manifest))]
     read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
     return [replace(manifest, partial=manifest.partial or asked.partial) for manifest in read]

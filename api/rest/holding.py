@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from waygraph.api.rest.answers import unless_known
 from waygraph.api.rest.asking import defined
-from waygraph.api.rest.cursors import after, cursor
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.requests import MAX_LIMIT, MAX_NAMES, Name
 from waygraph.api.rest.service import ForRead, Service, Serving
@@ -17,6 +16,7 @@ from waygraph.registry.export import ExportFormat
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters
 from waygraph.registry.wire import shapes
+from waygraph.registry.wire.cursors import after, cursor
 
 if TYPE_CHECKING:
     from waygraph.registry.wire.shapes import Shape
@@ -39,9 +39,10 @@ class Part(BaseModel):
 class AgentsPart(Part):
     tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
     kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
+    agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
 
     def filters(self) -> Filters:
-        return Filters(tags=tuple(self.tag), kinds=tuple(self.kind))
+        return Filters(tags=tuple(self.tag), kinds=tuple(self.kind), agent_ids=tuple(self.agent))
 
 
 class Schemas(BaseModel):

@@ -87,7 +87,10 @@ class Document(Strict):
     """A file of a source: JSON or YAML as text. `name` tells which of the two, and stands in messages."""
 
     name: Name
-    text: str
+    text: str = ""
+    unreadable: str = Field(
+        default="", max_length=2000, description="Why it could not be read, instead of a text: it counts as rejected."
+    )
 
 
 class ManifestRequest(Strict):

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -27,6 +26,7 @@ from waygraph.api.rest.service import Service
 from waygraph.registry.authentication.authenticator import authentication_of
 from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.hosts import is_loopback
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.storage.store import is_server
@@ -77,13 +77,6 @@ def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:
         f"{chosen.host} can be reached from other machines, and nothing says who may call: make a key "
         "(`waygraph keys create`), name an OIDC issuer (WAYGRAPH_OIDC_ISSUER), or say --no-auth if that is meant."
     )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def worker() -> "Application":

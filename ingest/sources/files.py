@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest import AgentRecord, Intake
 from waygraph.ingest.sources import catalogue, export, livemcpbench, tools_list
-from waygraph.registry.changes import Manifest, Rejected
+from waygraph.registry.changes import Document, Manifest, Rejected
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
 from waygraph.registry.settings import Settings
 
 Content = Callable[[int], bytes]
-"""Gives at most so many bytes."""
+"""Gives at most so many bytes. Raises OSError, SourceError."""
 
 SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
@@ -40,6 +40,15 @@ KINDS = (
 """A new kind of file is one module and one line here."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The files of one source, unread: the name of each and what gives its content."""
+
+    files: Sequence[tuple[str, Content]]
+    source: str
+    namespace: str
+
+
 def read_path(
     text: str, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
 ) -> list[Manifest]:
@@ -48,33 +57,59 @@ def read_path(
     `source` overrules the name, by default the absolute path (of a glob: the pattern's).
     Raises SourceError if nothing is there, or a single file cannot be read at all.
     """
-    try:
-        files = _files(text)
-        name = source or str(Path(text).expanduser().resolve())
-    except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
-        raise SourceError(text[:200], f"is no path: {exc}") from exc
-    space = namespace or agent_id(_last_plain_part(text) or "source")
-    return _manifests([(str(path), partial(_read_file, path)) for path in files], settings, name, space, kind)
+    return _manifests(list_path(text, source=source, namespace=namespace), settings, kind)
 
 
 def read_stream(
     stream: BinaryIO, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
 ) -> list[Manifest]:
     """The manifests of what standard input holds. Raises SourceError."""
-    name = source or "stdin"
-    return _manifests([("stdin", stream.read)], settings, name, namespace or agent_id(name), kind)
+    return _manifests(list_stream(stream, source=source, namespace=namespace), settings, kind)
 
 
 def read_documents(
-    documents: Sequence[tuple[str, str]], settings: Settings, *, source: str, namespace: str = "", kind: str = ""
+    documents: Sequence[Document], settings: Settings, *, source: str, namespace: str = "", kind: str = ""
 ) -> list[Manifest]:
-    """The manifests of one source that comes as (name, text), as `read_path` reads files. Raises SourceError."""
+    """The manifests of one source that comes as documents, as `read_path` reads files. Raises SourceError."""
+    files = [(document.name, partial(_content_of, document)) for document in documents]
+    space = namespace or agent_id(_last_plain_part(source) or "source")
+    return _manifests(Listing(files=files, source=source, namespace=space), settings, kind)
 
-    def content(text: str) -> Content:
-        return lambda most_bytes: text.encode("utf-8", "surrogatepass")[:most_bytes]
 
-    files = [(name, content(text)) for name, text in documents]
-    return _manifests(files, settings, source, namespace or agent_id(_last_plain_part(source) or "source"), kind)
+def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
+    """The files that `read_path` reads. Raises SourceError if nothing is there."""
+    try:
+        files = _files(text)
+        name = source or str(Path(text).expanduser().resolve())
+    except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
+        raise SourceError(text[:200], f"is no path: {exc}") from exc
+    space = namespace or agent_id(_last_plain_part(text) or "source")
+    return Listing(files=[(str(path), partial(_read_file, path)) for path in files], source=name, namespace=space)
+
+
+def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
+    """Standard input, as `read_stream` reads it."""
+    name = source or "stdin"
+    return Listing(files=[("stdin", stream.read)], source=name, namespace=namespace or agent_id(name))
+
+
+def documents(listing: Listing, settings: Settings) -> list[Document]:
+    """The files as texts, to be read elsewhere: `read_documents` there gives what `read_path` gives here."""
+    return [_document(where, content, settings) for where, content in listing.files]
+
+
+def _document(where: str, content: Content, settings: Settings) -> Document:
+    try:
+        return Document(where, _text(where, content, settings))
+    except SourceError as error:
+        return Document(where, unreadable=error.reason)
+
+
+def _content_of(document: Document, most_bytes: int) -> bytes:
+    """Raises SourceError for one that could not be read where it was."""
+    if document.unreadable:
+        raise SourceError(document.name, document.unreadable)
+    return document.text.encode("utf-8", "surrogatepass")[:most_bytes]
 
 
 def _read_file(path: Path, most_bytes: int) -> bytes:
@@ -87,9 +122,8 @@ def _last_plain_part(text: str) -> str:
     return next((Path(part).stem for part in reversed(Path(text).parts) if not set(part) & set("*?[")), "")
 
 
-def _manifests(
-    files: list[tuple[str, Content]], settings: Settings, source: str, namespace: str, kind: str
-) -> list[Manifest]:
+def _manifests(listing: Listing, settings: Settings, kind: str) -> list[Manifest]:
+    files, source = listing.files, listing.source
     merged = Intake(where=source, settings=settings)
     for where, content in files:
         try:
@@ -108,7 +142,7 @@ def _manifests(
     return [
         Manifest(
             source=source,
-            namespace=namespace,
+            namespace=listing.namespace,
             entries=tuple(merged.entries),
             rejected=tuple(merged.rejected),
             cut=tuple(merged.cut),
@@ -152,6 +186,13 @@ def _meant(file: Path, folder: Path) -> bool:
 
 def _parse(where: str, content: Content, settings: Settings) -> Any:
     """JSON or YAML content. Raises SourceError with line and column of what is wrong."""
+    text = _text(where, content, settings)
+    in_yaml = where.endswith((".yaml", ".yml")) or (where == "stdin" and text.lstrip()[:1] not in "{[")
+    return _parse_yaml(where, text) if in_yaml else _parse_json(where, text)
+
+
+def _text(where: str, content: Content, settings: Settings) -> str:
+    """Raises SourceError for what is not text, or too much of it."""
     try:
         raw = content(settings.max_source_bytes + 1)
     except OSError as exc:
@@ -161,11 +202,9 @@ def _parse(where: str, content: Content, settings: Settings) -> Any:
             where, f"has more than the {settings.max_source_bytes} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)"
         )
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise SourceError(where, f"is not UTF-8 text (byte {exc.start})") from exc
-    in_yaml = where.endswith((".yaml", ".yml")) or (where == "stdin" and text.lstrip()[:1] not in "{[")
-    return _parse_yaml(where, text) if in_yaml else _parse_json(where, text)
 
 
 def _parse_json(where: str, text: str) -> object:

@@ -6,11 +6,11 @@ Addresses are https, or http on this machine. Redirects are not followed: what s
 import json
 import time
 from collections.abc import Mapping
-from ipaddress import ip_address
 
 import httpx2
 
 from waygraph.registry.errors import InvalidSetting, IssuerUnavailable
+from waygraph.registry.hosts import is_loopback
 from waygraph.registry.settings import Settings
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -107,13 +107,6 @@ def _address(what: str, text: str) -> httpx2.URL:
         raise InvalidSetting(f"{what} is not an address") from None
     if url.scheme not in {"https", "http"} or not url.host or url.userinfo or url.fragment:
         raise InvalidSetting(f"{what} must be an address such as https://login.example.com, without password and #")
-    if url.scheme == "http" and not _is_this_machine(url.host):
+    if url.scheme == "http" and not is_loopback(url.host):
         raise InvalidSetting(f"{what} must begin with https://, since who answers it decides who may call")
     return url
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from waygraph.registry.doctor.embedded_checks import examine_embedded
 from waygraph.registry.doctor.findings import Finding
+from waygraph.registry.errors import NeedsRegistry
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.storage.embedded import EmbeddedStore
@@ -17,7 +18,8 @@ def examine(registry: Registry, *, deep: bool = False) -> list[Finding]:
 
     Quick checks read only what is published. `deep` waits for the write lock, then recomputes every hash of the
     live graph and compares the published index with one built anew; what a killed writer left is published.
-    On a graph server there is no such lock: it reads one revision whole, and changes nothing.
+    On a graph server there is no such lock: it reads one revision whole, and changes nothing. Raises NeedsRegistry
+    for what a service keeps.
     """
     store = registry.store
     if isinstance(store, EmbeddedStore):
@@ -25,7 +27,8 @@ def examine(registry: Registry, *, deep: bool = False) -> list[Finding]:
     from waygraph.registry.doctor.server_checks import examine_server
     from waygraph.registry.storage.server import ServerStore
 
-    assert isinstance(store, ServerStore)  # noqa: S101 - there are two kinds of stores
+    if not isinstance(store, ServerStore):
+        raise NeedsRegistry(store.place)
     return examine_server(registry, store, deep=deep)
 
 

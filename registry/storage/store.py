@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.errors import InvalidSetting, NeedsRegistry
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Keep = Callable[[GraphSession, Collection[str] | None], AbstractContextManager[None]]
 
 MEMORY = ":memory:"
+SERVICE_SCHEMES = ("http", "https")
 SERVER_SCHEMES = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
 _LISTED = ", ".join(f"{scheme}://" for scheme in SERVER_SCHEMES)
 
@@ -85,12 +86,34 @@ def prepare_nothing(dimension: int) -> None:
 
 def is_server(location: object) -> bool:
     """Whether a location names a graph server, not a file."""
+    return _scheme(location) in SERVER_SCHEMES
+
+
+def is_service(location: object) -> bool:
+    """Whether a location names a service, which keeps a registry of its own."""
+    return _scheme(location) in SERVICE_SCHEMES
+
+
+def refuse_service(location: object) -> None:
+    """Raises NeedsRegistry."""
+    if is_service(location):
+        from waygraph.registry.remote.address import ServiceAddress
+
+        raise NeedsRegistry(ServiceAddress.parse(str(location)).url)
+
+
+def _scheme(location: object) -> str:
+    """In small letters; empty for what is no URL."""
     scheme, colon, _ = str(location).partition("://")
-    return bool(colon) and scheme.lower() in SERVER_SCHEMES
+    return scheme.lower() if colon else ""
 
 
 def open_store(location: object, settings: "Settings") -> Store:
-    """The store of a location; nothing is read or written yet. Raises InvalidSetting for a URL that names none."""
+    """The store of a location; nothing is read or written yet.
+
+    Raises InvalidSetting for a URL that names none, NeedsRegistry for one of a service.
+    """
+    refuse_service(location)
     if is_server(location):
         from waygraph.registry.storage.server import ServerStore
 
@@ -98,6 +121,6 @@ def open_store(location: object, settings: "Settings") -> Store:
     from waygraph.registry.storage.embedded import EmbeddedStore
 
     if "://" in str(location):
-        raise InvalidSetting(f"a registry is a file, {MEMORY} or a server; a server's URL begins with {_LISTED}")
+        raise InvalidSetting(f"a registry is a file, {MEMORY}, a service (http://, https://) or a server ({_LISTED})")
     path = None if str(location) == MEMORY else Path(str(location)).expanduser().resolve()
     return EmbeddedStore(path, settings)

@@ -71,7 +71,8 @@ def error_of(problem: Mapping[str, Any], place: str) -> WaygraphError:
     error.args = (detail,)
     facts = problem.get("facts")
     for name, value in facts.items() if isinstance(facts, Mapping) else ():
-        setattr(error, str(name), tuple(value) if isinstance(value, list) else value)
+        if not name.startswith("_") and not hasattr(error, name):  # nothing that an error is or does of itself
+            setattr(error, name, tuple(value) if isinstance(value, list) else value)
     return error
 
 

@@ -1,0 +1,75 @@
+"""What callers hand in, checked where it enters: queries, and what operators say."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from waygraph.registry.errors import InvalidQuery, InvalidSetting
+from waygraph.registry.model import Filters, Query
+
+
+def checked(query: str | Query, max_chars: int | None) -> Query:
+    """A query that can be asked. `max_chars` None: another one says how long it may be. Raises InvalidQuery."""
+    asked = Query(text=query) if isinstance(query, str) else query
+    given: object = asked.steps
+    if isinstance(given, str):
+        raise InvalidQuery("steps take several texts, not one")
+    texts = asked.steps or (asked.text,)
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InvalidQuery("a query needs a text, or steps that each hold one")
+    if max_chars is not None and max(map(len, texts)) > max_chars:
+        raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
+    if not isinstance(asked.limit, int) or isinstance(asked.limit, bool) or asked.limit < 1:
+        raise InvalidQuery(f"limit must be a whole number from 1 up, not {asked.limit!r}")
+    steps, filters = tuple(asked.steps), _listed(asked.filters)
+    same = steps is asked.steps and filters is asked.filters
+    return asked if same else replace(asked, steps=steps, filters=filters)
+
+
+def checked_for_tools(
+    query: str | Query, limit: int | None, agent_ids: Sequence[str] | None, max_chars: int | None
+) -> Query:
+    """The same of a search for tools, whose `limit` and `agent_ids` overrule the query's own."""
+    asked = checked(query, max_chars)
+    if asked.steps:
+        raise InvalidQuery("tools are found for a text; ask once for each step")
+    filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
+    return checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), max_chars)
+
+
+def setting_changes(
+    *,
+    tags: Sequence[str] | None,
+    visible_to: Sequence[str] | None,
+    everyone: bool,
+    pinned: bool | None,
+    hidden: bool | None,
+    removed: bool | None,
+) -> dict[str, object]:
+    """The fields of OperatorSettings that are to change, as they are to be. Raises InvalidSetting."""
+    given = {"pinned": pinned, "hidden": hidden, "removed": removed}
+    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if tags is not None:
+        changes["tags"] = _names("tags", tags)
+    if visible_to is not None or everyone:
+        changes["visible_to"] = None if everyone else _groups(visible_to or ())
+    return changes
+
+
+def _listed(filters: Filters) -> Filters:
+    """The filters with each field a tuple, as they are compared and cached."""
+    if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
+        return filters
+    return Filters(tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))
+
+
+def _groups(groups: Sequence[str]) -> tuple[str, ...]:
+    if not groups:
+        raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
+    return _names("visible_to", groups)
+
+
+def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Sorted, without repeats. Raises InvalidSetting."""
+    if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
+        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
+    return tuple(sorted(set(names)))

@@ -1,0 +1,361 @@
+"""Each method of a registry as what is asked of a service. Nothing here is sent: both clients do that.
+
+Names, filters and settings are checked here as the registry itself does it, so that a mistake is the same error.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from waygraph.registry.checks import checked, checked_for_tools, setting_changes
+from waygraph.registry.errors import (
+    CypherRefused,
+    InvalidQuery,
+    InvalidSetting,
+    SourceError,
+    UnknownName,
+    WaygraphError,
+)
+from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.pages import About, Listed, Page
+from waygraph.registry.remote.call import Call, Reply, Talk
+from waygraph.registry.routing.recipes import HYBRID, RECIPES, Recipe
+from waygraph.registry.routing.router import Ask
+from waygraph.registry.wire import nouns
+from waygraph.registry.wire.cursors import after as id_of
+from waygraph.registry.wire.cursors import cursor
+from waygraph.registry.wire.problems import error_of
+
+if TYPE_CHECKING:
+    from waygraph.registry.changes import Document, OperatorSettings, SourceSummary, SyncReport
+    from waygraph.registry.export import ExportFormat
+    from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.registry import Status
+    from waygraph.registry.writing import Written
+
+PART = 1000
+"""How many of a list are asked for at a time: the most that a service gives."""
+MAX_NAME_CHARS = 256
+MAX_SOURCE_CHARS = 512
+"""No agent, tool or source of a service has a longer name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a source: a report for each manifest it held, up to the first that was not taken, and why."""
+
+    reports: "tuple[SyncReport, ...]"
+    error: WaygraphError | None = None
+
+    def all(self) -> "list[SyncReport]":
+        """Raises the error if there is one."""
+        if self.error:
+            raise self.error
+        return list(self.reports)
+
+
+# -- asking --------------------------------------------------------------------------------------------
+
+
+def route(
+    query: str | Query,
+    *,
+    recipe: str | Recipe,
+    agent_weight: float | None,
+    tool_weight: float | None,
+    principal: Principal | None,
+) -> Call[Route]:
+    _refuse_principal(principal)
+    name = _recipe_name(recipe)
+    Ask.of(RECIPES.get(name, HYBRID), agent_weight, tool_weight, None)
+    asked = checked(query, max_chars=None)
+    given = {"agent_weight": agent_weight, "tool_weight": tool_weight}
+    weights = {kind: weight for kind, weight in given.items() if weight is not None}
+    subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}
+
+    def read(reply: Reply) -> Route:
+        return replace(nouns.route(reply.json()), query=asked)
+
+    return _asking("/v1/route", {**subject, **_asked(asked, name), **weights}, read)
+
+
+def find_tools(
+    query: str | Query,
+    *,
+    limit: int | None,
+    agent_ids: Sequence[str] | None,
+    recipe: str | Recipe,
+    principal: Principal | None,
+) -> Call[ToolRoute]:
+    _refuse_principal(principal)
+    asked = checked_for_tools(query, limit, agent_ids, max_chars=None)
+
+    def read(reply: Reply) -> ToolRoute:
+        return replace(nouns.tool_route(reply.json()), query=asked)
+
+    return _asking("/v1/tools/search", {"text": asked.text, **_asked(asked, _recipe_name(recipe))}, read)
+
+
+def cypher(statement: str, params: Mapping[str, object]) -> "Call[CypherResult]":
+    from waygraph.registry.graph.sandbox import checked_params
+
+    body = {"statement": statement, "params": checked_params(params)}
+    return replace(_asking("/v1/cypher", body, lambda reply: nouns.cypher(reply.json())), refused=CypherRefused)
+
+
+# -- looking -------------------------------------------------------------------------------------------
+
+
+def agents(principal: Principal | None) -> Talk[list[Agent]]:
+    page = yield from agents_page(filters=Filters(), after="", limit=None, principal=principal)
+    return [listed.agent for listed in page.items]
+
+
+def tools(agent_id: str | None, principal: Principal | None) -> Talk[list[Tool]]:
+    page = yield from tools_page(agent_id, after="", limit=None, principal=principal)
+    return list(page.items)
+
+
+def agents_page(*, filters: Filters, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Listed]]:
+    """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
+    _refuse_principal(principal)
+    chosen = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
+    params = tuple((name, value) for name, values in chosen for value in values)
+    return (yield from _parts(partial(_part, "/v1/agents", params, nouns.agents_page), after, limit))
+
+
+def tools_page(agent_id: str | None, *, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Tool]]:
+    """As `agents_page`."""
+    _refuse_principal(principal)
+    path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id else "/v1/tools"
+    return (yield from _parts(partial(_part, path, (("schema", "true"),), nouns.tools_page), after, limit))
+
+
+def agent(agent_id: str, principal: Principal | None) -> Call[Agent]:
+    _refuse_principal(principal)
+    return _looking(_agent_path(agent_id), lambda reply: nouns.agent(reply.json()["agent"]))
+
+
+def about(agent_id: str, principal: Principal | None) -> Call[About]:
+    _refuse_principal(principal)
+    return _looking(_agent_path(agent_id), lambda reply: nouns.about(reply.json()), (("schema", "true"),))
+
+
+def tool(name: str, principal: Principal | None) -> Call[Tool]:
+    _refuse_principal(principal)
+    owner, slash, rest = name.partition("/")
+    if slash:
+        path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name) if rest else ''}"
+    else:
+        path = f"/v1/tools/{_segment('tool', name)}"
+    return _looking(path, lambda reply: nouns.tool(reply.json()), (("schema", "true"),))
+
+
+def named(name: str, principal: Principal | None) -> Talk[Agent | Tool]:
+    found: Agent | Tool
+    try:
+        found = yield agent(name, principal) if "/" not in name else tool(name, principal)
+    except UnknownName as no_agent:
+        if "/" in name:
+            raise
+        try:
+            found = yield tool(name, principal)
+        except UnknownName as no_tool:
+            raise (no_tool if "__" in name else no_agent) from None
+    return found
+
+
+def sources(principal: Principal | None) -> "Call[list[SourceSummary]]":
+    _refuse_principal(principal)
+    return _looking("/v1/sources", lambda reply: nouns.sources(reply.json()))
+
+
+def status(place: str, principal: Principal | None) -> "Call[Status]":
+    """`place`: where the registry is for whoever asks, whatever the service calls it."""
+    _refuse_principal(principal)
+    return _looking("/v1/status", lambda reply: replace(nouns.status(reply.json()), location=place))
+
+
+def stamp() -> Call[str]:
+    return _looking("/v1/status", lambda reply: reply.headers["etag"].strip('"'))
+
+
+def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every caller calls it
+    from waygraph.registry.export import FORMATS
+
+    if format not in FORMATS:
+        raise UnknownName("export format", format, FORMATS)
+    return replace(_looking("/v1/export", Reply.text, (("format", format),)), slow=True)
+
+
+# -- writing -------------------------------------------------------------------------------------------
+
+
+def ingest(
+    documents: "Sequence[Document]",
+    *,
+    source: str,
+    namespace: str,
+    kind: str,
+    texts: TextForm | None,
+    partial: bool,
+    dry_run: bool,
+    allow_mass_removal: bool,
+) -> Call[Taken]:
+    told = [
+        {"name": each.name, "unreadable": each.unreadable}
+        if each.unreadable
+        else {"name": each.name, "text": each.text}
+        for each in documents
+    ]
+    body = {
+        "source": source,
+        "documents": told,
+        "namespace": namespace,
+        "kind": kind,
+        "texts": texts,
+        "partial": partial,
+        "dry_run": dry_run,
+        "allow_mass_removal": allow_mass_removal,
+    }
+    sent = _writing("POST", "/v1/manifests", _taken, body, lambda reason: SourceError(source, reason))
+    return replace(sent, safe=dry_run)
+
+
+def set_agent(
+    agent_id: str,
+    *,
+    tags: Sequence[str] | None,
+    visible_to: Sequence[str] | None,
+    everyone: bool,
+    pinned: bool | None,
+    hidden: bool | None,
+    removed: bool | None,
+    principal: Principal | None,
+) -> "Call[OperatorSettings]":
+    changes = setting_changes(
+        tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
+    )
+    if removed:
+        if len(changes) > 1:
+            raise InvalidSetting("over HTTP an agent is removed by itself: set the rest before, in a call of its own")
+        return remove(agent_id, principal)
+    _refuse_principal(principal)
+    body = changes or {"pinned": None}  # nothing to set, said so that the service takes it
+    return _writing("PATCH", _agent_path(agent_id), lambda reply: nouns.settings(reply.json()), body)
+
+
+def remove(agent_id: str, principal: Principal | None) -> "Call[OperatorSettings]":
+    _refuse_principal(principal)
+    return _writing("DELETE", _agent_path(agent_id), lambda reply: nouns.settings(reply.json()))
+
+
+def forget(source: str, principal: Principal | None) -> "Call[Written]":
+    _refuse_principal(principal)
+    path = f"/v1/sources/{_segment('source', source, most_chars=MAX_SOURCE_CHARS)}"
+    return _writing("DELETE", path, lambda reply: nouns.written(reply.json()))
+
+
+# -- inside --------------------------------------------------------------------------------------------
+
+
+def _looking[T](path: str, read: Callable[[Reply], T], params: tuple[tuple[str, str], ...] = ()) -> Call[T]:
+    return Call(method="GET", path=path, params=params, read=read, safe=True)
+
+
+def _asking[T](path: str, body: Mapping[str, object], read: Callable[[Reply], T]) -> Call[T]:
+    return Call(method="POST", path=path, json=body, read=read, safe=True)
+
+
+def _writing[T](
+    method: str,
+    path: str,
+    read: Callable[[Reply], T],
+    body: Mapping[str, object] | None = None,
+    refused: Callable[[str], WaygraphError] = InvalidSetting,
+) -> Call[T]:
+    return Call(method=method, path=path, json=body, read=read, safe=False, slow=True, refused=refused)
+
+
+def _asked(query: Query, recipe: str) -> dict[str, object]:
+    filters = query.filters
+    return {
+        "limit": query.limit,
+        "recipe": recipe,
+        "filters": {"tags": filters.tags, "kinds": filters.kinds, "agent_ids": filters.agent_ids},
+        "explain": True,
+        "schema": True,
+    }
+
+
+def _part[T](
+    path: str, params: tuple[tuple[str, str], ...], told: Callable[[Any], Page[T]], after: str, limit: int
+) -> Call[Page[T]]:
+    """At most `limit` of a list, after an id. In `following` the service's cursor becomes an id again."""
+
+    def read(reply: Reply) -> Page[T]:
+        page = told(reply.json())
+        return replace(page, following=_id_of(page.following))
+
+    place = (("limit", str(limit)), *((("cursor", cursor(after)),) if after else ()))
+    return _looking(path, read, (*params, *place))
+
+
+def _id_of(following: str) -> str:
+    try:
+        return id_of(following)
+    except InvalidQuery as exc:  # what the service says is at fault, not who asks
+        raise ValueError(following) from exc
+
+
+def _parts[T](part: Callable[[str, int], Call[Page[T]]], after: str, limit: int | None) -> Talk[Page[T]]:
+    """Parts put together until there are `limit`, or no more."""
+    items: list[T] = []
+    while True:
+        page: Page[T] = yield part(after, PART if limit is None else min(PART, limit - len(items)))
+        items += page.items
+        if page.following <= after or len(items) == limit:
+            return replace(page, items=tuple(items))
+        after = page.following
+
+
+def _taken(reply: Reply) -> Taken:
+    told = reply.json()
+    problem = told["problem"]
+    return Taken(tuple(map(nouns.report, told["reports"])), error_of(problem, "the service") if problem else None)
+
+
+def _refuse_principal(principal: Principal | None) -> None:
+    if principal is not None:
+        raise InvalidQuery(
+            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, "
+            "--group): ask with that caller's key"
+        )
+
+
+def _recipe_name(recipe: str | Recipe) -> str:
+    """Raises InvalidQuery for a recipe that is none of the known ones."""
+    if isinstance(recipe, str):
+        return recipe
+    if RECIPES.get(recipe.name) != recipe:
+        raise InvalidQuery(
+            f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker, "
+            "other weights or legs need the registry itself)"
+        )
+    return recipe.name
+
+
+def _agent_path(agent_id: str) -> str:
+    return f"/v1/agents/{_segment('agent', agent_id)}"
+
+
+def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_NAME_CHARS) -> str:
+    """A name as part of a path. Raises UnknownName for what no path can hold, and nothing is called.
+
+    Dots are escaped too: `..` would mean another path.
+    """
+    if not name or len(name) > most_chars or any("\ud800" <= char <= "\udfff" for char in name):
+        raise UnknownName(noun, whole or name, ())
+    return quote(name, safe="").replace(".", "%2E")

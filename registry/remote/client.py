@@ -1,0 +1,219 @@
+"""A registry that a service keeps, as one that is here."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from waygraph.registry.errors import WaygraphError
+from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.pages import About, Listed, Page
+from waygraph.registry.registry import Registry, Status
+from waygraph.registry.remote import calls
+from waygraph.registry.remote.address import ServiceAddress
+from waygraph.registry.remote.store import ServiceStore
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
+from waygraph.registry.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.registry.changes import Document, OperatorSettings, SourceSummary, SyncReport
+    from waygraph.registry.export import ExportFormat
+    from waygraph.registry.remote.call import Call, Talk
+    from waygraph.registry.remote.connection import Connection
+    from waygraph.registry.writing import Written
+
+
+class RemoteRegistry(Registry):
+    """What a Registry is asked, a service answers: the same methods, nouns and errors. Threads may share one.
+
+    Beside the errors of each method: NotAuthenticated, NotAllowed, TooManyRequests, ServiceUnavailable,
+    ServiceFailed. A `principal` is refused (InvalidQuery), since the service knows who asks by the key. What works on
+    the graph itself (`read`, `change`, `writing`, `reindex`, `notice`) raises NeedsRegistry.
+    """
+
+    def __init__(self, connection: "Connection", settings: Settings) -> None:
+        super().__init__(ServiceStore(connection), settings, {}, "")
+        self._connection = connection
+
+    @classmethod
+    def at(cls, location: str, settings: Settings) -> "RemoteRegistry":
+        """The service of a URL; nothing is asked yet. Raises InvalidSetting."""
+        from waygraph.registry.remote.connection import Connection
+
+        return cls(Connection(ServiceAddress.parse(location), settings), settings)
+
+    def route(
+        self,
+        query: str | Query,
+        *,
+        recipe: str | Recipe = DEFAULT_RECIPE,
+        agent_weight: float | None = None,
+        tool_weight: float | None = None,
+        principal: Principal | None = None,
+    ) -> Route:
+        call = calls.route(
+            query, recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight, principal=principal
+        )
+        return self._ask(call)
+
+    def find_tools(
+        self,
+        query: str | Query,
+        *,
+        limit: int | None = None,
+        agent_ids: Sequence[str] | None = None,
+        recipe: str | Recipe = DEFAULT_RECIPE,
+        principal: Principal | None = None,
+    ) -> ToolRoute:
+        return self._ask(calls.find_tools(query, limit=limit, agent_ids=agent_ids, recipe=recipe, principal=principal))
+
+    def agents(self, *, principal: Principal | None = None) -> list[Agent]:
+        return self._follow(calls.agents(principal))
+
+    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
+        return self._ask(calls.agent(agent_id, principal))
+
+    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
+        return self._follow(calls.tools(agent_id, principal))
+
+    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
+        return self._ask(calls.tool(name, principal))
+
+    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+        return self._follow(calls.named(name, principal))
+
+    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
+        return self._ask(calls.about(agent_id, principal))
+
+    def agents_page(
+        self,
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Listed]:
+        return self._follow(calls.agents_page(filters=filters, after=after, limit=limit, principal=principal))
+
+    def tools_page(
+        self,
+        agent_id: str | None = None,
+        *,
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Tool]:
+        return self._follow(calls.tools_page(agent_id, after=after, limit=limit, principal=principal))
+
+    def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
+        return self._ask(calls.sources(principal))
+
+    def status(self, *, principal: Principal | None = None) -> Status:
+        """Its `location` is the service's URL."""
+        return self._ask(calls.status(self._connection.place, principal))
+
+    @property
+    def stamp(self) -> str:
+        return self._ask(calls.stamp())
+
+    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
+        return self._ask(calls.export(format))
+
+    def ingest(
+        self,
+        documents: "Sequence[Document]",
+        *,
+        source: str,
+        namespace: str = "",
+        kind: str = "",
+        texts: TextForm | None = None,
+        partial: bool = False,
+        dry_run: bool = False,
+        allow_mass_removal: bool = False,
+    ) -> "list[SyncReport]":
+        """Brings the registry to what a source says now, which the service reads and embeds: a report for each
+        manifest, several of an export.
+
+        `partial`: what the documents do not list is not removed. Raises SourceError, MassRemoval, InvalidSetting and
+        what a write raises; see `take` for what was done before that.
+        """
+        taken = self.take(
+            documents,
+            source=source,
+            namespace=namespace,
+            kind=kind,
+            texts=texts,
+            partial=partial,
+            dry_run=dry_run,
+            allow_mass_removal=allow_mass_removal,
+        )
+        return taken.all()
+
+    def take(
+        self,
+        documents: "Sequence[Document]",
+        *,
+        source: str,
+        namespace: str = "",
+        kind: str = "",
+        texts: TextForm | None = None,
+        partial: bool = False,
+        dry_run: bool = False,
+        allow_mass_removal: bool = False,
+    ) -> calls.Taken:
+        """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
+        call = calls.ingest(
+            documents,
+            source=source,
+            namespace=namespace,
+            kind=kind,
+            texts=texts,
+            partial=partial,
+            dry_run=dry_run,
+            allow_mass_removal=allow_mass_removal,
+        )
+        return self._ask(call)
+
+    def set(
+        self,
+        agent_id: str,
+        *,
+        tags: Sequence[str] | None = None,
+        visible_to: Sequence[str] | None = None,
+        everyone: bool = False,
+        pinned: bool | None = None,
+        hidden: bool | None = None,
+        removed: bool | None = None,
+        principal: Principal | None = None,
+    ) -> "OperatorSettings":
+        """`removed=True` goes by itself (InvalidSetting)."""
+        call = calls.set_agent(
+            agent_id,
+            tags=tags,
+            visible_to=visible_to,
+            everyone=everyone,
+            pinned=pinned,
+            hidden=hidden,
+            removed=removed,
+            principal=principal,
+        )
+        return self._ask(call)
+
+    def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
+        return self._ask(calls.forget(source, principal))
+
+    def _ask[T](self, call: "Call[T]") -> T:
+        return self._connection.ask(call)
+
+    def _follow[T](self, talk: "Talk[T]") -> T:
+        """Each call that the talk gives out is asked, until it ends."""
+        try:
+            call = next(talk)
+            while True:
+                try:
+                    answer = self._ask(call)
+                except WaygraphError as error:
+                    call = talk.throw(error)
+                else:
+                    call = talk.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
