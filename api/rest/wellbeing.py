@@ -1,6 +1,7 @@
 """Whether the service lives and is ready, its numbers, and the catalogue by which it is found."""
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -45,10 +46,11 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
     from waygraph.registry.export.as_ai_catalog import MEDIA_TYPE, ai_catalog
 
     caller = await service.caller_or_stranger(request)
-    base_url = str(request.base_url).rstrip("/")
+    base_url = (service.settings.public_url or str(request.base_url)).rstrip("/")
+    host = urlsplit(base_url).hostname or "localhost"
 
     def told() -> "Shape":
         agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
-        return ai_catalog(agents, request.url.hostname or "localhost", base_url)
+        return ai_catalog(agents, host, base_url)
 
     return await unless_known(request, service, caller, told, MEDIA_TYPE)
