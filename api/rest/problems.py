@@ -26,14 +26,9 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
     (e.InvalidSetting, 422),
     (e.RecipeNeedsTexts, 409),
     (e.RegistryNotFound, 404),
-    (e.RegistryLocked, 503),
     (e.WriteConflict, 409),
-    (e.IndexOutdated, 503),
     (e.StorageFailed, 507),
-    (e.ServerUnavailable, 503),
     (e.EmbedderMismatch, 409),
-    (e.EmbedderUnavailable, 503),
-    (e.LanguageModelUnavailable, 503),
     (e.ModelNotFound, 503),
     (e.SourceError, 422),
     (e.MassRemoval, 409),
@@ -42,16 +37,17 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
     (e.NotAuthenticated, 401),
     (e.NotAllowed, 403),
     (e.TooManyRequests, 429),
-    (e.ServiceUnavailable, 503),
-    (e.WaygraphError, 500),
 )
-"""The first that fits counts."""
+"""The first that fits counts; of others what may pass is 503, and the rest 500."""
 RETRY_AFTER_S = 1
+_OWN = {500, 507}
+_OWN_FAULT = "the service met a fault of its own; its log knows more under this id"
 _CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "media-type"}
 
 
 def status_of(error: e.WaygraphError) -> int:
-    return next(status for kind, status in STATUSES if isinstance(error, kind))
+    otherwise = 503 if error.retryable else 500
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), otherwise)
 
 
 def register(app: FastAPI) -> None:
@@ -63,7 +59,9 @@ def register(app: FastAPI) -> None:
 
 
 def told(error: e.WaygraphError) -> Problem:
-    return problem_of(error, status_of(error), _instance())
+    """What a caller may know: of a fault on the service's side, in which its paths may stand, only the kind."""
+    found = problem_of(error, status_of(error), _instance())
+    return {**found, "detail": _OWN_FAULT, "facts": {}} if found["status"] in _OWN else found
 
 
 def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
@@ -144,8 +142,7 @@ async def _too_late(request: Request, _: Exception) -> Response:
 
 async def _unforeseen(_: Request, __: Exception) -> Response:
     """What happened is in the log, under the same id; it is not for the caller."""
-    detail = "the service met a fault of its own; its log knows more under this id"
-    return answer(problem(500, "internal-error", detail, _instance()))
+    return answer(problem(500, "internal-error", _OWN_FAULT, _instance()))
 
 
 def _instance() -> str:
