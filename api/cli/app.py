@@ -54,7 +54,7 @@ def before_command(
             "--registry",
             metavar="PLACE",
             envvar="WAYGRAPH_REGISTRY",
-            help="A file, or a server: neo4j://HOST. Default: a file in your data folder.",
+            help="A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder.",
         ),
     ] = "",
     embedder: Annotated[

@@ -16,7 +16,10 @@ def ingest(
     ],
     *,
     source: Annotated[
-        str, typer.Option("--source", metavar="NAME", help="The source's name. Default: its absolute path.")
+        str,
+        typer.Option(
+            "--source", metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH."
+        ),
     ] = "",
     namespace: Annotated[
         str, typer.Option("--namespace", metavar="NAME", help="Put before an id that another agent already has.")
@@ -64,6 +67,8 @@ def ingest(
 
     told = invocation(context)
     settings = told.settings()
+    if questions:
+        told.own_place(settings)
     with (
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as asked,
         told.open() as registry,

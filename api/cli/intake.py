@@ -1,20 +1,24 @@
 """Sources into the registry, one after the other: a bad one does not stop the others."""
 
+import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from waygraph.api.cli.output import complain, note
 from waygraph.api.cli.pages import Outcome
+from waygraph.ingest.offering import offered
 from waygraph.ingest.questions import TEMPLATES, QuestionAuthor, open_author, with_questions
-from waygraph.ingest.sources import read_path, read_stream
+from waygraph.ingest.sources import list_path, list_stream, read_path, read_stream
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, WaygraphError
 from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
+from waygraph.registry.remote.client import RemoteRegistry
 from waygraph.registry.settings import Settings
 
 STDIN = "-"
@@ -61,12 +65,30 @@ class Intake:
         """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
         for text in given:
             try:
-                for manifest in self._manifests(text):
-                    yield self._synced(registry, text, manifest, progress)
+                if isinstance(registry, RemoteRegistry):
+                    yield from self._offered(registry, text)
+                else:
+                    for manifest in self._manifests(text):
+                        yield self._synced(registry, text, manifest, progress)
             except WaygraphError as error:
                 yield Outcome(text, error=str(error))
                 if not isinstance(error, (SourceError, MassRemoval)):
                     return
+
+    def _offered(self, registry: RemoteRegistry, text: str) -> Iterator[Outcome]:
+        """What the service made of the files, which it reads."""
+        listed = partial(list_stream, sys.stdin.buffer) if text == STDIN else partial(list_path, text)
+        reports = offered(
+            registry,
+            listed(source=self.source, namespace=self.namespace),
+            self.settings,
+            host="" if self.source else socket.gethostname(),
+            kind=self.kind,
+            texts=self.texts,
+            dry_run=self.dry_run,
+            allow_mass_removal=self.allow_mass_removal,
+        )
+        return (Outcome(text, report=report) for report in reports)
 
     def _synced(self, registry: Registry, text: str, manifest: Manifest, progress: Progress) -> Outcome:
         asked = self._with_questions(manifest, progress)

@@ -27,6 +27,14 @@ class Invocation:
         """Where the registry is, or will be."""
         return self.location or settings.default_registry
 
+    def own_place(self, settings: "Settings") -> str | Path:
+        """The same, for what needs the registry itself. Raises NeedsRegistry if a service keeps it."""
+        from waygraph.registry.storage.store import refuse_service
+
+        place = self.place(settings)
+        refuse_service(place)
+        return place
+
     def open(self) -> "Registry":
         """The registry. Raises RegistryUnusable, EmbedderMismatch and their kin."""
         return self._open(self.settings(), self.embedder)

@@ -68,8 +68,9 @@ def _findings(told: Invocation, deep: bool) -> "list[Finding]":
     settings = told.settings()
     if told.embedder:
         settings = replace(settings, embedder=told.embedder)
+    place = told.own_place(settings)
     try:
-        return examine_at(told.place(settings), deep=deep, settings=settings, environ=os.environ)
+        return examine_at(place, deep=deep, settings=settings, environ=os.environ)
     except WaygraphError as error:
         return [Finding(check="registry", ok=False, detail=str(error))]
 

@@ -77,7 +77,10 @@ def revoke(
 def _file(context: typer.Context) -> "KeyFile":
     from waygraph.registry.authentication.authenticator import key_file
 
-    return key_file(invocation(context).settings())
+    told = invocation(context)
+    settings = told.settings()
+    told.own_place(settings)  # the keys of a service lie where it runs
+    return key_file(settings)
 
 
 def _days(wanted: float | None) -> timedelta | None:

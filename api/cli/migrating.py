@@ -28,7 +28,9 @@ def migrate(
     from waygraph.api.cli.progress import progress_bar
     from waygraph.registry.migration.migrate import migrate_at
 
-    settings = invocation(context).settings()
+    told = invocation(context)
+    settings = told.settings()
+    told.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
         done = migrate_at(source, target, settings, progress)
     show(done, shapes.migrated, views.migrated, as_json)

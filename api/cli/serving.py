@@ -25,5 +25,5 @@ def serve(
     from waygraph.api.rest.serving import Chosen, serve
 
     told = invocation(context)
-    place = str(told.place(told.settings()))
+    place = str(told.own_place(told.settings()))
     serve(Chosen(location=place, embedder=told.embedder, host=host, port=port, workers=workers, open_to_all=no_auth))

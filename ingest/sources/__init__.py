@@ -1,5 +1,13 @@
 """One module a kind of source. `open_source` finds the kind from what a person wrote."""
 
-from waygraph.ingest.sources.files import documents, list_path, list_stream, read_documents, read_path, read_stream
+from waygraph.ingest.sources.files import (
+    Listing,
+    documents,
+    list_path,
+    list_stream,
+    read_documents,
+    read_path,
+    read_stream,
+)
 
-__all__ = ["documents", "list_path", "list_stream", "read_documents", "read_path", "read_stream"]
+__all__ = ["Listing", "documents", "list_path", "list_stream", "read_documents", "read_path", "read_stream"]

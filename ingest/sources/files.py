@@ -93,9 +93,9 @@ def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> L
     return Listing(files=[("stdin", stream.read)], source=name, namespace=namespace or agent_id(name))
 
 
-def documents(listing: Listing, settings: Settings) -> list[Document]:
+def documents(listing: Listing, settings: Settings) -> Iterator[Document]:
     """The files as texts, to be read elsewhere: `read_documents` there gives what `read_path` gives here."""
-    return [_document(where, content, settings) for where, content in listing.files]
+    return (_document(where, content, settings) for where, content in listing.files)
 
 
 def _document(where: str, content: Content, settings: Settings) -> Document:

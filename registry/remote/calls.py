@@ -356,6 +356,7 @@ def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_NAM
 
     Dots are escaped too: `..` would mean another path.
     """
-    if not name or len(name) > most_chars or any("\ud800" <= char <= "\udfff" for char in name):
+    half_a_pair = any("\ud800" <= char <= "\udfff" for char in name)
+    if not name or len(name) > most_chars or half_a_pair or (noun == "agent" and "/" in name):
         raise UnknownName(noun, whole or name, ())
     return quote(name, safe="").replace(".", "%2E")

@@ -1,0 +1,304 @@
+"""The same life for two registries, one asked over HTTP: what is done to both, and what both are asked.
+
+A seed makes operations that are values: the same ones, in the same order, for any number of registries.
+"""
+
+import asyncio
+import inspect
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
+from waygraph.ingest.sources import read_documents
+from waygraph.ingest.sync import sync
+from waygraph.registry import errors
+from waygraph.registry.changes import Document, SourceSummary, SyncReport
+from waygraph.registry.errors import WaygraphError
+from waygraph.registry.graph.sandbox import CypherResult
+from waygraph.registry.identity import agent_id
+from waygraph.registry.model import Filters, Query
+from waygraph.registry.registry import Registry, Status
+from waygraph.registry.remote.async_client import AsyncRemoteRegistry
+from waygraph.registry.remote.client import RemoteRegistry
+from waygraph.registry.routing.recipes import RECIPES, recipe_named
+from waygraph.registry.settings import Settings
+from waygraph.registry.wire import shapes
+
+SOURCES = ("alpha", "/srv/beta with/path", "γάμμα", "a?b#c%d/../e")
+TIME = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00")
+
+
+@dataclass(frozen=True)
+class Step:
+    told: str
+    do: Callable[[Any], object]
+
+
+class Awaited:
+    """An asynchronous registry whose methods are waited for, so that it is asked as any other."""
+
+    def __init__(self, registry: AsyncRemoteRegistry, runner: asyncio.Runner) -> None:
+        self._registry, self._runner = registry, runner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._registry, name)
+        if name in {"stamp", "exists"}:  # properties of a registry that is not asynchronous
+            return self._wait(found())
+        return lambda *given, **named: self._wait(found(*given, **named))
+
+    def _wait(self, coroutine: Any) -> Any:
+        async def awaited() -> Any:
+            return await coroutine
+
+        assert inspect.iscoroutine(coroutine)
+        return self._runner.run(awaited())
+
+
+def outcome(registry: Any, step: Step) -> object:
+    """What came of it: a value, or an error with all that it tells. What no two registries share is left out."""
+    try:
+        return _plain(step.do(registry))
+    except WaygraphError as error:
+        facts = {**vars(error)}
+        place = str(facts.pop("path", "")) or "no place"
+        kind = next(base for base in type(error).__mro__ if base.__module__ == errors.__name__)
+        return kind, str(error).replace(place, "PLACE"), facts, error.retryable
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Status():
+            return replace(value, location="", state=replace(value.state, commit=""))
+        case SyncReport():
+            # The embeddings of both are kept in one cache.
+            return {**shapes.report(value), "seconds": 0, "texts_embedded": 0}
+        case SourceSummary():
+            return replace(value, seen_at="")
+        case CypherResult():
+            return replace(value, elapsed_ms=0.0)
+        case list():
+            return [_plain(each) for each in value]
+        case str():
+            return TIME.sub("TIME", value)
+    return value
+
+
+def ingest(registry: Any, source: str, documents: Sequence[Document], **options: Any) -> list[SyncReport]:
+    """By the service, or here as the service does it."""
+    if isinstance(registry, (RemoteRegistry, Awaited)):
+        return registry.ingest(documents, source=source, **options)  # type: ignore[no-any-return]
+    assert isinstance(registry, Registry)
+    reading = {name: options.pop(name) for name in ("namespace", "kind") if name in options}
+    partial = options.pop("partial", False)
+    read = read_documents(documents, Settings(), source=source, **reading)
+    return [sync(registry, replace(each, partial=each.partial or partial), **options) for each in read]
+
+
+class Life:
+    """Sources that change, and operators who say something; and questions of every kind."""
+
+    def __init__(self, seed: int, agents: int = 6) -> None:
+        self._chance = random.Random(seed)  # noqa: S311 - not a secret
+        self._author, self._agents = Author(self._chance, tools=4), agents
+        self._said: dict[str, dict[str, Record]] = {}
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def steps(self, count: int) -> Iterator[Step]:
+        for source in SOURCES:
+            self._said[source] = {
+                record["id"]: record for record in (self._author.agent() for _ in range(self._agents))
+            }
+            yield self._ingest(source)
+        kinds = [
+            self._change, self._rehearse, self._lose_most, self._unreadable, self._set, self._set, self._remove,
+            self._restore, self._forget, self._nonsense, self._in_part,
+        ]  # fmt: skip
+        for kind in [*kinds, *self._chance.choices(kinds, k=count)]:
+            yield kind()
+
+    def _ingest(self, source: str, **options: Any) -> Step:
+        documents = [_catalogue(source, list(self._said[source].values()))]
+        return Step(f"ingest {source} {options}", lambda registry: ingest(registry, source, documents, **options))
+
+    def _change(self) -> Step:
+        source, said = self._one()
+        for key in self._chance.sample(list(said), min(2, len(said))):
+            said[key] = self._author.rewritten(said[key])
+        made = self._author.agent()
+        said[made["id"]] = made
+        return self._ingest(source)
+
+    def _rehearse(self) -> Step:
+        return self._ingest(self._one()[0], dry_run=True)
+
+    def _lose_most(self) -> Step:
+        """Refused, since it is not said to be meant."""
+        source, said = self._one()
+        documents = [_catalogue(source, list(said.values())[:1])]
+        return Step(f"most of {source} gone", lambda registry: ingest(registry, source, documents))
+
+    def _unreadable(self) -> Step:
+        """One file of two cannot be read: nothing that it may hold is removed."""
+        source, said = self._one()
+        bad = Document("b.json", unreadable="cannot be read: Permission denied")
+        documents = [_catalogue("a", list(said.values())[:1]), bad, Document("c.yaml", "a: [")]
+        return Step(f"{source}, partly readable", lambda registry: ingest(registry, source, documents))
+
+    def _in_part(self) -> Step:
+        source, said = self._one()
+        documents = [_catalogue(source, list(said.values())[:2])]
+        return Step(f"{source} in part", lambda registry: ingest(registry, source, documents, partial=True))
+
+    def _nonsense(self) -> Step:
+        text = self._chance.choice(("", "{", '{"agents": []}', "[1]", "\ufeff{}", '{"a": 1' + "}" * 9))
+        documents = [Document("x.json", text)]
+        return Step(f"nonsense {text!r}", lambda registry: ingest(registry, "nonsense", documents))
+
+    def _set(self) -> Step:
+        wanted = self._agent()
+        said: dict[str, Any] = self._chance.choice(
+            (
+                {"tags": self._author.some(TAGS)},
+                {"visible_to": self._author.some(GROUPS)},
+                {"everyone": True},
+                {"pinned": self._chance.random() < 0.5, "hidden": False},
+                {"hidden": self._chance.random() < 0.5, "tags": ["z", "a", "z"]},
+                {"tags": ["", "x"]},
+                {},
+            )
+        )
+        return Step(f"set {wanted}: {said}", lambda registry: registry.set(wanted, **said))
+
+    def _remove(self) -> Step:
+        wanted = self._agent()
+        return Step(f"remove {wanted}", lambda registry: registry.remove(wanted))
+
+    def _restore(self) -> Step:
+        wanted = self._agent()
+        return Step(f"restore {wanted}", lambda registry: registry.set(wanted, removed=False))
+
+    def _forget(self) -> Step:
+        wanted = self._chance.choice((*SOURCES, "nobody's"))
+        return Step(f"forget {wanted}", lambda registry: registry.forget(wanted))
+
+    def _one(self) -> tuple[str, dict[str, Record]]:
+        source = self._chance.choice(SOURCES)
+        return source, self._said[source]
+
+    def _agent(self) -> str:
+        return agent_id(self._chance.choice([*self._one()[1], "nobody", "..", "a/b?c#d%2Fe"]))
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def questions(self, registry: Registry) -> Iterator[Step]:
+        """Of a registry as it is now: everything that it holds, and what it does not."""
+        yield from _lists()
+        yield from self._lookups(registry)
+        yield from self._routes(20)
+        yield from _faults()
+
+    def _lookups(self, registry: Registry) -> Iterator[Step]:
+        agents, tools = registry.agents(), registry.tools()
+        for held in self._chance.sample(agents, min(8, len(agents))):
+            yield Step(f"about {held.id}", lambda r, name=held.id: [r.about(name), r.agent(name), r.named(name)])
+            yield Step(f"tools of {held.id}", lambda r, name=held.id: r.tools(name))
+        for tool in self._chance.sample(tools, min(12, len(tools))):
+            for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
+                yield Step(f"tool {name}", lambda r, name=name: r.tool(name))
+                yield Step(f"named {name}", lambda r, name=name: r.named(name))
+
+    def _routes(self, count: int) -> Iterator[Step]:
+        for _ in range(count):
+            query, recipe = self._query(), self._chance.choice([*RECIPES, "hybird"])
+            weights = self._chance.choice(({}, {"agent_weight": 2.5}, {"tool_weight": 0, "agent_weight": 1e-9}))
+            yield Step(
+                f"route {query} {recipe} {weights}", lambda r, q=query, n=recipe, w=weights: r.route(q, recipe=n, **w)
+            )
+            yield Step(
+                f"find {query} {recipe}",
+                lambda r, q=query, n=recipe: r.find_tools(q, limit=3, recipe=RECIPES.get(n, n)),
+            )
+
+    def _query(self) -> Query:
+        texts = [self._chance.choice((*self._author.requests, *CJK, *GIBBERISH[:4])) for _ in range(2)]
+        filters = Filters(tags=tuple(self._author.some(TAGS)) if self._chance.random() < 0.3 else ())
+        limit = self._chance.choice((1, 5, 40))
+        if self._chance.random() < 0.3:
+            return Query(steps=tuple(texts), limit=limit, filters=filters)
+        return Query(text=texts[0], limit=limit, filters=filters)
+
+
+def _catalogue(name: str, agents: list[Record]) -> Document:
+    return Document(f"{name}.json", json.dumps({"waygraph": 1, "agents": agents}))
+
+
+def _lists() -> Iterator[Step]:
+    yield Step("exists", lambda r: r.exists)
+    yield Step("status", lambda r: r.status())
+    yield Step("sources", lambda r: r.sources())
+    yield Step("agents", lambda r: r.agents())
+    yield Step("tools", lambda r: r.tools())
+    for limit in (None, 1, 3, 1500):
+        yield Step(f"pages of {limit}", lambda r, limit=limit: _pages(r.agents_page, limit))
+        yield Step(f"pages of tools of {limit}", lambda r, limit=limit: _pages(r.tools_page, limit))
+    for filters in (
+        Filters(tags=("sea", "海")),
+        Filters(kinds=("skill", "custom")),
+        Filters(agent_ids=("1", "nobody")),
+    ):
+        yield Step(f"{filters}", lambda r, filters=filters: r.agents_page(filters=filters, limit=4))
+    yield Step("after nobody", lambda r: r.agents_page(after="m", limit=2))
+    for form in ("json", "graphml", "html", "svg"):
+        yield Step(f"export {form}", lambda r, form=form: r.export(form))
+    yield Step("cypher", lambda r: r.cypher("MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", {"n": 3}))
+
+
+def _pages(page: Callable[..., Any], limit: int | None) -> list[object]:
+    """The whole list, part by part; the first forty of them."""
+    found, after = [], ""
+    while len(found) < 40:
+        part = page(after=after, limit=limit)
+        found.append(part)
+        if not part.following:
+            break
+        after = part.following
+    return found
+
+
+def _faults() -> Iterator[Step]:
+    for query in (
+        "",
+        " ",
+        Query(steps=("a", "")),
+        Query(steps="ab"),
+        Query(text="x", limit=0),
+        Query(text="x" * 32_001),
+    ):  # type: ignore[arg-type]
+        yield Step(f"route {str(query)[:80]}", lambda r, q=query: r.route(q))
+    yield Step("tools for steps", lambda r: r.find_tools(Query(steps=("a", "b"))))
+    yield Step("tools by agents", lambda r: r.find_tools("a", recipe="agents"))
+    for weight in (-1, float("inf"), "2"):
+        yield Step(f"weight {weight}", lambda r, w=weight: r.route("x", agent_weight=w))
+    yield Step("a recipe of its own", lambda r: r.route("x", recipe=recipe_named("lexical")))
+    for statement in ("MATCH (n) DELETE n", "RETURN", "CALL db.labels()", "MATCH (n RETURN n", "RETURN $x AS x"):
+        yield Step(statement, lambda r, s=statement: r.cypher(s))
+    yield Step("params that are none", lambda r: r.cypher("RETURN $x AS x", {"x": {1, 2}}))
+    yield Step("a number that is none", lambda r: r.cypher("RETURN $x AS x", {"x": float("nan")}))
+    yield Step(
+        "odd params", lambda r: r.cypher("RETURN $x AS x", {"x": [1, 2.5, None, "海\ud800", True, {"a": 2**60}]})
+    )
+    for name in ("..", ".", "a/..", "../..", "nobody/x", "nobody", "nobody__x", "%2e%2e", "\x00", "a b", "海", "x?y#z"):
+        yield Step(f"agent {name!r}", lambda r, name=name: r.agent(name))
+        yield Step(f"about {name!r}", lambda r, name=name: r.about(name))
+        yield Step(f"tools of {name!r}", lambda r, name=name: r.tools(name))
+        yield Step(f"tool {name!r}", lambda r, name=name: r.tool(name))
+        yield Step(f"named {name!r}", lambda r, name=name: r.named(name))
+        yield Step(f"set {name!r}", lambda r, name=name: r.set(name, pinned=True))
+        yield Step(f"forget {name!r}", lambda r, name=name: r.forget(name))
+    yield Step("no group", lambda r: r.set("nobody", visible_to=[]))
+    yield Step("a text for names", lambda r: r.set("nobody", tags="abc"))

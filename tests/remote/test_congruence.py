@@ -1,0 +1,65 @@
+"""A registry here and one over HTTP, through the same life: the same nouns, the same errors, to the last bit."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.remote.lives import Awaited, Life, Step, outcome
+from tests.service import Served, served
+from waygraph.registry import Registry
+from waygraph.registry.remote.async_client import AsyncRemoteRegistry
+
+NO_MODEL, DEFAULT_MODEL = "none", ""
+FIRST = (
+    Step("exists", lambda registry: registry.exists),
+    Step("agents of no registry", lambda registry: registry.agents()),
+    Step("route in no registry", lambda registry: registry.route("anything")),
+    Step("set in no registry", lambda registry: registry.set("a", pinned=True)),
+    Step("export of no registry", lambda registry: registry.export("json")),
+)
+
+
+@pytest.fixture(params=[NO_MODEL, DEFAULT_MODEL], ids=["no model", "default model"])
+def embedder(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def here(embedder: str) -> Iterator[Registry]:
+    with Registry.open(":memory:", embedder=embedder or None, environ={}) as registry:
+        yield registry
+
+
+@pytest.fixture
+def service(embedder: str) -> Iterator[Served]:
+    with served(embedder=embedder) as running:
+        yield running
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_service_says_what_the_registry_says(here: Registry, service: Served, seed: int) -> None:
+    """After each operation of a seeded life, and of everything that can be asked at its end."""
+    with Registry.open(service.url, environ={}) as there:
+        _compare(Life(seed), here, there)
+
+
+def test_so_it_is_for_asynchronous_programs(here: Registry, service: Served) -> None:
+    """The awaitable client has the same answers."""
+    with asyncio.Runner() as runner:
+        there = Awaited(AsyncRemoteRegistry.open(service.url, environ={}), runner)
+        with closing(there):
+            _compare(Life(3), here, there)
+
+
+def _compare(life: Life, here: Registry, there: object) -> None:
+    for step in FIRST:
+        assert outcome(there, step) == outcome(here, step), step.told
+    for step in life.steps(20):
+        assert outcome(there, step) == outcome(here, step), step.told
+    asked = 0
+    for question in life.questions(here):
+        assert outcome(there, question) == outcome(here, question), question.told
+        asked += 1
+    assert asked > 150
