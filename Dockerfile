@@ -19,7 +19,8 @@ COPY registry /build/registry
 COPY ingest /build/ingest
 COPY api /build/api
 RUN /opt/waygraph/bin/python -m pip wheel --quiet --no-deps --wheel-dir /build/dist /build
-RUN /opt/waygraph/bin/python -m pip install --quiet /build/dist/*.whl
+# With what sends traces, where OTEL_EXPORTER_OTLP_ENDPOINT is set.
+RUN /opt/waygraph/bin/python -m pip install --quiet "$(ls /build/dist/*.whl)[telemetry]"
 RUN /opt/waygraph/bin/python -m pip uninstall --quiet --yes pip
 
 FROM python:3.12-slim
