@@ -2,6 +2,7 @@
 
 import logging
 import math
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -42,6 +43,7 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
     (e.NotAuthenticated, 401),
     (e.NotAllowed, 403),
     (e.TooManyRequests, 429),
+    (e.IssuerUnavailable, 503),
     (e.ServiceUnavailable, 503),
     (e.WaygraphError, 500),
 )
@@ -63,7 +65,13 @@ def register(app: FastAPI) -> None:
 
 
 def told(error: e.WaygraphError) -> Problem:
-    return problem_of(error, status_of(error), _instance())
+    """Where a file lies is for the log: of its path the name is told."""
+    found = problem_of(error, status_of(error), _instance())
+    if path := found["facts"].get("path"):
+        name = PurePath(path).name
+        found["detail"] = found["detail"].replace(path, name)
+        found["facts"]["path"] = name
+    return found
 
 
 def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
@@ -81,8 +89,8 @@ def too_slow(limit_s: float) -> Problem:
     return problem(408, "too-slow", f"the request was not sent within {limit_s:g} s", _instance(), retryable=True)
 
 
-def not_ready(reason: str) -> Problem:
-    return problem(503, "not-ready", reason, _instance(), retryable=True)
+def not_ready(error: e.WaygraphError) -> Problem:
+    return problem(503, "not-ready", told(error)["detail"], _instance(), retryable=True)
 
 
 def wrong_host(host: str) -> Problem:
@@ -95,10 +103,10 @@ async def _ours(_: Request, error: Exception) -> Response:
     found = told(error)
     if found["status"] >= 500:
         logger.error("%s: %s", found["code"], error)
-    return answer(found, _headers(error, found["status"]))
+    return answer(found, headers_of(error, found["status"]))
 
 
-def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
+def headers_of(error: e.WaygraphError, status: int) -> dict[str, str]:
     if isinstance(error, e.TooManyRequests):
         return {"Retry-After": str(math.ceil(error.retry_after_s))}
     if isinstance(error, e.NotAuthenticated):
