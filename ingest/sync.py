@@ -54,7 +54,7 @@ def sync(
 
     def allowed(held: Held) -> ChangeSet:
         changes = plan(held, manifest)
-        _refuse_unseen(held, changes, principal)
+        _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
             refuse_mass_removal(held, changes)
         return changes
@@ -94,13 +94,14 @@ def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held],
     )
 
 
-def _refuse_unseen(held: Held, changes: ChangeSet, principal: Principal | None) -> None:
-    """Raises NotAllowed for what the principal must not change."""
+def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:
+    """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
     if changes.operator:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched(changes), principal)
+    refuse_unseen(held, _met(held, manifest), principal)
 
 
 def _touched(changes: ChangeSet) -> Iterator[str]:
@@ -109,6 +110,17 @@ def _touched(changes: ChangeSet) -> Iterator[str]:
     yield from (claim.agent_id for claim in changes.claims)
     yield from changes.removed_agents
     yield from changes.released
+
+
+def _met(held: Held, manifest: Manifest) -> Iterator[str]:
+    """The agents by which the entries are placed: of the same id, or claimed already, or of the same launch."""
+    keys = {entry.key for entry in manifest.entries}
+    launches = {entry.agent.transport for entry in manifest.entries if tells_apart(entry.agent.transport)}
+    for entry in manifest.entries:
+        yield entry.agent.id
+        yield namespaced_id(manifest.namespace, entry.agent.id)
+    yield from (claim.agent_id for claim in held.claims if claim.source == manifest.source and claim.key in keys)
+    yield from (agent_id for agent_id, stored in held.agents.items() if stored.agent.transport in launches)
 
 
 def plan(held: Held, manifest: Manifest) -> ChangeSet:

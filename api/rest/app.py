@@ -38,7 +38,7 @@ def create_app(service: "Service") -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(service.lanes.wait(service.readiness.reason))
+        loading = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
         yield
         await loading
         service.lanes.close()

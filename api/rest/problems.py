@@ -2,6 +2,7 @@
 
 import logging
 import math
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -59,9 +60,19 @@ def register(app: FastAPI) -> None:
 
 
 def told(error: e.WaygraphError) -> Problem:
-    """What a caller may know: of a fault on the service's side, in which its paths may stand, only the kind."""
-    found = problem_of(error, status_of(error), _instance())
+    """What a caller may know: of a fault on the service's side no more than its kind."""
+    found = _without_path(problem_of(error, status_of(error), _instance()))
     return {**found, "detail": _OWN_FAULT, "facts": {}} if found["status"] in _OWN else found
+
+
+def _without_path(found: Problem) -> Problem:
+    """Where a file lies is for the log: of its path the name is told."""
+    path = found["facts"].get("path")
+    if not path:
+        return found
+    name = PurePath(path).name
+    detail = found["detail"].replace(path, name)
+    return {**found, "detail": detail, "facts": {**found["facts"], "path": name}}
 
 
 def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
@@ -79,7 +90,8 @@ def too_slow(limit_s: float) -> Problem:
     return problem(408, "too-slow", f"the request was not sent within {limit_s:g} s", _instance(), retryable=True)
 
 
-def not_ready(reason: str) -> Problem:
+def not_ready(error: e.WaygraphError) -> Problem:
+    reason = _without_path(problem_of(error, 503, _instance()))["detail"]
     return problem(503, "not-ready", reason, _instance(), retryable=True)
 
 
@@ -93,10 +105,10 @@ async def _ours(_: Request, error: Exception) -> Response:
     found = told(error)
     if found["status"] >= 500:
         logger.error("%s: %s", found["code"], error)
-    return answer(found, _headers(error, found["status"]))
+    return answer(found, headers_of(error, found["status"]))
 
 
-def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
+def headers_of(error: e.WaygraphError, status: int) -> dict[str, str]:
     if isinstance(error, e.TooManyRequests):
         return {"Retry-After": str(math.ceil(error.retry_after_s))}
     if isinstance(error, e.NotAuthenticated):

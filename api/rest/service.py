@@ -33,18 +33,18 @@ class Readiness:
     def __init__(self, registry: "Registry") -> None:
         self._registry, self._lock, self._loaded = registry, Lock(), False
 
-    def reason(self) -> str:
-        """Why the service is not ready; empty if it is. A place without a registry is ready to be written to."""
+    def hindrance(self) -> WaygraphError | None:
+        """Why the service is not ready; None if it is. A place without a registry is ready to be written to."""
         if self._loaded:
-            return ""
+            return None
         with self._lock:
             try:
                 if self._registry.exists:
                     self._registry.route("are you ready")
+                    self._loaded = True
             except WaygraphError as error:
-                return str(error)
-            self._loaded = True
-            return ""
+                return error
+            return None
 
 
 @dataclass(frozen=True, kw_only=True)

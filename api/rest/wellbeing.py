@@ -26,9 +26,9 @@ async def healthz() -> Response:
 @router.get("/readyz", **operation("readyz"))
 async def readyz(service: Serving) -> Response:
     """200 when the index and the model are loaded, 503 before, and when they cannot be."""
-    reason = await service.lanes.wait(service.readiness.reason)
-    if reason:
-        return answer(not_ready(reason), {"Retry-After": "1"})
+    hindrance = await service.lanes.wait(service.readiness.hindrance)
+    if hindrance:
+        return answer(not_ready(hindrance), {"Retry-After": "1"})
     return as_json({"ready": True})
 
 
@@ -50,7 +50,10 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
     host = urlsplit(base_url).hostname or "localhost"
 
     def told() -> "Shape":
-        agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
+        listed = "read" in caller.scopes and service.registry.exists
+        agents = service.registry.agents(principal=caller.principal) if listed else []
         return ai_catalog(agents, host, base_url)
 
+    if not service.registry.exists:
+        return as_json(told(), media_type=MEDIA_TYPE)
     return await unless_known(request, service, caller, told, MEDIA_TYPE)

@@ -1,0 +1,271 @@
+"""Who may call, and what: scopes, keys, tokens, limits."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.fake_issuer import AUDIENCE, fake_issuer, signer
+from tests.observed_service import samples
+from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
+from waygraph.registry.access import SCOPES
+from waygraph.registry.errors import NotAllowed, NotAuthenticated, TooManyRequests
+from waygraph.registry.settings import Settings
+
+Call = Callable[[httpx2.Client], httpx2.Response]
+
+OPERATIONS: dict[str, tuple[str, Call]] = {
+    "route": ("route", lambda c: c.post("/v1/route", json={"text": "look"})),
+    "route_batch": ("route", lambda c: c.post("/v1/route/batch", json={"requests": [{"text": "look"}]})),
+    "search_tools": ("route", lambda c: c.post("/v1/tools/search", json={"text": "look"})),
+    "recipes": ("route", lambda c: c.get("/v1/recipes")),
+    "agents": ("read", lambda c: c.get("/v1/agents")),
+    "agent": ("read", lambda c: c.get("/v1/agents/a")),
+    "agent_tools": ("read", lambda c: c.get("/v1/agents/a/tools")),
+    "tools": ("read", lambda c: c.get("/v1/tools")),
+    "tool": ("read", lambda c: c.get("/v1/tools/a/look")),
+    "tool_called": ("read", lambda c: c.get("/v1/tools/a__look")),
+    "sources": ("read", lambda c: c.get("/v1/sources")),
+    "status": ("read", lambda c: c.get("/v1/status")),
+    "export": ("read", lambda c: c.get("/v1/export")),
+    "metrics": ("read", lambda c: c.get("/metrics")),
+    "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
+    "set_agent": ("write", lambda c: c.patch("/v1/agents/a", json={"pinned": False})),
+    "remove_agent": ("write", lambda c: c.delete("/v1/agents/a")),
+    "forget_source": ("write", lambda c: c.delete("/v1/sources/s")),
+    "cypher": ("cypher", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
+    "healthz": ("", lambda c: c.get("/healthz")),
+    "readyz": ("", lambda c: c.get("/readyz")),
+    "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
+}
+"""Operation → the scope that it needs; empty: anybody."""
+NEED_EVERYTHING = {"export", "metrics", "cypher"}
+
+
+@pytest.fixture
+def filled(guarded: Served) -> Served:
+    ingest(guarded.admin(), "s", agent("a", "look"), agent("b"))
+    return guarded
+
+
+def test_every_operation_is_in_the_table(guarded: Served) -> None:
+    """One that is added to the service has to be added here."""
+    document = guarded.client().get("/openapi.json").json()
+    found = {each["operationId"] for path in document["paths"].values() for each in path.values()}
+    assert found == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_needs_its_scope_and_no_other(filled: Served, operation: str) -> None:
+    """A key of every other scope is refused, and one of this scope alone is not; nobody without a key is let in."""
+    needed, call = OPERATIONS[operation]
+    if needed:
+        others = tuple(scope for scope in SCOPES if scope != needed)
+        for scopes in (*((each,) for each in others), others):
+            told = assert_problem(call(filled.caller(*scopes, everything=True)), 403, NotAllowed)
+            assert repr(needed) in told["detail"]
+        assert_problem(call(filled.client()), 401, NotAuthenticated)
+        assert call(filled.caller(needed, everything=True)).status_code == 200
+    else:
+        assert call(filled.client()).status_code == 200
+
+
+@pytest.mark.parametrize("operation", [name for name, (scope, _) in OPERATIONS.items() if scope])
+def test_what_cannot_be_limited_needs_a_caller_who_sees_everything(filled: Served, operation: str) -> None:
+    response = OPERATIONS[operation][1](filled.caller(groups=("g",)))
+    if operation in NEED_EVERYTHING:
+        assert "sees everything" in assert_problem(response, 403, NotAllowed)["detail"]
+    else:
+        assert response.status_code == 200
+
+
+def test_nothing_is_done_for_who_may_not(filled: Served) -> None:
+    """A refused write changes nothing."""
+    before = filled.admin().get("/v1/export").content
+    reader = filled.caller("route", "read", "cypher", "use", everything=True)
+    assert_problem(reader.delete("/v1/agents/a"), 403, NotAllowed)
+    assert_problem(reader.delete("/v1/sources/s"), 403, NotAllowed)
+    assert_problem(reader.patch("/v1/agents/a", json={"hidden": True}), 403, NotAllowed)
+    assert_problem(reader.post("/v1/manifests", json=manifest("s", agent("z"))), 403, NotAllowed)
+    assert filled.admin().get("/v1/export").content == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer"},
+        {"Authorization": "Basic dXNlcjpwYXNz"},
+        {"Authorization": "wg_000000000000_x"},
+        {"Authorization": f"Bearer wg_{'0' * 12}_{'x' * 43}"},
+        {"Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."},
+        {"X-API-Key": ""},
+        {"X-API-Key": "x" * 60_000},
+        {"X-API-Key": "\u00ff\u00fe"},
+        {"Cookie": "key=value"},
+    ],
+)
+def test_who_shows_no_good_key_is_not_known(filled: Served, headers: dict[str, str]) -> None:
+    """401, and what was shown is told nowhere."""
+    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    told = assert_problem(filled.client().get("/v1/agents", headers=raw), 401, NotAuthenticated)
+    assert told["facts"] == {}
+
+
+def test_a_key_is_shown_in_either_header_but_not_in_both(filled: Served) -> None:
+    key = filled.key("read")
+    for headers in ({"X-API-Key": key}, {"Authorization": f"bearer {key}"}, {"authorization": f"Bearer  {key}"}):
+        assert_good(filled.client().get("/v1/agents", headers=headers))
+    both = {"X-API-Key": key, "Authorization": f"Bearer {key}"}
+    assert_problem(filled.client().get("/v1/agents", headers=both), 401, NotAuthenticated)
+
+
+def test_a_key_in_the_address_is_no_key(filled: Served) -> None:
+    """And it does not reach the log."""
+    key = filled.key("read")
+    for name in ("key", "api_key", "access_token"):
+        assert_problem(filled.client().get("/v1/agents", params={name: key}), 401, NotAuthenticated)
+    assert key.rpartition("_")[2] not in filled.log
+
+
+def test_a_key_that_is_revoked_or_has_expired_counts_no_more(filled: Served) -> None:
+    assert filled.keys
+    client = filled.client(key := filled.key("read"))
+    assert_good(client.get("/v1/agents"))
+    filled.keys.revoke(key)
+    assert_problem(client.get("/v1/agents"), 401, NotAuthenticated)
+    short = filled.keys.create("short", ["read"], expires_in=timedelta(microseconds=1))[1]
+    assert_problem(filled.client(short).get("/v1/agents"), 401, NotAuthenticated)
+
+
+def test_a_keys_file_that_is_gone_lets_nobody_in(filled: Served) -> None:
+    """Nor one that is damaged; where the file lies is for the log."""
+    assert filled.keys
+    client = filled.caller("read")
+    assert_good(client.get("/v1/agents"))
+    path = filled.keys.path
+    content = path.read_bytes()
+    for damage in (lambda: path.unlink(), lambda: path.write_bytes(b"{")):
+        damage()
+        told = assert_problem(client.get("/v1/agents"), 500, "keys-unusable")
+        assert str(path) not in json.dumps(told)
+    path.write_bytes(content)
+    path.chmod(0o600)
+    assert_good(client.get("/v1/agents"))
+    assert str(path) in filled.log
+
+
+# -- tokens ---------------------------------------------------------------------------------------------
+
+
+def test_tokens_of_an_issuer_are_callers(tmp_path: Path) -> None:
+    """Their groups decide what they see, their scopes what they may do; keys are good beside them."""
+    own, other = signer(), signer("second")
+    with fake_issuer(own) as issuer:
+        settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, oidc_everything_group="admins")
+        with served(auth=True, folder=tmp_path, settings=settings) as service:
+
+            def caller(**claims: object) -> httpx2.Client:
+                return service.client(own.token(issuer.claims(**claims)))
+
+            ingest(service.admin(), "s", agent("open"), agent("money", visible_to=["finance"]))
+            seen = [each["id"] for each in assert_good(caller().get("/v1/agents"))["agents"]]
+            assert seen == ["money", "open"]
+            stranger = caller(groups=["kitchen"])
+            assert [each["id"] for each in assert_good(stranger.get("/v1/agents"))["agents"]] == ["open"]
+            assert_problem(stranger.get("/v1/agents/money"), 404, "unknown-name")
+            assert_problem(stranger.delete("/v1/agents/open"), 403, NotAllowed)
+            assert_problem(stranger.get("/v1/export"), 403, NotAllowed)
+            assert caller(groups=["admins"]).get("/v1/export").status_code == 200
+            assert_problem(caller(scope="openid").get("/v1/agents"), 403, NotAllowed)
+            for claims in ({"exp": 1}, {"aud": "another"}, {"iss": "https://evil.example"}, {"sub": None}):
+                told = assert_problem(caller(**claims).get("/v1/agents"), 401, NotAuthenticated)
+                assert "token" in told["detail"]
+            forged = service.client(other.token(issuer.claims()))
+            assert_problem(forged.get("/v1/agents"), 401, NotAuthenticated)
+            assert issuer.fetches <= 2
+
+
+def test_an_issuer_that_does_not_answer_is_told_so(tmp_path: Path) -> None:
+    """503 and try again; keys go on being good."""
+    own = signer()
+    with fake_issuer(own) as issuer:
+        token = own.token(issuer.claims())
+        issuer.status = 500
+        settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE)
+        with served(auth=True, folder=tmp_path, settings=settings) as service:
+            ingest(service.admin(), "s", agent("open"))
+            assert_problem(service.client(token).get("/v1/agents"), 503, "issuer-unavailable")
+            assert_good(service.caller("read").get("/v1/agents"))
+
+
+# -- limits ---------------------------------------------------------------------------------------------
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+    """Each key has a limit of its own; the requests of a batch count each."""
+    settings = Settings(rate_per_minute=6, rate_burst=4)
+    with served(auth=True, folder=tmp_path, settings=settings) as service:
+        ingest(service.admin(), "s", agent("a"))
+        client = service.caller("read", "route")
+        for _ in range(4):
+            assert_good(client.get("/v1/agents"))
+        response = client.get("/v1/agents")
+        told = assert_problem(response, 429, TooManyRequests)
+        assert told["retryable"]
+        assert 1 <= int(response.headers["retry-after"]) <= 10
+        assert 0 < told["facts"]["retry_after_s"] <= 10
+        assert_good(service.caller("read").get("/v1/agents"))
+        assert_good(client.get("/healthz"))
+        batch = {"requests": [{"text": "a"}] * 5}
+        assert_problem(service.caller("route").post("/v1/route/batch", json=batch), 429, TooManyRequests)
+
+
+def test_guessing_is_slowed_by_address(tmp_path: Path) -> None:
+    """After too many failures a right key from there is refused as well, or guesses would still be answered."""
+    settings = Settings(failures_per_minute=6, failures_burst=3)
+    with served(auth=True, folder=tmp_path, settings=settings) as service:
+        client = service.caller("read")
+        for number in range(3):
+            guess = service.client(f"wg_{number:012d}_{'x' * 43}")
+            assert_problem(guess.get("/v1/agents"), 401, NotAuthenticated)
+        assert_problem(service.client("wg_guess").get("/v1/agents"), 429, TooManyRequests)
+        assert_problem(client.get("/v1/agents"), 429, TooManyRequests)
+        assert_good(client.get("/healthz"))
+
+
+def test_a_key_is_told_nowhere(tmp_path: Path) -> None:
+    """Not in answers, headers, logs, audit or metrics, whatever is done with it; nor is a wrong one."""
+    audit = tmp_path / "audit.jsonl"
+    settings = Settings(audit_file=str(audit), log_level="debug", failures_burst=100)
+    with served(auth=True, folder=tmp_path, settings=settings) as service:
+        good, wrong = service.key(everything=True), f"wg_{'a' * 12}_{'S3cretS3cret' * 3}1234567"
+        told: list[str] = []
+        for key in (good, wrong):
+            client = service.client(key)
+            for _, call in OPERATIONS.values():
+                told.append(_whole(call(client)))
+            told.append(_whole(client.get(f"/v1/agents/{key}")))
+            told.append(_whole(client.get("/v1/agents", params={"cursor": key})))
+            told.append(_whole(client.post("/v1/cypher", json={"statement": f"RETURN '{key}' AS x, broken("})))
+        told.append(service.client(good).get("/metrics").text)
+        logged = service.log + audit.read_text(encoding="utf-8")
+    secrets = [key.rpartition("_")[2] for key in (good, wrong)]
+    assert not [secret for secret in secrets if secret in logged]
+    shown = [text for text in told if any(secret in text for secret in secrets)]
+    assert all("is not known" in text or "CYPHER" in text.upper() for text in shown)
+    assert samples(told[-1].encode())["waygraph_registry_up"] == 1
+
+
+def _whole(response: httpx2.Response) -> str:
+    return "\n".join((*(f"{name}: {value}" for name, value in response.headers.items()), response.text))
+
+
+def test_without_authentication_everybody_may_do_everything(blank: Served) -> None:
+    """Headers are not looked at."""
+    ingest(blank.client("nonsense"), "s", agent("a", "look"), agent("b"))
+    for name, (_, call) in OPERATIONS.items():
+        if name not in ("remove_agent", "forget_source"):
+            assert call(blank.client("nonsense")).status_code == 200, name

@@ -1,0 +1,309 @@
+"""Nobody learns of what they may not see: random catalogues, groups and callers, and every operation of the service.
+
+What is invisible is named by random words that stand nowhere else, so that a search over the bytes of all answers
+decides. A cursor's bytes are decoded first.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.rest.test_access import OPERATIONS
+from tests.service import Served, assert_good, assert_problem, manifest, served
+from waygraph.registry.errors import NotAllowed, UnknownName
+from waygraph.registry.formats import TOOL_FORMATS
+from waygraph.registry.settings import Settings
+
+GROUPS = ("red", "green", "blue")
+SHARED = "look"
+"""A word of every agent, so that all of them are found by it."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """An agent whose every text holds a word of its own."""
+
+    word: str
+    tools: int
+    visible_to: tuple[str, ...]
+    operator: tuple[str, ...] | None
+    hidden: bool
+    pinned: bool
+    source: str
+
+    def seen_by(self, groups: Sequence[str] | None) -> bool:
+        if groups is None:
+            return True
+        wanted = self.visible_to if self.operator is None else self.operator
+        return not self.hidden and (not wanted or not set(wanted).isdisjoint(groups))
+
+    @property
+    def url(self) -> dict[str, str]:
+        return {"type": "http", "url": f"https://{self.word}.example/mcp"}
+
+    def record(self) -> dict[str, Any]:
+        tools = [
+            {
+                "name": f"{self.word}_{number}",
+                "description": f"{SHARED} for {self.word}",
+                "inputSchema": {"type": "object", "properties": {self.word: {"type": "string"}}},
+                "tags": [self.word],
+            }
+            for number in range(self.tools)
+        ]
+        return {
+            "id": self.word,
+            "name": f"Agent {self.word}",
+            "description": f"{SHARED} by {self.word}",
+            "tags": ["shared", self.word],
+            "transport": self.url,
+            "visible_to": list(self.visible_to),
+            "tools": tools,
+        }
+
+
+@dataclass(frozen=True)
+class World:
+    secrets: tuple[Secret, ...]
+    callers: tuple[tuple[str, ...], ...]
+    sources: tuple[str, ...] = field(default=())
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Agents in sources, each seen by some; callers of some groups. Words are long and of letters that rank alike."""
+    drawn = draw(st.lists(st.text("bdghjkpqvwxz", min_size=12, max_size=12), min_size=6, max_size=15, unique=True))
+    split = draw(st.integers(1, 3))
+    sources, words = drawn[:split], drawn[split:]
+    some = st.lists(st.sampled_from(GROUPS), max_size=2, unique=True).map(tuple)
+    operator = st.one_of(st.none(), st.lists(st.sampled_from(GROUPS), min_size=1, max_size=2, unique=True).map(tuple))
+    secrets = tuple(
+        Secret(
+            word=word,
+            tools=draw(st.integers(0, 3)),
+            visible_to=draw(some),
+            operator=draw(operator),
+            hidden=draw(st.integers(0, 3)) == 0,
+            pinned=draw(st.integers(0, 4)) == 0,
+            source=draw(st.sampled_from(sources)),
+        )
+        for word in words
+    )
+    callers = draw(st.lists(some, min_size=1, max_size=2, unique=True))
+    return World(secrets=secrets, callers=tuple(callers), sources=tuple(sources))
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One for all worlds: each leaves it empty."""
+    limits = Settings(rate_per_minute=0, failures_per_minute=0)
+    with served(auth=True, folder=tmp_path_factory.mktemp("keys"), settings=limits) as service:
+        yield service
+
+
+def fill(admin: httpx2.Client, world: World) -> None:
+    for source in world.sources:
+        records = [secret.record() for secret in world.secrets if secret.source == source]
+        assert_good(admin.post("/v1/manifests", json=manifest(source, *records)))
+    for secret in world.secrets:
+        said: dict[str, object] = {"hidden": secret.hidden, "pinned": secret.pinned}
+        if secret.operator is not None:
+            said["visible_to"] = list(secret.operator)
+        assert_good(admin.patch(f"/v1/agents/{secret.word}", json=said))
+
+
+def empty(admin: httpx2.Client, world: World) -> None:
+    for source in world.sources:
+        assert_good(admin.delete(f"/v1/sources/{source}"))
+
+
+def near(word: str) -> str:
+    """A name that is almost it, and does not hold it."""
+    return word[:-1] + "y"
+
+
+def answers(client: httpx2.Client, world: World) -> Iterator[httpx2.Response]:
+    """Of every operation, asked in ways that would find what is not to be found. No question holds a whole word."""
+    for _, call in OPERATIONS.values():
+        yield call(client)
+    words = [secret.word for secret in world.secrets]
+    by_words = " ".join(f"{SHARED} {near(word)}" for word in words)
+    for recipe in ("hybrid", "lexical", "agents", "tools"):
+        asked = {"text": by_words, "limit": 1000, "recipe": recipe, "explain": True, "schema": True}
+        yield client.post("/v1/route", json={**asked, "format": "openai"})
+        yield client.post("/v1/tools/search", json={**asked, "format": "mcp"})
+    yield client.post("/v1/route", json={"steps": [SHARED, by_words], "limit": 50, "explain": True})
+    yield client.post("/v1/route", json={"text": SHARED, "filters": {"tags": ["shared"]}, "limit": 50})
+    batch = [{"text": SHARED, "limit": 50}, {"text": SHARED, "recipe": "none such"}]
+    yield client.post("/v1/route/batch", json={"requests": batch})
+    for tool_format in TOOL_FORMATS:
+        yield client.get("/v1/tools", params={"format": tool_format, "schema": True})
+    for path in ("/v1/agents", "/v1/tools"):
+        yield from parts(client, path)
+    for word in words:
+        for path in names(near(word)):
+            yield client.get(path)
+        yield client.delete(f"/v1/sources/{near(word)}")
+    for source in world.sources:
+        yield client.delete(f"/v1/sources/{near(source)}")
+    for word in words:
+        yield client.get("/v1/agents", params={"tag": near(word)})
+        yield client.patch(f"/v1/agents/{near(word)}", json={"pinned": True})
+
+
+def names(word: str) -> list[str]:
+    tools = (f"/v1/tools/{word}/{word}_0", f"/v1/tools/{word}__{word}_0")
+    return [f"/v1/agents/{word}", f"/v1/agents/{word}/tools", *tools]
+
+
+def parts(client: httpx2.Client, path: str) -> Iterator[httpx2.Response]:
+    cursor = ""
+    while True:
+        response = client.get(path, params={"limit": 2, "cursor": cursor})
+        yield response
+        if response.status_code != 200 or not (cursor := response.json()["following"]):
+            return
+
+
+def told(response: httpx2.Response) -> str:
+    """All that is in an answer, headers too; cursors as what they stand for."""
+    text = "\n".join((*(f"{name}: {value}" for name, value in response.headers.items()), response.text))
+    cursors = re.findall(r'"following":"([\w-]+)"', text)
+    return text + "".join(base64.urlsafe_b64decode(each + "=" * (-len(each) % 4)).decode() for each in cursors)
+
+
+SEARCHING = settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+
+
+@given(world=worlds())
+@SEARCHING
+def test_no_answer_tells_of_what_is_invisible(service: Served, world: World) -> None:
+    """Whatever is asked, and however: no id, name, tag or text of it, and no source that claims nothing visible."""
+    admin = service.admin()
+    fill(admin, world)
+    try:
+        for groups in world.callers:
+            client = service.caller("route", "read", "write", "cypher", "use", groups=groups)
+            unseen = [secret.word for secret in world.secrets if not secret.seen_by(groups)]
+            seen_sources = {secret.source for secret in world.secrets if secret.seen_by(groups)}
+            unseen += [source for source in world.sources if source not in seen_sources]
+            for response in answers(client, world):
+                text = told(response)
+                assert response.status_code < 500, text
+                assert not [word for word in unseen if word in text], (response.request, text)
+    finally:
+        empty(admin, world)
+
+
+@given(world=worlds())
+@SEARCHING
+def test_every_number_is_that_of_what_is_visible(service: Served, world: World) -> None:
+    """Lists, counts and routes hold what the caller sees: all of it, and nothing else."""
+    admin = service.admin()
+    fill(admin, world)
+    try:
+        for groups in (None, *world.callers):
+            client = admin if groups is None else service.caller(groups=groups)
+            seen = [secret for secret in world.secrets if secret.seen_by(groups)]
+            assert_counts(client, seen)
+            routable = {secret.word for secret in seen if not secret.hidden}
+            found = assert_good(client.post("/v1/route", json={"text": SHARED, "limit": 1000}))
+            shown = {match["agent"]["id"] for part in ("matches", "pinned") for match in found[part]}
+            assert shown == routable
+            tools = assert_good(client.post("/v1/tools/search", json={"text": SHARED, "limit": 1000}))["matches"]
+            assert {match["agent"]["id"] for match in tools} == {s.word for s in seen if s.tools and not s.hidden}
+    finally:
+        empty(admin, world)
+
+
+def assert_counts(client: httpx2.Client, seen: Sequence[Secret]) -> None:
+    status = assert_good(client.get("/v1/status"))
+    sources = assert_good(client.get("/v1/sources"))["sources"]
+    listed = assert_good(client.get("/v1/agents"))["agents"]
+    tools = assert_good(client.get("/v1/tools"))["tools"]
+    catalogue = assert_good(client.get("/.well-known/ai-catalog.json"))["entries"]
+    assert (status["agents"], status["tools"]) == (len(seen), sum(secret.tools for secret in seen))
+    claimed = {source["name"]: set(source["agents"]) for source in sources if source["agents"]}
+    by_source = {secret.source: {each.word for each in seen if each.source == secret.source} for secret in seen}
+    assert claimed == by_source
+    assert {each["id"]: each["tools"] for each in listed} == {secret.word: secret.tools for secret in seen}
+    assert len(tools) == status["tools"]
+    assert len(catalogue) == len(seen) + 1
+    for secret in seen:
+        assert len(assert_good(client.get(f"/v1/agents/{secret.word}"))["tools"]) == secret.tools
+
+
+@given(world=worlds())
+@SEARCHING
+def test_what_is_invisible_is_as_if_it_never_was(service: Served, world: World) -> None:
+    """Asked for by its very name it is unknown, in the same words as a name that never was; nothing changes it."""
+    admin = service.admin()
+    fill(admin, world)
+    try:
+        for groups in world.callers:
+            client = service.caller(groups=groups)
+            for secret in (each for each in world.secrets if not each.seen_by(groups)):
+                for path in names(secret.word):
+                    assert_problem(client.get(path), 404, UnknownName)
+                assert_same_as_nobody(client, secret.word)
+                assert_refused(client, world, secret)
+        assert {secret.word for secret in world.secrets} == {
+            each["id"] for each in assert_good(admin.get("/v1/agents"))["agents"]
+        }
+    finally:
+        empty(admin, world)
+
+
+def assert_same_as_nobody(client: httpx2.Client, word: str) -> None:
+    """The answers differ in the name that was asked for and in nothing else; nor do they differ in status."""
+    nobody = "".join(reversed(word)) + "y"
+    for method, path in [
+        *(("GET", path) for path in names("{}")),
+        ("PATCH", "/v1/agents/{}"),
+        ("DELETE", "/v1/agents/{}"),
+        ("DELETE", "/v1/sources/{}"),
+    ]:
+        pair = [
+            client.request(method, path.format(name, name), **({"json": {"pinned": True}} if method == "PATCH" else {}))
+            for name in (word, nobody)
+        ]
+        first, second = (_bare(response, name) for response, name in zip(pair, (word, nobody), strict=True))
+        assert first == second, (method, path)
+
+
+def _bare(response: httpx2.Response, name: str) -> Mapping[str, Any]:
+    problem = assert_problem(response, 404, UnknownName)
+    text = json.dumps({key: value for key, value in problem.items() if key != "instance"}).replace(name, "?")
+    bare: Mapping[str, Any] = json.loads(text)
+    # What is near to a name depends on its letters: that nothing invisible is near is another test's affair.
+    return {**bare, "detail": bare["detail"].partition(" Did you mean")[0], "facts": {**bare["facts"], "nearest": []}}
+
+
+def assert_refused(client: httpx2.Client, world: World, secret: Secret) -> None:
+    """A manifest that claims it, has its id, its launch or its key: refused alike, and it tells no name."""
+    other = {"id": "newcomer", "name": "n", "description": "n", "tools": []}
+    tries = [
+        manifest("mine", secret.record()),
+        manifest("mine", {**other, "id": secret.word}),
+        manifest("mine", {**other, "transport": secret.url}),
+        manifest("mine", other, {**other, "id": secret.word}),
+        manifest(secret.source, secret.record(), partial=True),
+        manifest(secret.source, {**secret.record(), "description": "changed"}, partial=True),
+        manifest(secret.source, other, allow_mass_removal=True),
+    ]
+    for body in (*tries, *({**body, "dry_run": True} for body in tries)):
+        detail = assert_problem(client.post("/v1/manifests", json=body), 403, NotAllowed)["detail"]
+        assert secret.word not in detail
