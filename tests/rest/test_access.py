@@ -147,7 +147,7 @@ def test_a_keys_file_that_is_gone_lets_nobody_in(filled: Served) -> None:
     assert_good(client.get("/v1/agents"))
     path = filled.keys.path
     content = path.read_bytes()
-    for damage in (lambda: path.unlink(), lambda: path.write_bytes(b"{")):
+    for damage in (path.unlink, lambda: path.write_bytes(b"{")):
         damage()
         told = assert_problem(client.get("/v1/agents"), 500, "keys-unusable")
         assert str(path) not in json.dumps(told)
@@ -224,7 +224,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
 
 
 def test_guessing_is_slowed_by_address(tmp_path: Path) -> None:
-    """After too many failures a right key from there is refused as well, or guesses would still be answered."""
+    """After too many failures an address is told to wait; a good key from there is taken all the same."""
     settings = Settings(failures_per_minute=6, failures_burst=3)
     with served(auth=True, folder=tmp_path, settings=settings) as service:
         client = service.caller("read")
@@ -232,8 +232,7 @@ def test_guessing_is_slowed_by_address(tmp_path: Path) -> None:
             guess = service.client(f"wg_{number:012d}_{'x' * 43}")
             assert_problem(guess.get("/v1/agents"), 401, NotAuthenticated)
         assert_problem(service.client("wg_guess").get("/v1/agents"), 429, TooManyRequests)
-        assert_problem(client.get("/v1/agents"), 429, TooManyRequests)
-        assert_good(client.get("/healthz"))
+        assert_good(client.get("/v1/agents"))
 
 
 def test_a_key_is_told_nowhere(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_health_is_told_to_everybody(guarded: Served) -> None:
 
 
 def test_a_damaged_registry_is_not_ready(tmp_path: Path) -> None:
-    """One that is put where none was is told so, without the place; the service lives, and is ready when it is whole."""
+    """It is told so, without the place; the service lives, and is ready when the registry is whole."""
     path = tmp_path / "r.grafeo"
     with served(path) as service:
         path.write_bytes(b"no registry")
