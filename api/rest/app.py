@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
@@ -98,5 +98,6 @@ def application(
         max_manifest_bytes=settings.max_manifest_bytes,
         body_timeout_s=settings.body_timeout_s,
         hosts=hosts,
+        admit=lambda scope: service.admit(Request(scope)),
     )
     return Observed(limited, log=log, metrics=service.metrics, traces=traces, audit=service.audit)

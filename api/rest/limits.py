@@ -3,11 +3,12 @@ keep browsers careful.
 """
 
 import asyncio
-from collections.abc import Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from waygraph.api.rest import problems
 from waygraph.api.rest.observing.observed import Application, Message, Receive, Scope, Send
+from waygraph.registry.errors import WaygraphError
 from waygraph.registry.wire.problems import Problem
 
 HEADERS = (
@@ -18,6 +19,8 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 NOT_KEPT = (b"cache-control", b"no-store")
+CLOSED = {"Connection": "close"}
+"""Said where a body is left unread."""
 MANIFESTS = "/v1/manifests"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -25,7 +28,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class Limited:
     """The application behind its limits. `hosts` None: any name is this service's.
 
-    A body is read whole before the application begins, so that a slow sender holds a connection and nothing else.
+    A body is read whole before the application begins, so that a slow sender holds a connection and nothing else;
+    and only from whom `admit` lets in, which raises a WaygraphError for others.
     """
 
     def __init__(
@@ -36,8 +40,9 @@ class Limited:
         max_manifest_bytes: int,
         body_timeout_s: float,
         hosts: Collection[str] | None,
+        admit: Callable[[Scope], Awaitable[None]],
     ) -> None:
-        self._application, self._hosts = application, hosts
+        self._application, self._hosts, self._admit = application, hosts, admit
         self._max_bytes, self._max_manifest_bytes, self._timeout_s = max_body_bytes, max_manifest_bytes, body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,20 +50,25 @@ class Limited:
             await self._application(scope, receive, send)
             return
         careful = _careful(send)
-        refused, body = await self._read(scope, receive)
+        try:
+            refused, body = await self._read(scope, receive)
+        except WaygraphError as error:
+            await problems.refusal(error, CLOSED)(scope, receive, careful)
+            return
         if refused is not None:
-            await problems.answer(refused, {"Connection": "close"})(scope, receive, careful)
+            await problems.answer(refused, CLOSED)(scope, receive, careful)
             return
         await self._application(scope, _replayed(body, receive), careful)
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
-        """What is wrong with the request, if anything, and its body."""
+        """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
         headers = dict(scope["headers"])
         if self._hosts is not None and (host := _host(headers)) not in self._hosts:
             return problems.wrong_host(host), b""
         limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
         if not headers.keys() & {b"content-length", b"transfer-encoding"}:
             return None, b""
+        await self._admit(scope)
         if int(headers.get(b"content-length", b"0")) > limit:
             return problems.too_large(limit), b""
         try:

@@ -102,13 +102,17 @@ def wrong_host(host: str) -> Problem:
 
 async def _ours(_: Request, error: Exception) -> Response:
     assert isinstance(error, e.WaygraphError)  # noqa: S101 - registered for these
+    return refusal(error)
+
+
+def refusal(error: e.WaygraphError, headers: "Mapping[str, str] | None" = None) -> Response:
     found = told(error)
     if found["status"] >= 500:
         logger.error("%s: %s", found["code"], error)
-    return answer(found, headers_of(error, found["status"]))
+    return answer(found, {**_headers(error, found["status"]), **(headers or {})})
 
 
-def headers_of(error: e.WaygraphError, status: int) -> dict[str, str]:
+def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
     if isinstance(error, e.TooManyRequests):
         return {"Retry-After": str(math.ceil(error.retry_after_s))}
     if isinstance(error, e.NotAuthenticated):

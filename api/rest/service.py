@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
 
+_KNOWN = "waygraph.caller"
 STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
 
 
@@ -66,10 +67,13 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
-        known = LOCAL if self.authenticator is None else await self._authenticated(self.authenticator, request)
-        called_by(request.scope, known)
+        known = await self._known(request)
         self.count(known)
         return known
+
+    async def admit(self, request: Request) -> None:
+        """Before a body is read: it has to be known who sends it. Raises as `caller`."""
+        await self._known(request)
 
     def count(self, caller: Caller) -> None:
         """One request more of this caller. Raises TooManyRequests. Where nobody is told apart nobody is limited."""
@@ -80,6 +84,15 @@ class Service:
         """The same, where those may ask too who show nothing: they may do nothing else."""
         shows_nothing = not {"authorization", "x-api-key"} & set(request.headers.keys())
         return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
+
+    async def _known(self, request: Request) -> Caller:
+        """Asked once of a request."""
+        known: Caller | None = request.scope.get(_KNOWN)
+        if known is None:
+            known = LOCAL if self.authenticator is None else await self._authenticated(self.authenticator, request)
+            request.scope[_KNOWN] = known
+            called_by(request.scope, known)
+        return known
 
     async def _authenticated(self, authenticator: "Authenticator", request: Request) -> Caller:
         shown = request.headers.get("authorization"), request.headers.get("x-api-key")

@@ -1,0 +1,340 @@
+"""What a stranger can send: too much, too slowly, to another host, by other methods, on strange paths."""
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.service import (
+    SECURITY_HEADERS,
+    Served,
+    agent,
+    assert_careful,
+    assert_good,
+    assert_problem,
+    ingest,
+    served,
+    until,
+)
+from waygraph.registry.errors import NotAuthenticated
+from waygraph.registry.settings import Settings
+
+SMALL = Settings(max_body_bytes=2_000, max_manifest_bytes=20_000, body_timeout_s=0.5)
+AS_JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Served]:
+    """With small limits."""
+    with served(settings=SMALL) as service:
+        ingest(service.client(), "s", agent("a", "look"))
+        yield service
+
+
+def answered(raw: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    return int(first.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
+
+
+def request(target: str, *, method: str = "GET", host: str = "localhost", body: bytes = b"", **headers: str) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join((*lines, "", "")).encode("latin-1") + body
+
+
+# -- size and time --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_too_large_is_refused(service: Served, *, chunked: bool) -> None:
+    """By what it says of itself, and by what comes; manifests may be larger."""
+    for path, limit in (("/v1/route", 2_000), ("/v1/manifests", 20_000)):
+        for size, refused in ((limit - 1, False), (limit + 1, True), (limit * 50, True)):
+            content = b" " * size
+            response = service.client().post(path, content=_pieces(content) if chunked else content, headers=AS_JSON)
+            if refused:
+                told = assert_problem(response, 413, "too-large")
+                assert f"{limit:,}" in told["detail"]
+                assert response.headers["connection"] == "close"
+            else:
+                assert_problem(response, 422, "invalid-request")
+    assert_good(service.client().get("/healthz"))
+
+
+def _pieces(content: bytes) -> Iterator[bytes]:
+    yield from (content[start : start + 1_000] for start in range(0, len(content), 1_000))
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(service: Served) -> None:
+    """408, and the connection ends."""
+    head = request("/v1/route", method="POST", Content_Length="100", Content_Type="application/json")
+    status, headers, body = answered(service.raw(head + b'{"text": '))
+    assert (status, headers["connection"]) == (408, "close")
+    assert json.loads(body)["code"] == "too-slow"
+    assert json.loads(body)["retryable"]
+
+
+def test_slow_ones_do_not_stop_others(service: Served) -> None:
+    """Idle connections, halves of headers, halves of bodies."""
+    with ExitStack() as held:
+        head = request("/v1/route", method="POST", Content_Length="1000")
+        for sent in (b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: lo", head):
+            for _ in range(40):
+                connection = held.enter_context(service.connect())
+                connection.sendall(sent)
+        for _ in range(5):
+            assert_good(service.client().post("/v1/route", json={"text": "look"}))
+
+
+def test_a_client_that_leaves_is_no_fault(service: Served) -> None:
+    """In the middle of a body, or before its answer."""
+    head = request("/v1/route", method="POST", Content_Length="1000")
+    for sent in (head, head + b'{"text": "lo', request("/v1/agents")):
+        with service.connect() as connection:
+            connection.sendall(sent)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    time.sleep(0.1)
+    assert_good(service.client().get("/healthz"))
+    assert '"status": 5' not in service.log
+
+
+def test_two_lengths_and_other_tricks_are_refused(service: Served) -> None:
+    """What two servers could read in two ways is read in none."""
+    for head in (
+        b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n1234",
+        b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\nzz\r\n",
+        b"GET /healthz\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"GET /healthz HTTP/9.9\r\n\r\n",
+    ):
+        with service.connect() as connection:
+            connection.sendall(head)
+            connection.shutdown(socket.SHUT_WR)
+            said = b"".join(iter(lambda: connection.recv(65_536), b""))  # noqa: B023 - read at once
+        assert said == b"" or re.match(rb"HTTP/1\.[01] 4\d\d ", said), (head, said[:200])
+    assert_good(service.client().get("/healthz"))
+
+
+# -- hosts and browsers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil"])
+def test_without_authentication_only_names_of_this_machine_are_answered(service: Served, host: str) -> None:
+    """A web page that makes its own name point here reads nothing."""
+    status, _, body = answered(service.raw(request("/v1/agents", host=host)))
+    assert status == 421
+    assert json.loads(body)["code"] == "wrong-host"
+    assert b"look" not in body
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:80"])
+def test_names_of_this_machine_are_answered(service: Served, host: str) -> None:
+    assert answered(service.raw(request("/v1/agents", host=host)))[0] == 200
+
+
+def test_with_authentication_any_name_will_do(guarded: Served) -> None:
+    """A key says more than a name."""
+    assert answered(guarded.raw(request("/v1/agents", host="tools.example")))[0] == 401
+
+
+def test_web_pages_of_others_may_not_read(service: Served) -> None:
+    response = service.client().get("/v1/agents", headers={"Origin": "https://page.example"})
+    assert not [name for name in response.headers if name.startswith("access-control")]
+    preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
+    assert_problem(service.client().options("/v1/route", headers=preflight), 405, "method-not-allowed")
+
+
+def test_web_pages_that_are_named_may() -> None:
+    """Of these origins alone, with keys but without cookies; errors too can be read."""
+    with served(settings=Settings(cors_origins="https://page.example, https://other.example")) as service:
+        client = service.client()
+        for origin, allowed in (("https://page.example", True), ("https://other.example", True), ("null", False)):
+            for path in ("/v1/agents", "/healthz", "/nowhere"):
+                response = client.get(path, headers={"Origin": origin})
+                assert (response.headers.get("access-control-allow-origin") == origin) == allowed
+                assert "access-control-allow-credentials" not in response.headers
+        preflight = {
+            "Origin": "https://page.example",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization, content-type",
+        }
+        response = client.options("/v1/route", headers=preflight)
+        assert response.status_code == 200
+        assert_careful(response)
+        assert response.headers["access-control-allow-origin"] == "https://page.example"
+
+
+def test_every_answer_has_the_headers_of_care(service: Served) -> None:
+    """Good ones, problems of every kind, and those of the limits."""
+    client = service.client()
+    for response in (
+        client.get("/healthz"),
+        client.get("/openapi.json"),
+        client.get("/metrics"),
+        client.get("/nowhere"),
+        client.put("/healthz"),
+        client.post("/v1/route", json={}),
+        client.post("/v1/route", content=b" " * 3_000),
+        client.get("/v1/agents/nobody"),
+    ):
+        assert_careful(response)
+    _, headers, _ = answered(service.raw(request("/v1/agents", host="evil.example")))
+    assert {name: headers[name] for name in SECURITY_HEADERS} == {n: v.lower() for n, v in SECURITY_HEADERS.items()}
+
+
+# -- methods, paths, ids --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/agents/a", "DELETE, GET, PATCH"),
+        ("POST", "/v1/agents", "GET"),
+        ("DELETE", "/v1/route", "POST"),
+        ("GET", "/v1/route", "POST"),
+        ("PUT", "/v1/tools/search", "GET, POST"),
+        ("GET", "/v1/sources/x/y", "DELETE"),
+        ("HEAD", "/v1/agents", "GET"),
+        ("OPTIONS", "/v1/cypher", "POST"),
+        ("TRACE", "/healthz", "GET"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_another_method_is_told_which_are_allowed(service: Served, method: str, path: str, allowed: str) -> None:
+    """All of them, whichever route stands first."""
+    response = service.client().request(method, path)
+    assert response.status_code == 405
+    assert response.headers["allow"] == allowed
+    if method != "HEAD":
+        assert_problem(response, 405, "method-not-allowed")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/nowhere",
+        "/v1",
+        "/v1/",
+        "/v1/agents/",
+        "//v1/agents",
+        "/v1/agents//",
+        "/v1/agents/..",
+        "/v1/agents/%2e%2e/agents",
+        "/v1/../../etc/passwd",
+        "/v1/agents/..%2f..%2fetc%2fpasswd",
+        "/v1/agents/%00",
+        "/v1/agents/a%00",
+        "/v1/agents/%ff%fe",
+        "/v1/agents/%ed%a0%80",
+        "/v1/agents/%",
+        "/v1/agents/%zz",
+        "/v1/tools/%2f",
+        "/v1/tools/a/",
+        "/v1/tools//look",
+        "/v1/tools/a/%00",
+        "/v1/tools/" + "x/" * 3_000,
+        "/v1/agents/" + "x" * 30_000,
+        "/V1/AGENTS",
+        "/docs",
+        "/redoc",
+        "/static/x",
+        "*",
+    ],
+)
+def test_strange_paths_lead_nowhere(service: Served, target: str) -> None:
+    """404, or 422 for what cannot be a name; the shape is that of all problems."""
+    status, headers, body = answered(service.raw(request(target)))
+    assert status in (400, 404, 422), body
+    if status != 400:
+        assert headers["content-type"] == "application/problem+json"
+        assert json.loads(body)["status"] == status
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=%00", "cursor=%ff", "tag=%ed%a0%80", "limit=" + "9" * 5_000, "a=" * 2_000, "%", "=&=&", "limit=1&limit=2"]
+)
+def test_strange_queries_are_no_fault(service: Served, query: str) -> None:
+    status, _, body = answered(service.raw(request(f"/v1/agents?{query}")))
+    assert status in (200, 422), body
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\\ud800"',
+        '"a\\u0000b"',
+        '"\\udc00\\ud800"',
+        "[" * 50_000,
+        '{"a":' * 20_000,
+        "1" * 5_000,
+        "-1e400",
+        "NaN",
+        "[" * 900 + "]" * 900,
+        '"\\u202e\\ufeff"',
+        '"' + "é" * 900 + '"',
+    ],
+)
+@pytest.mark.parametrize("place", ["text", "limit", "filters", "steps", "recipe", "unknown"])
+def test_strange_json_is_no_fault(service: Served, place: str, text: str) -> None:
+    """Halves of characters, depth, numbers without end: taken as a text, or refused."""
+    body = f'{{"{place}": {text}}}'.encode()[:1_900]
+    response = service.client().post("/v1/route", content=body, headers=AS_JSON)
+    if response.status_code == 200:
+        assert_good(response)
+    else:
+        assert response.status_code in (400, 422)
+        assert_problem(response, response.status_code, response.json()["code"])
+
+
+def test_deep_json_is_no_fault(blank: Served) -> None:
+    """Deeper than any program reads it, at every operation that takes a body."""
+    client = blank.client()
+    ingest(client, "s", agent("a"))
+    for method, path in [
+        ("POST", "/v1/route"),
+        ("POST", "/v1/route/batch"),
+        ("POST", "/v1/tools/search"),
+        ("POST", "/v1/manifests"),
+        ("PATCH", "/v1/agents/a"),
+        ("POST", "/v1/cypher"),
+    ]:
+        for body in (b"[" * 400_000, b'{"a":' * 150_000, b"[" * 990 + b"]" * 990, b'{"manifest":' * 500 + b"{}" + b"}" * 500):
+            response = client.request(method, path, content=body, headers=AS_JSON)
+            assert response.status_code in (400, 422), (path, response.text[:200])
+            assert_problem(response, response.status_code, response.json()["code"])
+    nested: object = {}
+    for _ in range(300):
+        nested = {"a": nested}
+    for body in ({"source": "s", "manifest": nested}, {"source": "s", "manifest": {"waygraph": 1, "agents": [nested]}}):
+        assert client.post("/v1/manifests", json=body).status_code in (200, 422)
+
+
+@pytest.mark.parametrize("given", ["abc-1_2.3", "x" * 128])
+def test_a_sane_request_id_is_kept(service: Served, given: str) -> None:
+    response = service.client().get("/v1/agents/nobody", headers={"X-Request-ID": given})
+    assert_problem(response, 404, "unknown-name")
+    assert response.headers["x-request-id"] == given
+    until(lambda: f'"request_id": "{given}"' in service.log, "the line of the request")
+
+
+@pytest.mark.parametrize("given", ["", "x" * 129, "a b", 'a"b', "ü", "<script>", "a\tb"])
+def test_another_one_is_replaced(service: Served, given: str) -> None:
+    response = service.client().get("/healthz", headers={"X-Request-ID": given.encode("latin-1")})
+    assert re.fullmatch(r"[0-9a-f]{32}", response.headers["x-request-id"])
+
+
+def test_who_is_not_known_sends_nothing_large(guarded: Served) -> None:
+    """Whose key is not good is refused before a body is read, and before what is wrong in it is told."""
+    head = request("/v1/manifests", method="POST", Content_Length=str(60 * 1024 * 1024))
+    status, headers, _ = answered(guarded.raw(head))
+    assert (status, headers["connection"]) == (401, "close")
+    response = guarded.client().post("/v1/route", content=b"{", headers=AS_JSON)
+    assert_problem(response, 401, NotAuthenticated)
