@@ -61,7 +61,8 @@ class Awaited:
 def outcome(registry: Any, step: Step) -> object:
     """What came of it: a value, or an error with all that it tells. What no two registries share is left out."""
     try:
-        return _plain(step.do(registry))
+        found = step.do(registry)
+        return [_plain(each) for each in found] if isinstance(found, list) else _plain(found)
     except WaygraphError as error:
         facts = {**vars(error)}
         place = str(facts.pop("path", "")) or "no place"
@@ -80,8 +81,6 @@ def _plain(value: object) -> object:
             return replace(value, seen_at="")
         case CypherResult():
             return replace(value, elapsed_ms=0.0)
-        case list():
-            return [_plain(each) for each in value]
         case str():
             return TIME.sub("TIME", value)
     return value
@@ -205,24 +204,17 @@ class Life:
     def _lookups(self, registry: Registry) -> Iterator[Step]:
         agents, tools = registry.agents(), registry.tools()
         for held in self._chance.sample(agents, min(8, len(agents))):
-            yield Step(f"about {held.id}", lambda r, name=held.id: [r.about(name), r.agent(name), r.named(name)])
-            yield Step(f"tools of {held.id}", lambda r, name=held.id: r.tools(name))
+            yield from (call(method, held.id) for method in ("about", "agent", "named", "tools"))
         for tool in self._chance.sample(tools, min(12, len(tools))):
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
-                yield Step(f"tool {name}", lambda r, name=name: r.tool(name))
-                yield Step(f"named {name}", lambda r, name=name: r.named(name))
+                yield from (call(method, name) for method in ("tool", "named"))
 
     def _routes(self, count: int) -> Iterator[Step]:
         for _ in range(count):
             query, recipe = self._query(), self._chance.choice([*RECIPES, "hybird"])
             weights = self._chance.choice(({}, {"agent_weight": 2.5}, {"tool_weight": 0, "agent_weight": 1e-9}))
-            yield Step(
-                f"route {query} {recipe} {weights}", lambda r, q=query, n=recipe, w=weights: r.route(q, recipe=n, **w)
-            )
-            yield Step(
-                f"find {query} {recipe}",
-                lambda r, q=query, n=recipe: r.find_tools(q, limit=3, recipe=RECIPES.get(n, n)),
-            )
+            yield call("route", query, recipe=recipe, **weights)
+            yield call("find_tools", query, limit=3, recipe=RECIPES.get(recipe, recipe))
 
     def _query(self) -> Query:
         texts = [self._chance.choice((*self._author.requests, *CJK, *GIBBERISH[:4])) for _ in range(2)]
@@ -237,68 +229,67 @@ def _catalogue(name: str, agents: list[Record]) -> Document:
     return Document(f"{name}.json", json.dumps({"waygraph": 1, "agents": agents}))
 
 
+def call(method: str, *given: Any, **named: Any) -> Step:
+    """A method of a registry, with these arguments."""
+    return Step(f"{method} {given} {named}"[:500], lambda registry: getattr(registry, method)(*given, **named))
+
+
 def _lists() -> Iterator[Step]:
-    yield Step("exists", lambda r: r.exists)
-    yield Step("status", lambda r: r.status())
-    yield Step("sources", lambda r: r.sources())
-    yield Step("agents", lambda r: r.agents())
-    yield Step("tools", lambda r: r.tools())
+    yield Step("exists", lambda registry: registry.exists)
+    yield from map(call, ("status", "sources", "agents", "tools"))
     for limit in (None, 1, 3, 1500):
-        yield Step(f"pages of {limit}", lambda r, limit=limit: _pages(r.agents_page, limit))
-        yield Step(f"pages of tools of {limit}", lambda r, limit=limit: _pages(r.tools_page, limit))
+        yield _pages("agents_page", limit)
+        yield _pages("tools_page", limit)
     for filters in (
         Filters(tags=("sea", "海")),
         Filters(kinds=("skill", "custom")),
         Filters(agent_ids=("1", "nobody")),
     ):
-        yield Step(f"{filters}", lambda r, filters=filters: r.agents_page(filters=filters, limit=4))
-    yield Step("after nobody", lambda r: r.agents_page(after="m", limit=2))
-    for form in ("json", "graphml", "html", "svg"):
-        yield Step(f"export {form}", lambda r, form=form: r.export(form))
-    yield Step("cypher", lambda r: r.cypher("MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", {"n": 3}))
+        yield call("agents_page", filters=filters, limit=4)
+    yield call("agents_page", after="m", limit=2)
+    yield from (call("export", form) for form in ("json", "graphml", "html", "svg"))
+    yield call("cypher", "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", {"n": 3})
 
 
-def _pages(page: Callable[..., Any], limit: int | None) -> list[object]:
+def _pages(method: str, limit: int | None) -> Step:
     """The whole list, part by part; the first forty of them."""
-    found, after = [], ""
-    while len(found) < 40:
-        part = page(after=after, limit=limit)
-        found.append(part)
-        if not part.following:
-            break
-        after = part.following
-    return found
+
+    def read(registry: Any) -> list[object]:
+        found, after = list[object](), ""
+        while len(found) < 40:
+            part = getattr(registry, method)(after=after, limit=limit)
+            found.append(part)
+            if not part.following:
+                break
+            after = part.following
+        return found
+
+    return Step(f"{method} in parts of {limit}", read)
 
 
 def _faults() -> Iterator[Step]:
-    for query in (
+    one_text: Any = "ab"
+    queries = (
         "",
         " ",
         Query(steps=("a", "")),
-        Query(steps="ab"),
+        Query(steps=one_text),
         Query(text="x", limit=0),
         Query(text="x" * 32_001),
-    ):  # type: ignore[arg-type]
-        yield Step(f"route {str(query)[:80]}", lambda r, q=query: r.route(q))
-    yield Step("tools for steps", lambda r: r.find_tools(Query(steps=("a", "b"))))
-    yield Step("tools by agents", lambda r: r.find_tools("a", recipe="agents"))
-    for weight in (-1, float("inf"), "2"):
-        yield Step(f"weight {weight}", lambda r, w=weight: r.route("x", agent_weight=w))
-    yield Step("a recipe of its own", lambda r: r.route("x", recipe=recipe_named("lexical")))
-    for statement in ("MATCH (n) DELETE n", "RETURN", "CALL db.labels()", "MATCH (n RETURN n", "RETURN $x AS x"):
-        yield Step(statement, lambda r, s=statement: r.cypher(s))
-    yield Step("params that are none", lambda r: r.cypher("RETURN $x AS x", {"x": {1, 2}}))
-    yield Step("a number that is none", lambda r: r.cypher("RETURN $x AS x", {"x": float("nan")}))
-    yield Step(
-        "odd params", lambda r: r.cypher("RETURN $x AS x", {"x": [1, 2.5, None, "海\ud800", True, {"a": 2**60}]})
     )
+    yield from (call("route", query) for query in queries)
+    yield call("find_tools", Query(steps=("a", "b")))
+    yield call("find_tools", "a", recipe="agents")
+    yield from (call("route", "x", agent_weight=weight) for weight in (-1, float("inf"), "2"))
+    yield call("route", "x", recipe=recipe_named("lexical"))
+    statements = ("MATCH (n) DELETE n", "RETURN", "CALL db.labels()", "MATCH (n RETURN n", "RETURN $x AS x")
+    yield from (call("cypher", statement) for statement in statements)
+    for value in ({1, 2}, float("nan"), [1, 2.5, None, "海\ud800", True, {"a": 2**60}]):
+        yield call("cypher", "RETURN $x AS x", {"x": value})
     for name in ("..", ".", "a/..", "../..", "nobody/x", "nobody", "nobody__x", "%2e%2e", "\x00", "a b", "海", "x?y#z"):
-        yield Step(f"agent {name!r}", lambda r, name=name: r.agent(name))
-        yield Step(f"about {name!r}", lambda r, name=name: r.about(name))
-        yield Step(f"tools of {name!r}", lambda r, name=name: r.tools(name))
-        yield Step(f"tool {name!r}", lambda r, name=name: r.tool(name))
-        yield Step(f"named {name!r}", lambda r, name=name: r.named(name))
-        yield Step(f"set {name!r}", lambda r, name=name: r.set(name, pinned=True))
-        yield Step(f"forget {name!r}", lambda r, name=name: r.forget(name))
-    yield Step("no group", lambda r: r.set("nobody", visible_to=[]))
-    yield Step("a text for names", lambda r: r.set("nobody", tags="abc"))
+        yield from (call(method, name) for method in ("tool", "named", "forget"))
+        if "/" not in name:  # which no path can hold as an agent
+            yield from (call(method, name) for method in ("agent", "about", "tools", "remove"))
+            yield call("set", name, pinned=True)
+    yield call("set", "nobody", visible_to=[])
+    yield call("set", "nobody", tags="abc")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
@@ -49,8 +48,8 @@ def test_so_it_is_for_asynchronous_programs(here: Registry, service: Served) -> 
     """The awaitable client has the same answers."""
     with asyncio.Runner() as runner:
         there = Awaited(AsyncRemoteRegistry.open(service.url, environ={}), runner)
-        with closing(there):
-            _compare(Life(3), here, there)
+        _compare(Life(3), here, there)
+        there.close()
 
 
 def _compare(life: Life, here: Registry, there: object) -> None:
