@@ -70,7 +70,8 @@ def operation(name: str) -> dict[str, Any]:
 
 def _good(name: str) -> dict[str, Any]:
     if name in _FILES:
-        return {"description": "A file.", "content": {kind: {"schema": {"type": "string"}} for kind in _FILES[name]}}
+        schemas = {kind: {"type": "object" if kind == "application/json" else "string"} for kind in _FILES[name]}
+        return {"description": "A file.", "content": {kind: {"schema": schemas[kind]} for kind in schemas}}
     if name == "ai_catalog":
         schema = r.AiCatalog.model_json_schema()
         return {
