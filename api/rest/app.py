@@ -11,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
+from waygraph.api.rest.documents import complete
 from waygraph.api.rest.limits import Limited
 from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
@@ -74,6 +75,7 @@ class _Documented(FastAPI):
             for unused in ("HTTPValidationError", "ValidationError"):
                 shapes.pop(unused, None)
             shapes["Problem"] = Problem.model_json_schema()
+            complete(document)
         assert self.openapi_schema is not None  # noqa: S101 - FastAPI has set it
         return self.openapi_schema
 

@@ -34,12 +34,14 @@ _FILES = {
     "metrics": ("text/plain",),
 }
 _PROBLEMS = {
+    400: "What was sent is not JSON that can be read.",
     401: "It is not known who calls.",
     403: "The caller may not do this, or not see all that it needs.",
     404: "There is no such thing, or not for this caller; or no registry yet.",
     408: "The request was not sent in time.",
     409: "It cannot be done as the registry is now.",
     413: "The request is too large.",
+    415: "A body that does not say that it is JSON.",
     421: "The service has another name.",
     422: "The request is not as it must be; `facts.faults` says where.",
     429: "Too many requests; `Retry-After` says when the next is taken.",
@@ -68,7 +70,8 @@ def operation(name: str) -> dict[str, Any]:
 
 def _good(name: str) -> dict[str, Any]:
     if name in _FILES:
-        return {"description": "A file.", "content": {kind: {"schema": {"type": "string"}} for kind in _FILES[name]}}
+        schemas = {kind: {"type": "object" if kind == "application/json" else "string"} for kind in _FILES[name]}
+        return {"description": "A file.", "content": {kind: {"schema": schemas[kind]} for kind in schemas}}
     if name == "ai_catalog":
         schema = r.AiCatalog.model_json_schema()
         return {
@@ -85,3 +88,21 @@ def _good(name: str) -> dict[str, Any]:
 def _problem(text: str) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
     return {"description": text, "content": {MEDIA_TYPE: {"schema": schema, "example": PROBLEM}}}
+
+
+def complete(document: dict[str, Any]) -> None:
+    """Brings back what FastAPI loses of it: what is null in examples, and answers of no other kinds than are said."""
+    for methods in document["paths"].values():
+        for told in methods.values():
+            name = told["operationId"]
+            content = told["responses"]["200"]["content"]
+            for kind in set(content) - _kinds(name):
+                del content[kind]
+            if name in ANSWERS:
+                next(iter(content.values()))["example"] = ANSWERS[name]
+            if name in REQUESTS:
+                told["requestBody"]["content"]["application/json"]["example"] = REQUESTS[name]
+
+
+def _kinds(name: str) -> set[str]:
+    return set(_FILES.get(name) or ("application/ai-catalog+json" if name == "ai_catalog" else "application/json",))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1", tags=["holding"])
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=256)]
+ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
 CallName = Annotated[str, Path(description="The name under which hosts call it.", min_length=1, max_length=256)]
 
 
@@ -136,7 +137,7 @@ async def tool(  # noqa: PLR0917 - the parts of a request
     service: Serving,
     caller: ForRead,
     agent_id: AgentId,
-    tool_name: str,
+    tool_name: ToolName,
     detail: Annotated[Detail, Query()],
 ) -> Response:
     """One tool, by its agent and its name."""

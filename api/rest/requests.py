@@ -2,18 +2,26 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters, Query, TextForm
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
 
 MAX_LIMIT = 1000
 MAX_STEPS = 50
 MAX_BATCH = 100
 MAX_NAMES = 1000
 
+Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
+"""A text that is not blank: the core says so when it is asked."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+def _whole(value: object) -> object:
+    """In JSON 5.0 is the same number as 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Strict(BaseModel):
@@ -34,8 +42,12 @@ class RequestFilters(Strict):
 class Asked(Strict):
     """What every question may say."""
 
-    limit: int = Field(default=5, ge=1, le=MAX_LIMIT, description="How many to give at most.")
-    recipe: Name = Field(default="hybrid", description="How to rank: a name that `/v1/recipes` lists.")
+    limit: Annotated[int, BeforeValidator(_whole)] = Field(default=5, ge=1, le=MAX_LIMIT, description="How many to give at most.")
+    recipe: Name = Field(
+        default=DEFAULT_RECIPE,
+        description="How to rank: a name that `/v1/recipes` lists.",
+        json_schema_extra={"enum": sorted(RECIPES)},
+    )
     filters: RequestFilters = RequestFilters()
     explain: bool = Field(default=False, description="Tell the votes that put each match there.")
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
@@ -48,14 +60,14 @@ class RouteRequest(Asked):
     """A request in plain words, or its steps: one of the two."""
 
     text: str = Field(default="", description="The request, in plain words.")
-    steps: list[str] = Field(default=[], max_length=MAX_STEPS, description="The steps of a request, instead of a text.")
+    steps: list[Words] = Field(default=[], max_length=MAX_STEPS, description="The steps of a request, instead of a text.")
     agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
     tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
 
     model_config = ConfigDict(
         json_schema_extra={
             "anyOf": [
-                {"required": ["text"], "properties": {"text": {"minLength": 1}, "steps": {"maxItems": 0}}},
+                {"required": ["text"], "properties": {"text": {"pattern": r"\S"}, "steps": {"maxItems": 0}}},
                 {"required": ["steps"], "properties": {"steps": {"minItems": 1}, "text": {"maxLength": 0}}},
             ]
         }
@@ -77,7 +89,7 @@ class BatchRequest(Strict):
 
 
 class SearchRequest(Asked):
-    text: str = Field(min_length=1, description="What a tool is to do, in plain words.")
+    text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
 
     def query(self) -> Query:
         return Query(text=self.text, limit=self.limit, filters=self.filters.filters())
@@ -111,6 +123,21 @@ class ManifestRequest(Strict):
     )
     dry_run: bool = Field(default=False, description="Say what would change, and change nothing.")
     allow_mass_removal: bool = Field(default=False, description="Let it remove more than half of its agents.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {
+                    "required": ["manifest"],
+                    "properties": {"manifest": {"type": ["object", "array"]}, "documents": {"type": "null"}},
+                },
+                {
+                    "required": ["documents"],
+                    "properties": {"documents": {"type": "array"}, "manifest": {"type": "null"}},
+                },
+            ]
+        }
+    )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "ManifestRequest":

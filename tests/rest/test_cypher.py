@@ -56,7 +56,9 @@ def test_every_attack_comes_to_nothing(guarded: Served) -> None:
     assert {attack.name: ended[attack.name] for attack in ATTACKS if not fits(attack, ended[attack.name])} == {}
     assert fingerprint(guarded.registry) == before
     assert_good(guarded.client().get("/healthz"))
-    assert assert_good(client.post("/v1/cypher", json={"statement": "MATCH (a:Agent) RETURN count(a)"}))["rows"] == [[3]]
+    assert assert_good(client.post("/v1/cypher", json={"statement": "MATCH (a:Agent) RETURN count(a)"}))["rows"] == [
+        [3]
+    ]
 
 
 def test_who_sees_a_part_only_may_not_count_the_whole(guarded: Served) -> None:
@@ -79,7 +81,9 @@ def test_values_are_given_as_parameters(guarded: Served) -> None:
 def test_numbers_that_json_cannot_say_are_texts(guarded: Served) -> None:
     """So that every answer is JSON."""
     client = guarded.admin()
-    told = assert_good(client.post("/v1/cypher", json={"statement": "RETURN 0.0/0.0 AS a, 1.0/0.0 AS b, -1.0/0.0 AS c"}))
+    told = assert_good(
+        client.post("/v1/cypher", json={"statement": "RETURN 0.0/0.0 AS a, 1.0/0.0 AS b, -1.0/0.0 AS c"})
+    )
     assert told["rows"] == [["NaN", "Infinity", "-Infinity"]]
 
 

@@ -1,0 +1,132 @@
+"""The document of the service: as committed, whole, and true."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+
+from tests.service import Served, assert_good, served
+from waygraph.api.rest.document import document
+from waygraph.api.rest.examples import ANSWERS, PROBLEM, REQUESTS
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry.settings import Settings
+
+METHODS: dict[str, tuple[str, str]] = {
+    each["operationId"]: (method.upper(), path)
+    for path, methods in document()["paths"].items()
+    for method, each in methods.items()
+}
+
+
+@pytest.fixture(scope="module")
+def service(catalog: Path) -> Iterator[Served]:
+    """Over the example catalogue, which these tests may change."""
+    with served() as service:
+        for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
+            sync(service.registry, manifest)
+        yield service
+
+
+def schema_of(operation: str, status: int = 200) -> dict[str, Any]:
+    """Of an answer's body, as one schema that holds all that it refers to."""
+    method, path = METHODS[operation]
+    told = document()["paths"][path][method.lower()]["responses"][str(status)]
+    [media] = told["content"].values()
+    return {**media["schema"], "components": document()["components"]}
+
+
+def operations() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for methods in document()["paths"].values():
+        for each in methods.values():
+            yield each["operationId"], each
+
+
+def test_the_committed_document_is_the_services_own(root: Path, service: Served) -> None:
+    """`make docs` writes it."""
+    assert json.loads((root / "docs" / "openapi.json").read_text(encoding="utf-8")) == document()
+    assert service.client().get("/openapi.json").json() == document()
+
+
+@pytest.mark.parametrize(("operation", "told"), list(operations()))
+def test_an_operation_is_described_with_examples(operation: str, told: Mapping[str, Any]) -> None:
+    """Every one has a description, an example of its answer, of its request where it takes one, and of a problem."""
+    assert told["description"]
+    assert told["summary"]
+    for parameter in told.get("parameters", ()):
+        assert parameter.get("description"), parameter["name"]
+    for media_type, media in told["responses"]["200"]["content"].items():
+        if operation not in ("export", "metrics"):
+            assert media_type in ("application/json", "application/ai-catalog+json")
+            assert media["example"] == ANSWERS[operation]
+    if "requestBody" in told:
+        assert told["requestBody"]["content"]["application/json"]["example"] == REQUESTS[operation]
+    for status, response in told["responses"].items():
+        if int(status) >= 400:
+            assert list(response["content"]) == ["application/problem+json"]
+
+
+@pytest.mark.parametrize("operation", ANSWERS)
+def test_the_example_of_an_answer_has_its_shape(operation: str) -> None:
+    jsonschema.Draft202012Validator(schema_of(operation)).validate(ANSWERS[operation])
+
+
+@pytest.mark.parametrize("operation", REQUESTS)
+def test_the_example_of_a_request_has_its_shape(operation: str) -> None:
+    method, path = METHODS[operation]
+    media = document()["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]
+    schema = {**media["schema"], "components": document()["components"]}
+    jsonschema.Draft202012Validator(schema).validate(REQUESTS[operation])
+
+
+def test_the_example_of_a_problem_has_its_shape() -> None:
+    schema = {"$ref": "#/components/schemas/Problem", "components": document()["components"]}
+    jsonschema.Draft202012Validator(schema).validate(PROBLEM)
+
+
+@pytest.mark.parametrize("operation", [name for name in METHODS if name not in ("remove_agent", "forget_source")])
+def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, operation: str) -> None:
+    """Sent for real over the example catalogue; and not with fewer fields than the examples show."""
+    response = send(service.client(), operation)
+    assert response.status_code == 200, response.text[:500]
+    if operation in ("export", "metrics"):
+        assert response.headers["content-type"].split(";")[0] in (
+            document()["paths"][METHODS[operation][1]]["get"]["responses"]["200"]["content"]
+        )
+        return
+    answer = assert_good(response)
+    jsonschema.Draft202012Validator(schema_of(operation)).validate(answer)
+    assert set(ANSWERS[operation]) <= set(answer)
+
+
+@pytest.mark.parametrize("operation", ["remove_agent", "forget_source"])
+def test_removals_are_answered_in_the_shape_that_is_documented(catalog: Path, operation: str) -> None:
+    with served() as service:
+        for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
+            sync(service.registry, manifest)
+        answer = assert_good(send(service.client(), operation))
+    jsonschema.Draft202012Validator(schema_of(operation)).validate(answer)
+    assert set(answer) == set(ANSWERS[operation])
+
+
+def send(client: httpx2.Client, operation: str) -> httpx2.Response:
+    method, path = METHODS[operation]
+    filled = path.format(
+        agent_id="trencher-tables", tool_name="reserve", call_name="trencher-tables__reserve", name="examples/catalog"
+    )
+    body = {"json": REQUESTS[operation]} if operation in REQUESTS else {}
+    return client.request(method, filled, **body)
+
+
+def test_requests_that_cannot_be_are_not_documented_as_good() -> None:
+    """Neither a text nor steps, or both: the schema refuses what the service refuses."""
+    schema = {"$ref": "#/components/schemas/RouteRequest", "components": document()["components"]}
+    validator = jsonschema.Draft202012Validator(schema)
+    good: list[dict[str, object]] = [{"text": "a"}, {"steps": ["a"]}, {"text": "a", "steps": []}]
+    bad: list[dict[str, object]] = [{}, {"text": "a", "steps": ["b"]}, {"text": ""}, {"steps": []}, {"text": "a", "x": 1}]
+    assert all(validator.is_valid(each) for each in good)
+    assert not any(validator.is_valid(each) for each in bad)
