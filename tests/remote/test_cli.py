@@ -64,7 +64,7 @@ def held(tmp_path_factory: pytest.TempPathFactory, catalog: Path) -> Path:
 
 def copied(held: Path, folder: Path) -> Path:
     shutil.copytree(held.with_name(f"{held.name}.index"), folder / "r.grafeo.index")
-    return shutil.copy(held, folder / "r.grafeo")
+    return Path(shutil.copy(held, folder / "r.grafeo"))
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def same_report(run: Run, blank: Served, new: Path, *words: object) -> Any:
     """What both say of an ingest, apart from the name of the source."""
     one, other = (run(place, "ingest", *words, "--json") for place in (blank.url, new))
     strip = re.compile(rf"{re.escape(socket.gethostname())}:(?=/|stdin)")
-    assert replace(one, out=strip.sub("", one.out)).steady == other.steady
+    assert replace(one, out=strip.sub("", one.out), err=strip.sub("", one.err)).steady == other.steady
     return one.json
 
 
