@@ -30,7 +30,8 @@ class ServiceAddress:
         if "@" in unquote(location) or "?" in location or "#" in location:
             raise InvalidSetting(_NO_SECRETS)
         parts = _split(location)
-        if parts is None or not parts.hostname or not location.isascii() or not location.isprintable():
+        plain = location.isascii() and location.isprintable() and " " not in location
+        if parts is None or not parts.hostname or not plain:
             raise InvalidSetting(f"this is no URL of a service. {_NAMED}")
         return cls(
             url=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}",

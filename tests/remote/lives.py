@@ -89,7 +89,7 @@ def _plain(value: object) -> object:
 def ingest(registry: Any, source: str, documents: Sequence[Document], **options: Any) -> list[SyncReport]:
     """By the service, or here as the service does it."""
     if isinstance(registry, (RemoteRegistry, Awaited)):
-        return registry.ingest(documents, source=source, **options)  # type: ignore[no-any-return]
+        return registry.ingest(documents, source=source, **options)
     assert isinstance(registry, Registry)
     reading = {name: options.pop(name) for name in ("namespace", "kind") if name in options}
     partial = options.pop("partial", False)

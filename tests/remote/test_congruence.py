@@ -20,11 +20,6 @@ FIRST = (
 )
 
 
-@pytest.fixture(params=[NO_MODEL, DEFAULT_MODEL], ids=["no model", "default model"])
-def embedder(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def here(embedder: str) -> Iterator[Registry]:
     with Registry.open(":memory:", embedder=embedder or None, environ={}) as registry:
@@ -37,13 +32,14 @@ def service(embedder: str) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("embedder", "seed"), [(NO_MODEL, 1), (NO_MODEL, 2), (DEFAULT_MODEL, 4)])
 def test_a_service_says_what_the_registry_says(here: Registry, service: Served, seed: int) -> None:
     """After each operation of a seeded life, and of everything that can be asked at its end."""
     with Registry.open(service.url, environ={}) as there:
         _compare(Life(seed), here, there)
 
 
+@pytest.mark.parametrize("embedder", [NO_MODEL])
 def test_so_it_is_for_asynchronous_programs(here: Registry, service: Served) -> None:
     """The awaitable client has the same answers."""
     with asyncio.Runner() as runner:

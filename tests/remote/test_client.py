@@ -1,0 +1,371 @@
+"""The registry that `Registry.open` gives for a service: which URLs and keys it takes, and what it refuses unasked."""
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.remote.flaky import flaky
+from tests.service import served
+from waygraph.registry import Filters, Principal, Query, Registry, Settings
+from waygraph.registry.changes import Document
+from waygraph.registry.doctor.examine import examine, examine_at
+from waygraph.registry.errors import (
+    InvalidQuery,
+    InvalidSetting,
+    NeedsRegistry,
+    RegistryClosed,
+    ServiceFailed,
+    UnknownName,
+    WaygraphError,
+)
+from waygraph.registry.migration.migrate import migrate_at
+from waygraph.registry.remote import calls
+from waygraph.registry.remote.async_client import AsyncRemoteRegistry
+from waygraph.registry.remote.call import Reply
+from waygraph.registry.remote.client import RemoteRegistry
+from waygraph.registry.routing.recipes import RECIPES, recipe_named
+from waygraph.registry.storage.store import Store, open_store
+
+KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
+SOMEBODY = Principal(groups=("red",))
+NOWHERE = "http://127.0.0.1:9"
+
+
+# -- places --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("http://localhost:8080", "http://localhost:8080"),
+        ("HTTPS://registry.example/", "https://registry.example"),
+        ("https://registry.example/team/registry//", "https://registry.example/team/registry"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_a_url_opens_a_service(location: str, url: str) -> None:
+    """Of http and https; nothing is asked yet."""
+    with Registry.open(location, environ={}) as registry:
+        assert isinstance(registry, RemoteRegistry)
+        assert registry.store.place == url
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://user:hunter2@host",
+        "https://hunter2@host/",
+        "https://user:hun/ter2@host/hunter2",
+        "https://host%40hunter2/",
+        "https://host/?key=hunter2",
+        "https://host/#hunter2",
+        "https://host:hunter2",
+        "https://:80/hunter2",
+        "https://",
+        "http://host hunter2/",
+        "http://höst-hunter2/",
+        "http://[hunter2/",
+        "http://host:0/hunter2",
+    ],
+)
+@pytest.mark.parametrize("open_at", [Registry.open, AsyncRemoteRegistry.open])
+def test_what_is_no_url_or_holds_a_secret_is_refused(location: str, open_at: Callable[..., Any]) -> None:
+    """And is not repeated: it may be a password."""
+    with pytest.raises(InvalidSetting) as caught:
+        open_at(location, environ={})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_goes_where_nobody_else_can_read_it() -> None:
+    """Over https, or to this machine; elsewhere only if that is said to be meant."""
+    for location in ("https://registry.example", "http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"):
+        Registry.open(location, settings=Settings(api_key=KEY), environ={}).close()
+    with pytest.raises(InvalidSetting, match="WAYGRAPH_REMOTE_PLAIN_HTTP") as caught:
+        Registry.open("http://registry.example", settings=Settings(api_key=KEY), environ={})
+    assert KEY not in str(caught.value)
+    Registry.open("http://registry.example", environ={}).close()
+    environ = {"WAYGRAPH_API_KEY": KEY, "WAYGRAPH_REMOTE_PLAIN_HTTP": "true"}
+    Registry.open("http://registry.example", environ=environ).close()
+
+
+@pytest.mark.parametrize("key", ["a b", "a\nb", "ключ", "\x00"])
+def test_what_is_no_key_is_refused(key: str) -> None:
+    with pytest.raises(InvalidSetting, match="WAYGRAPH_API_KEY holds") as caught:
+        Registry.open("https://registry.example", settings=Settings(api_key=key), environ={})
+    assert key not in str(caught.value)
+
+
+def test_a_key_is_not_shown() -> None:
+    """Not by the settings that hold it."""
+    assert KEY not in repr(Settings(api_key=KEY))
+
+
+def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing.pem", tmp_path):
+        with pytest.raises(InvalidSetting, match="WAYGRAPH_REMOTE_CA_FILE"):
+            Registry.open("https://host", settings=Settings(remote_ca_file=str(path)), environ={})
+
+
+def test_a_service_has_its_own_embedder() -> None:
+    """One asked for by name is refused; the one that this machine prefers is nothing to it."""
+    with pytest.raises(InvalidSetting, match="none can be chosen from afar"):
+        Registry.open(NOWHERE, embedder="none", environ={})
+    Registry.open(NOWHERE, environ={"WAYGRAPH_EMBEDDER": "none"}).close()
+
+
+def test_other_places_import_no_http_client(tmp_path: Path) -> None:
+    """Nor does a service before it is opened."""
+    program = (
+        "import sys; from waygraph.registry import Registry; import waygraph.registry.remote.client; "
+        f"Registry.open({str(tmp_path / 'r.grafeo')!r}).close(); sys.exit('httpx2' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# -- what is refused unasked ---------------------------------------------------------------------------
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "route": lambda registry: registry.route("x", principal=SOMEBODY),
+    "find_tools": lambda registry: registry.find_tools("x", principal=SOMEBODY),
+    "agents": lambda registry: registry.agents(principal=SOMEBODY),
+    "agent": lambda registry: registry.agent("a", principal=SOMEBODY),
+    "tools": lambda registry: registry.tools(principal=SOMEBODY),
+    "tool": lambda registry: registry.tool("a/b", principal=SOMEBODY),
+    "named": lambda registry: registry.named("a", principal=SOMEBODY),
+    "about": lambda registry: registry.about("a", principal=SOMEBODY),
+    "agents_page": lambda registry: registry.agents_page(principal=SOMEBODY),
+    "tools_page": lambda registry: registry.tools_page(principal=SOMEBODY),
+    "sources": lambda registry: registry.sources(principal=SOMEBODY),
+    "status": lambda registry: registry.status(principal=SOMEBODY),
+    "set": lambda registry: registry.set("a", pinned=True, principal=SOMEBODY),
+    "remove": lambda registry: registry.remove("a", principal=SOMEBODY),
+    "forget": lambda registry: registry.forget("a", principal=SOMEBODY),
+}
+
+
+def refused(kind: type[WaygraphError], ask: Callable[[Any], Any]) -> str:
+    """What both clients say; neither asks the service."""
+    with flaky() as service:
+        with Registry.open(service.url, environ={}) as registry, pytest.raises(kind) as caught:
+            ask(registry)
+
+        async def asked() -> None:
+            async with AsyncRemoteRegistry.open(service.url, settings=Settings()) as there:
+                await ask(there)
+
+        with pytest.raises(kind) as other:
+            asyncio.run(asked())
+    assert str(caught.value) == str(other.value)
+    assert service.seen == []
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_nobody_else_can_be_named(name: str) -> None:
+    """A service decides by the key who asks."""
+    assert "with that caller's key" in refused(InvalidQuery, ASKED[name])
+
+
+def test_every_method_that_takes_a_principal_refuses_it() -> None:
+    """None is forgotten above."""
+    takes = {
+        name
+        for name, method in inspect.getmembers(Registry, inspect.isfunction)
+        if "principal" in inspect.signature(method).parameters
+    }
+    assert takes == set(ASKED)
+
+
+def test_a_recipe_is_one_that_the_service_knows() -> None:
+    """A value that is one of the known is as good as its name."""
+    own = recipe_named("hybrid", rerank="openai:m")
+    assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.route("x", recipe=own))
+    assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.find_tools("x", recipe=own))
+    call = calls.route("x", recipe=RECIPES["paper"], agent_weight=None, tool_weight=None, principal=None)
+    assert call.json["recipe"] == "paper"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "\ud800", "a/b"])
+@pytest.mark.parametrize("method", ["agent", "about", "remove"])
+def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None:
+    """It would mean another path."""
+    told = refused(UnknownName, lambda registry: getattr(registry, method)(name))
+    assert told == f"agent {name!r} is not known."
+
+
+def test_an_agent_is_removed_by_itself() -> None:
+    """Setting more in the same call would be two."""
+    assert "by itself" in refused(InvalidSetting, lambda registry: registry.set("a", removed=True, tags=["x"]))
+
+
+def test_a_format_of_export_is_a_known_one() -> None:
+    assert "export format" in refused(UnknownName, lambda registry: registry.export("svg"))
+
+
+# -- calls ---------------------------------------------------------------------------------------------
+
+
+def test_names_keep_to_their_place_in_a_path() -> None:
+    """Whatever they hold: slashes, dots, question marks, percent signs."""
+    assert calls.agent("..", None).path == "/v1/agents/%2E%2E"
+    assert calls.tool("a/b/../c?d#e%2F", None).path == "/v1/tools/a/b%2F%2E%2E%2Fc%3Fd%23e%252F"
+    assert calls.tool("a__b", None).path == "/v1/tools/a__b"
+    assert calls.forget("/srv/x", None).path == "/v1/sources/%2Fsrv%2Fx"
+
+
+def test_only_what_changes_nothing_is_safe() -> None:
+    """By each call's own word."""
+    options: dict[str, Any] = {"source": "s", "namespace": "", "kind": "", "texts": None, "partial": False}
+    said: dict[str, Any] = dict.fromkeys(("tags", "visible_to", "pinned", "hidden", "removed", "principal"))
+    writes = [
+        calls.remove("a", None),
+        calls.forget("s", None),
+        calls.set_agent("a", everyone=True, **said),
+        calls.ingest([], dry_run=False, allow_mass_removal=False, **options),
+    ]
+    assert [call.safe for call in writes] == [False] * 4
+    assert all(call.safe for call in (calls.agent("a", None), calls.cypher("RETURN 1", {}), calls.export("json")))
+
+
+def test_a_list_is_put_together_from_its_parts() -> None:
+    """Asked for in the largest parts there are, until nothing follows or there are enough."""
+    talk = calls.agents_page(filters=Filters(tags=("a", "b")), after="", limit=1500, principal=None)
+    first = next(talk)
+    assert first.target == "/v1/agents?tag=a&tag=b&limit=1000"
+    agents = [{**_agent(f"a{number:04}"), "tools": 0} for number in range(1500)]
+    page = first.read(_reply({"agents": agents[:1000], "revision": 3, "following": "YTA5OTk"}))
+    second = talk.send(page)
+    assert second.target == "/v1/agents?tag=a&tag=b&limit=500&cursor=YTA5OTk"
+    with pytest.raises(StopIteration) as end:
+        talk.send(second.read(_reply({"agents": agents[1000:], "revision": 4, "following": "YTE0OTk"})))
+    assert (len(end.value.value.items), end.value.value.revision, end.value.value.following) == (1500, 4, "a1499")
+
+
+def test_a_list_that_does_not_go_on_ends() -> None:
+    """A service that gives the same cursor again and again is not followed for ever."""
+    talk = calls.tools_page(None, after="", limit=None, principal=None)
+    page = next(talk).read(_reply({"tools": [], "revision": 3, "following": "YQ"}))
+    talk.send(page)
+    with pytest.raises(StopIteration):
+        talk.send(page)
+
+
+def _reply(told: object) -> Reply:
+    import json
+
+    return Reply(200, {}, json.dumps(told).encode())
+
+
+def _agent(agent_id: str) -> dict[str, Any]:
+    return {
+        "id": agent_id, "name": agent_id, "description": "", "kind": "skill", "version": "", "transport": None,
+        "tags": [], "visible_to": [], "pinned": False, "hidden": False, "status": "known", "content_hash": "",
+    }  # fmt: skip
+
+
+# -- the registry itself -------------------------------------------------------------------------------
+
+ITSELF: dict[str, Callable[[Registry], object]] = {
+    "read": lambda registry: registry.read(lambda session: session),
+    "change": lambda registry: registry.change(lambda session: session),
+    "reindex": lambda registry: registry.reindex(),
+    "notice": lambda registry: registry.notice,
+    "doctor": examine,
+    "filling": lambda registry: registry.store.filling(None),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", ITSELF)
+def test_what_works_on_the_graph_needs_the_registry_itself(name: str) -> None:
+    """It says where to go, and asks nothing."""
+    with Registry.open(NOWHERE, environ={}) as registry, pytest.raises(NeedsRegistry, match="run it where") as caught:
+        ITSELF[name](registry)
+    assert caught.value.place == NOWHERE
+
+
+def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> None:
+    """A copy and an examination read it whole."""
+    for ask in (
+        lambda: open_store(NOWHERE, Settings()),
+        lambda: examine_at(NOWHERE, settings=Settings(), environ={}),
+        lambda: migrate_at(NOWHERE, "x.grafeo", Settings()),
+        lambda: migrate_at("x.grafeo", NOWHERE, Settings()),
+    ):
+        with pytest.raises(NeedsRegistry):
+            ask()
+
+
+def test_it_is_a_registry_of_a_store() -> None:
+    """Whoever takes a Registry takes it."""
+    with Registry.open(NOWHERE, environ={}) as registry:
+        store: Store = registry.store
+        assert isinstance(registry, Registry)
+        assert store.place == NOWHERE
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    """With the same arguments: those of the registry, where they go over HTTP."""
+    itself = {"open", "at", "read", "change", "writing", "reindex", "settings", "store", "notice"}
+    methods = {name for name, _ in inspect.getmembers(RemoteRegistry) if not name.startswith("_")} - itself
+    awaitable = {name for name, _ in inspect.getmembers(AsyncRemoteRegistry) if not name.startswith("_")} - {"open"}
+    assert awaitable == methods
+    for name in methods - {"exists", "stamp"}:
+        one, other = (inspect.signature(getattr(kind, name)) for kind in (RemoteRegistry, AsyncRemoteRegistry))
+        assert list(one.parameters.values()) == list(other.parameters.values()), name
+
+
+# -- over a service ------------------------------------------------------------------------------------
+
+
+def test_a_stamp_tells_revisions_apart() -> None:
+    """Another one after each change, the same while nothing changes."""
+    with served() as service, Registry.open(service.url, environ={}) as registry:
+        assert isinstance(registry, RemoteRegistry)
+        stamps = []
+        for number in range(3):
+            registry.ingest([_document(number)], source="s")
+            assert registry.stamp == registry.stamp
+            stamps.append(registry.stamp)
+    assert len(set(stamps)) == 3
+
+
+def test_a_closed_registry_answers_nothing_more() -> None:
+    with served() as service:
+        registry = Registry.open(service.url, environ={})
+        registry.close()
+        registry.close()
+        with pytest.raises(RegistryClosed):
+            registry.route("x")
+
+
+def test_more_than_a_service_gives_is_refused_there(tmp_path: Path) -> None:
+    """A limit of its own is the caller's mistake; it says which."""
+    with served() as service, Registry.open(service.url, environ={}) as registry:
+        assert isinstance(registry, RemoteRegistry)
+        registry.ingest([_document(1)], source="s")
+        with pytest.raises(InvalidQuery, match="limit: Input should be less than or equal to 1000"):
+            registry.route(Query(text="x", limit=1001))
+        with pytest.raises(InvalidQuery, match="steps: List should have at most 50"):
+            registry.route(Query(steps=("x",) * 51))
+        with pytest.raises(InvalidSetting, match=r"tags.0: String should have at most 512"):
+            registry.set("a", tags=["x" * 513])
+
+
+def test_what_is_no_service_is_said() -> None:
+    """As an address with a path that is not the service's."""
+    with (
+        served() as service,
+        Registry.open(f"{service.url}/elsewhere", environ={}) as registry,
+        pytest.raises(ServiceFailed, match=f"the service at {service.url}/elsewhere"),
+    ):
+        registry.agents()
+
+
+def _document(number: int) -> Document:
+    return Document("s.yaml", f"waygraph: 1\nagents:\n- {{id: a, description: edition {number}}}\n")

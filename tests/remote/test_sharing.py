@@ -1,0 +1,108 @@
+"""Many at once over one client: threads, tasks, and writers beside readers."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.remote.flaky import flaky, silence
+from tests.service import Served, served, until
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Query, Registry, Settings
+from waygraph.registry.changes import Document
+from waygraph.registry.errors import ServiceUnavailable
+from waygraph.registry.remote.async_client import AsyncRemoteRegistry
+
+CALLERS, EACH = 12, 8
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, catalog: Path) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("shared") / "r.grafeo"
+    with Registry.open(path, embedder="none", environ={}) as registry:
+        for manifest in read_path(str(catalog), Settings(), source="catalog"):
+            sync(registry, manifest)
+    with served(path) as running:
+        yield running
+
+
+def query(caller: int, number: int) -> Query:
+    return Query(text=f"book table {caller} for {number}", limit=1 + number % 3)
+
+
+def test_threads_share_one_registry(service: Served) -> None:
+    """Over fewer sockets than there are threads; everybody gets their own answer."""
+
+    def ask(caller: int) -> None:
+        for number in range(EACH):
+            asked = query(caller, number)
+            assert there.route(asked) == service.registry.route(asked)
+            assert there.tool("ledgerleaf__createInvoice").agent_id == "ledgerleaf"
+
+    with (
+        Registry.open(service.url, settings=Settings(remote_pool_size=3), environ={}) as there,
+        ThreadPoolExecutor(CALLERS) as threads,
+    ):
+        assert len(list(threads.map(ask, range(CALLERS)))) == CALLERS
+
+
+def test_tasks_share_one_registry(service: Served) -> None:
+    """The same for an asynchronous program."""
+
+    async def ask() -> None:
+        async with AsyncRemoteRegistry.open(service.url, settings=Settings(remote_pool_size=3)) as there:
+            asked = [query(caller, number) for caller in range(CALLERS) for number in range(EACH)]
+            found = await asyncio.gather(*map(there.route, asked))
+            assert found == [service.registry.route(each) for each in asked]
+
+    asyncio.run(ask())
+
+
+def test_readers_beside_a_writer_see_whole_revisions() -> None:
+    """Each answer is of one revision: a source's agents change together."""
+
+    def documents(number: int) -> list[Document]:
+        agents = "".join(f"- {{id: a{each}, description: edition {number}}}\n" for each in range(5))
+        return [Document("s.yaml", f"waygraph: 1\nagents:\n{agents}")]
+
+    with served() as running, Registry.open(running.url, environ={}) as there:
+        ended = threading.Event()
+
+        def write() -> None:
+            try:
+                for number in range(15):
+                    writer = Registry.open(running.url, environ={})
+                    with writer:
+                        writer.ingest(documents(number), source="s")  # type: ignore[attr-defined]
+            finally:
+                ended.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        seen = set[frozenset[str]]()
+        while not (ended.is_set() and seen):
+            if there.exists:
+                seen.add(frozenset(agent.description for agent in there.agents()))
+        thread.join()
+    assert seen
+    assert all(len(descriptions) == 1 for descriptions in seen)
+
+
+def test_a_call_that_finds_no_free_connection_is_told() -> None:
+    """While another holds the one that there may be."""
+    settings = Settings(remote_pool_size=1, remote_timeout_s=0.1)
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(1))
+        slow = stack.enter_context(flaky(stack.enter_context(silence())))
+        there = stack.enter_context(Registry.open(slow.url, settings=settings, environ={}))
+        held = threads.submit(there.forget, "s")
+        until(lambda: slow.seen, "the first call is on its way")
+        with pytest.raises(ServiceUnavailable, match="all 1 connections are in use"):
+            there.status()
+        assert not held.done()
+    assert isinstance(held.exception(), ServiceUnavailable)
