@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks import a2x, agent_as_a_graph, memory, process_speed, route_speed
 from benchmarks.published import A2X_TAXONOMY
+from benchmarks.service import run as service
 from waygraph.registry.evaluation.tables import Table, markdown_table
 
 MET = {True: "met", False: "**missed**", None: ""}
@@ -12,6 +13,11 @@ SPEED = {
     route_speed.NAME: ("route, vector cached, 5000 tools, p50", "route, text to answer, 5000 tools, p50"),
     process_speed.NAME: ("`waygraph route`, 5000 tools",),
     memory.NAME: ("process after 200 routes over 5000 tools, resident memory",),
+    service.NAME: (
+        "POST /v1/route, 5000 tools, 1 client, p50",
+        "POST /v1/route, 100 clients, requests/s / bare endpoint's",
+        "POST /v1/route, 100 clients, p99 / bare endpoint's",
+    ),
 }
 """Record → the measures that are shown."""
 QUALITY_HEAD = ("Quality", "`hybrid`", "Algorithm 1 of the paper", "words alone", "an LLM's taxonomy, published")

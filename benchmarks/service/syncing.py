@@ -23,6 +23,8 @@ LONGEST_S = 240.0
 """A sync under load that takes longer has no load at its end, and fails the benchmark."""
 STARTING_S = 1.0
 """Until the load generator has made its requests."""
+AFTERWARDS_S = 2.0
+"""So that each load sees the revision before the sync and the one after it."""
 FEWER_A_SECOND = 400
 """Requests that are made for each second: the load may last minutes."""
 WHILE = f"POST /v1/route, {CROWD} clients, while tools are synchronised"
@@ -109,6 +111,7 @@ def _round(endpoint: Endpoint, queries: Queries, quiet_s: float, sync: Callable[
     time.sleep(STARTING_S + WARM_UP_S + quiet_s)
     began = time.perf_counter()
     sync_s = sync()
+    time.sleep(AFTERWARDS_S)
     loading.stop()
     return _rounded(loading.result().tally, began, sync_s)
 
