@@ -42,7 +42,9 @@ class RequestFilters(Strict):
 class Asked(Strict):
     """What every question may say."""
 
-    limit: Annotated[int, BeforeValidator(_whole)] = Field(default=5, ge=1, le=MAX_LIMIT, description="How many to give at most.")
+    limit: Annotated[int, BeforeValidator(_whole)] = Field(
+        default=5, ge=1, le=MAX_LIMIT, description="How many to give at most."
+    )
     recipe: Name = Field(
         default=DEFAULT_RECIPE,
         description="How to rank: a name that `/v1/recipes` lists.",
@@ -60,7 +62,9 @@ class RouteRequest(Asked):
     """A request in plain words, or its steps: one of the two."""
 
     text: str = Field(default="", description="The request, in plain words.")
-    steps: list[Words] = Field(default=[], max_length=MAX_STEPS, description="The steps of a request, instead of a text.")
+    steps: list[Words] = Field(
+        default=[], max_length=MAX_STEPS, description="The steps of a request, instead of a text."
+    )
     agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
     tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
 

@@ -94,8 +94,9 @@ def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, 
     response = send(service.client(), operation)
     assert response.status_code == 200, response.text[:500]
     if operation in ("export", "metrics"):
-        assert response.headers["content-type"].split(";")[0] in (
-            document()["paths"][METHODS[operation][1]]["get"]["responses"]["200"]["content"]
+        assert (
+            response.headers["content-type"].split(";")[0]
+            in (document()["paths"][METHODS[operation][1]]["get"]["responses"]["200"]["content"])
         )
         return
     answer = assert_good(response)
@@ -127,6 +128,12 @@ def test_requests_that_cannot_be_are_not_documented_as_good() -> None:
     schema = {"$ref": "#/components/schemas/RouteRequest", "components": document()["components"]}
     validator = jsonschema.Draft202012Validator(schema)
     good: list[dict[str, object]] = [{"text": "a"}, {"steps": ["a"]}, {"text": "a", "steps": []}]
-    bad: list[dict[str, object]] = [{}, {"text": "a", "steps": ["b"]}, {"text": ""}, {"steps": []}, {"text": "a", "x": 1}]
+    bad: list[dict[str, object]] = [
+        {},
+        {"text": "a", "steps": ["b"]},
+        {"text": ""},
+        {"steps": []},
+        {"text": "a", "x": 1},
+    ]
     assert all(validator.is_valid(each) for each in good)
     assert not any(validator.is_valid(each) for each in bad)
