@@ -22,6 +22,7 @@ from waygraph.api.rest.observing.audit import Audit
 from waygraph.api.rest.observing.logs import open_logs
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
 from waygraph.api.rest.observing.traces import open_traces
+from waygraph.api.rest.protocol import Protocol
 from waygraph.api.rest.service import Service
 from waygraph.registry.authentication.authenticator import authentication_of
 from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
@@ -141,6 +142,7 @@ def configuration(
         app,
         factory=factory,
         workers=workers,
+        http=Protocol,
         log_config=None,
         access_log=False,
         server_header=False,

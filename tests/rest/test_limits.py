@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import httpx2
 import pytest
 
 from tests.service import (
@@ -39,7 +40,8 @@ def answered(raw: bytes) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body."""
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
-    return int(first.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
+    headers = dict(line.split(": ", 1) for line in lines)
+    return int(first.split()[1]), {name.lower(): value for name, value in headers.items()}, body
 
 
 def request(target: str, *, method: str = "GET", host: str = "localhost", body: bytes = b"", **headers: str) -> bytes:
@@ -123,6 +125,13 @@ def test_two_lengths_and_other_tricks_are_refused(service: Served) -> None:
     assert_good(service.client().get("/healthz"))
 
 
+def test_what_is_no_http_is_a_problem_like_others(service: Served) -> None:
+    """With its shape, its headers and an id, though it never reaches the application."""
+    status, headers, body = answered(service.raw(b"BREW /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    raw = httpx2.Response(status, headers=headers, content=body)
+    assert_problem(raw, 400, "bad-request")
+
+
 # -- hosts and browsers ---------------------------------------------------------------------------------
 
 
@@ -187,7 +196,7 @@ def test_every_answer_has_the_headers_of_care(service: Served) -> None:
     ):
         assert_careful(response)
     _, headers, _ = answered(service.raw(request("/v1/agents", host="evil.example")))
-    assert {name: headers[name] for name in SECURITY_HEADERS} == {n: v.lower() for n, v in SECURITY_HEADERS.items()}
+    assert {name: headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
 
 
 # -- methods, paths, ids --------------------------------------------------------------------------------

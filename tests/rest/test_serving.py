@@ -1,0 +1,171 @@
+"""`waygraph serve` as a process: how it starts, how it stops, what it refuses."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, process, until
+from waygraph.registry.authentication.keys import KeyFile
+from waygraph.registry.errors import NotAuthenticated
+
+SLOW = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(a + b)"
+
+
+def test_it_says_where_it_is_and_answers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each request has its line of JSON; the time to the first answer is printed."""
+    started = time.perf_counter()
+    with process(tmp_path / "r.grafeo", tmp_path) as running:
+        client = running.client()
+        assert_good(client.get("/healthz"))
+        with capfd.disabled():
+            print(f" first answer after {time.perf_counter() - started:.2f} s", end="")  # noqa: T201
+        ingest(client, "s", agent("a", "look"))
+        assert assert_good(client.get("/readyz")) == {"ready": True}
+        assert "without authentication" in running.told
+        until(lambda: '"route": "/v1/manifests"' in running.told, "its line")
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert "Traceback" not in running.told
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_was_begun_ends_before_it_stops(tmp_path: Path, number: signal.Signals, workers: str) -> None:
+    """A statement that takes its time is answered, then the process ends with 0."""
+    environ = {"WAYGRAPH_CYPHER_TIMEOUT_S": "3"}
+    with process(tmp_path / "r.grafeo", tmp_path, "--workers", workers, environ=environ) as running:
+        ingest(running.client(), "s", agent("a", "look"))
+        told: list[httpx2.Response] = []
+        client = running.client()
+        asking = threading.Thread(target=lambda: told.append(client.post("/v1/cypher", json={"statement": SLOW})))
+        asking.start()
+        until(lambda: _worker_of_cypher(running.process.pid), "the statement at work")
+        running.signal(number)
+        asking.join()
+        assert_problem(told[0], 422, "cypher-limit")
+        assert running.wait() == 0
+        assert "Traceback" not in running.told
+
+
+def _worker_of_cypher(pid: int) -> bool:
+    """Whether a process below this one runs statements."""
+    below = children(pid)
+    return any("cypher_worker" in _command(each) or _worker_of_cypher(each) for each in below)
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, task.read_text(encoding="ascii").split())
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def refused(location: Path, *options: str, **environ: str) -> str:
+    """What is said by one that does not begin: one line, status 1."""
+    done = subprocess.run(
+        arguments(location, *options),
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
+    """An address in use or open to all, settings out of range, keys and registries that are damaged."""
+    path = tmp_path / "r.grafeo"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "Address already in use" in refused(path, "--port", str(port))
+    assert "--no-auth" in refused(path, "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - that it is refused
+    assert "no such host" not in refused(path, "--host", "no.such.host.invalid", "--port", "0")
+    assert "WAYGRAPH_LOG_FORMAT" in refused(path, "--port", "0", WAYGRAPH_LOG_FORMAT="xml")
+    assert "WAYGRAPH_MAX_BODY_BYTES" in refused(path, "--port", "0", WAYGRAPH_MAX_BODY_BYTES="many")
+    keys = tmp_path / "keys.json"
+    keys.write_text("{", encoding="utf-8")
+    assert str(keys) in refused(path, "--port", "0", WAYGRAPH_KEYS_FILE=str(keys))
+    assert "WAYGRAPH_OIDC_AUDIENCE" in refused(path, "--port", "0", WAYGRAPH_OIDC_ISSUER="https://i.example")
+    path.write_bytes(b"no registry")
+    assert str(path) in refused(path, "--port", "0")
+
+
+def test_open_to_all_if_that_is_said(tmp_path: Path) -> None:
+    """On another address than this machine's own, any name of it is answered."""
+    with process(tmp_path / "r.grafeo", tmp_path, "--host", "0.0.0.0", "--no-auth") as running:  # noqa: S104
+        assert_good(running.client().get("/healthz", headers={"Host": "tools.example"}))
+
+
+def test_several_workers_are_one_service(tmp_path: Path) -> None:
+    """All answer, see each other's writes and revocations, add up their numbers; one that is killed is replaced."""
+    keys = KeyFile(tmp_path / "keys.json")
+    text = keys.create("admin", ["route", "read", "write"], everything=True)[1]
+    with process(tmp_path / "r.grafeo", tmp_path, "--workers", "2", keys=keys) as running:
+
+        def ask(key: str = text) -> httpx2.Response:
+            """By a new connection, which any worker takes."""
+            with httpx2.Client(base_url=running.url, headers={"X-API-Key": key}, timeout=TIMEOUT_S) as client:
+                return client.get("/v1/agents")
+
+        for number in range(4):
+            ingest(running.client(text), "s", *(agent(f"a{each}") for each in range(number + 1)))
+            until(lambda n=number: all(seen(ask()) == n + 1 for _ in range(10)), "all workers see it")
+        asked = until(lambda: counted(running.client(text)), "numbers")
+        for _ in range(10):
+            assert_good(ask())
+        until(lambda: counted(running.client(text)) >= asked + 10, "the numbers of both workers")
+        gone = workers(running.process.pid)[0]
+        os.kill(gone, signal.SIGKILL)
+        until(lambda: len(workers(running.process.pid)) == 2 and gone not in workers(running.process.pid), "another")
+        until(lambda: all(_answered(ask) for _ in range(10)), "answers of both")
+        other = keys.create("other", ["read"])[1]
+        assert_good(ask(other))
+        keys.revoke(other)
+        for _ in range(10):
+            assert_problem(ask(other), 401, NotAuthenticated)
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def seen(response: httpx2.Response) -> int:
+    """How many agents."""
+    return len(assert_good(response)["agents"])
+
+
+def _answered(ask: object) -> bool:
+    try:
+        return bool(ask().status_code == 200)  # type: ignore[operator]
+    except httpx2.TransportError:
+        return False  # taken by the one that was killed
+
+
+def counted(client: httpx2.Client) -> float:
+    """Requests for the list of agents, of all workers."""
+    text = client.get("/metrics").text
+    wanted = 'waygraph_http_requests_total{method="GET",route="/v1/agents",status="2xx"} '
+    return sum(float(line.removeprefix(wanted)) for line in text.splitlines() if line.startswith(wanted))
+
+
+def workers(pid: int) -> list[int]:
+    """The processes that answer, without the one that tracks what they share."""
+    return [each for each in children(pid) if "spawn_main" in _command(each)]
