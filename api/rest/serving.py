@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -56,18 +56,22 @@ class Chosen:
 
 
 def serve(chosen: Chosen) -> None:
-    """Serves until SIGTERM or SIGINT, and then ends what was begun. Raises InvalidSetting before it begins."""
+    """Serves until SIGTERM or SIGINT, and then ends what was begun.
+
+    Before it begins it raises InvalidSetting, and what opening a registry or a file of keys raises.
+    """
     settings = load_settings()
     asks = not chosen.open_to_all and authentication_of(settings) is not None
     check_address(chosen, asks_who_calls=asks)
     if chosen.workers > 1 and chosen.location == ":memory:":
         raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
-    listening = _listen(chosen.host, chosen.port)
-    host, port = listening.getsockname()[:2]
-    who = "asks who calls" if asks else "without authentication: whoever reaches it may do everything"
-    print(f"Waygraph on http://{f'[{host}]' if ':' in host else host}:{port} ({who})", file=sys.stderr, flush=True)  # noqa: T201
-    with _told(os.environ, chosen), _stops_in_order():
-        _run(chosen, settings, listening)
+    with closing(_listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
+        app = worker() if chosen.workers == 1 else _tried(chosen, settings)
+        host, port = listening.getsockname()[:2]
+        who = "asks who calls" if asks else "without authentication: whoever reaches it may do everything"
+        print(f"Waygraph on http://{f'[{host}]' if ':' in host else host}:{port} ({who})", file=sys.stderr, flush=True)  # noqa: T201
+        with _stops_in_order():
+            _run(app, chosen, settings, listening)
 
 
 def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:
@@ -125,12 +129,26 @@ def _holding(registry: Registry) -> Holding:
     return Holding(revision=state.revision, agents=state.agents, tools=state.tools)
 
 
-def _run(chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
-    config = configuration("waygraph.api.rest.serving:worker", settings, factory=True, workers=chosen.workers)
+def _tried(chosen: Chosen, settings: Settings) -> str:
+    """The factory of workers; what would make each of them fail is raised here."""
+    service = open_service(chosen, settings, os.environ)
+    try:
+        open_logs(settings.log_format, settings.log_level, sys.stderr)
+        if traces := open_traces(os.environ, sys.stderr):
+            traces.close()
+    finally:
+        service.audit.close()
+        service.registry.close()
+    return "waygraph.api.rest.serving:worker"
+
+
+def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
+    """`app` is an application, or with several workers where its factory is."""
     if chosen.workers == 1:
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(configuration(app, settings)).run(sockets=[listening])
         return
     with shared_folder(os.environ):
+        config = configuration(app, settings, factory=True, workers=chosen.workers)
         Multiprocess(config, sockets=[listening]).run()
 
 

@@ -99,7 +99,7 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         assert "Address already in use" in refused(path, "--port", str(port))
     assert "--no-auth" in refused(path, "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - that it is refused
-    assert "no such host" not in refused(path, "--host", "no.such.host.invalid", "--port", "0")
+    assert "cannot listen on no.such.host.invalid" in refused(path, "--host", "no.such.host.invalid", "--no-auth")
     assert "WAYGRAPH_LOG_FORMAT" in refused(path, "--port", "0", WAYGRAPH_LOG_FORMAT="xml")
     assert "WAYGRAPH_MAX_BODY_BYTES" in refused(path, "--port", "0", WAYGRAPH_MAX_BODY_BYTES="many")
     keys = tmp_path / "keys.json"
@@ -107,7 +107,11 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     assert str(keys) in refused(path, "--port", "0", WAYGRAPH_KEYS_FILE=str(keys))
     assert "WAYGRAPH_OIDC_AUDIENCE" in refused(path, "--port", "0", WAYGRAPH_OIDC_ISSUER="https://i.example")
     path.write_bytes(b"no registry")
-    assert str(path) in refused(path, "--port", "0")
+    for workers in ("1", "2"):
+        assert str(path) in refused(path, "--port", "0", "--workers", workers)
+        assert "WAYGRAPH_AUDIT_FILE" in refused(
+            tmp_path / "none", "--port", "0", "--workers", workers, WAYGRAPH_AUDIT_FILE="/nowhere/audit"
+        )
 
 
 def test_open_to_all_if_that_is_said(tmp_path: Path) -> None:
