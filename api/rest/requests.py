@@ -1,8 +1,10 @@
 """What requests may hold. Unknown fields and wrong types are refused, with the place that is wrong."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic.config import JsonDict
 
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters, Query, TextForm
@@ -22,6 +24,10 @@ Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 def _whole(value: object) -> object:
     """In JSON 5.0 is the same number as 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _enumerated(names: Iterable[str]) -> "JsonDict":
+    return {"enum": list[JsonValue](sorted(names))}
 
 
 class Strict(BaseModel):
@@ -48,7 +54,7 @@ class Asked(Strict):
     recipe: Name = Field(
         default=DEFAULT_RECIPE,
         description="How to rank: a name that `/v1/recipes` lists.",
-        json_schema_extra={"enum": sorted(RECIPES)},
+        json_schema_extra=_enumerated(RECIPES),
     )
     filters: RequestFilters = RequestFilters()
     explain: bool = Field(default=False, description="Tell the votes that put each match there.")

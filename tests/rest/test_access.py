@@ -109,7 +109,7 @@ def test_nothing_is_done_for_who_may_not(filled: Served) -> None:
 )
 def test_who_shows_no_good_key_is_not_known(filled: Served, headers: dict[str, str]) -> None:
     """401, and what was shown is told nowhere."""
-    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     told = assert_problem(filled.client().get("/v1/agents", headers=raw), 401, NotAuthenticated)
     assert told["facts"] == {}
 

@@ -245,7 +245,14 @@ def test_texts_are_chosen_once(client: httpx2.Client) -> None:
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
     """A field that is not named stays; null takes a restriction back."""
     ingest(client, "s", agent("a", visible_to=["g"]))
-    said = {"agent_id": "a", "tags": [], "visible_to": None, "pinned": False, "hidden": False, "removed": False}
+    said: dict[str, Any] = {
+        "agent_id": "a",
+        "tags": [],
+        "visible_to": None,
+        "pinned": False,
+        "hidden": False,
+        "removed": False,
+    }
 
     def patched(**changes: object) -> dict[str, Any]:
         told: dict[str, Any] = assert_good(client.patch("/v1/agents/a", json=changes))

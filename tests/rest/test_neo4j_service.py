@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.places import Servers, on_server
 from tests.neo4j_fixtures import TARGETS
+from tests.places import Servers, on_server
 from tests.service import agent, assert_good, assert_problem, ingest, served
 
 

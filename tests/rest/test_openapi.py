@@ -127,8 +127,8 @@ def test_requests_that_cannot_be_are_not_documented_as_good() -> None:
     """Neither a text nor steps, or both: the schema refuses what the service refuses."""
     schema = {"$ref": "#/components/schemas/RouteRequest", "components": document()["components"]}
     validator = jsonschema.Draft202012Validator(schema)
-    good: list[dict[str, object]] = [{"text": "a"}, {"steps": ["a"]}, {"text": "a", "steps": []}]
-    bad: list[dict[str, object]] = [
+    good: list[Any] = [{"text": "a"}, {"steps": ["a"]}, {"text": "a", "steps": []}]
+    bad: list[Any] = [
         {},
         {"text": "a", "steps": ["b"]},
         {"text": ""},

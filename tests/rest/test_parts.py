@@ -37,7 +37,7 @@ def test_the_parts_are_the_whole(example: Served, path: str, limit: int) -> None
 
 def test_a_filter_holds_over_all_parts(example: Served) -> None:
     client = example.client()
-    params = {"kind": "openapi", "limit": 1}
+    params: dict[str, str | int] = {"kind": "openapi", "limit": 1}
     first = assert_good(client.get("/v1/agents", params=params))
     second = assert_good(client.get("/v1/agents", params={**params, "cursor": first["following"]}))
     assert [part["agents"][0]["kind"] for part in (first, second)] == ["openapi", "openapi"]
