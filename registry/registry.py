@@ -17,7 +17,6 @@ from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
     EmbedderMismatch,
     IndexOutdated,
-    InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
     WriteConflict,
@@ -91,7 +90,9 @@ class Registry:
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
         if is_service(location):
-            return _remote(str(location), embedder, settings)
+            from waygraph.registry.remote.client import RemoteRegistry
+
+            return RemoteRegistry.open(location, embedder=embedder, settings=settings)
         store = open_store(location, settings)
         registry = Registry(store, settings, environ, embedder or settings.embedder)
         with ExitStack() as unless_open:
@@ -443,14 +444,6 @@ class Registry:
             parse_spec(self._spec)
         if self._spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
-
-
-def _remote(location: str, embedder: str | None, settings: Settings) -> Registry:
-    from waygraph.registry.remote.client import RemoteRegistry
-
-    if embedder:
-        raise InvalidSetting("a service embeds by the embedder that it was started with; none can be chosen from afar")
-    return RemoteRegistry.at(location, settings)
 
 
 def _recipe(recipe: str | Recipe) -> Recipe:

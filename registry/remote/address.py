@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.hosts import is_loopback
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.store import SERVICE_SCHEMES
 
 _NAMED = "A service is named like https://host, http://localhost:8080 or https://host/path."
 _NO_SECRETS = (
@@ -31,7 +32,7 @@ class ServiceAddress:
             raise InvalidSetting(_NO_SECRETS)
         parts = _split(location)
         plain = location.isascii() and location.isprintable() and " " not in location
-        if parts is None or not parts.hostname or not plain:
+        if parts is None or parts.scheme not in SERVICE_SCHEMES or not parts.hostname or not plain:
             raise InvalidSetting(f"this is no URL of a service. {_NAMED}")
         return cls(
             url=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}",

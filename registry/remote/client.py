@@ -1,9 +1,10 @@
 """A registry that a service keeps, as one that is here."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import WaygraphError
+from waygraph.registry.errors import InvalidSetting, WaygraphError
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.pages import About, Listed, Page
 from waygraph.registry.registry import Registry, Status
@@ -11,7 +12,7 @@ from waygraph.registry.remote import calls
 from waygraph.registry.remote.address import ServiceAddress
 from waygraph.registry.remote.store import ServiceStore
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
-from waygraph.registry.settings import Settings
+from waygraph.registry.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import Document, OperatorSettings, SourceSummary, SyncReport
@@ -33,12 +34,21 @@ class RemoteRegistry(Registry):
         super().__init__(ServiceStore(connection), settings, {}, "")
         self._connection = connection
 
-    @classmethod
-    def at(cls, location: str, settings: Settings) -> "RemoteRegistry":
-        """The service of a URL; nothing is asked yet. Raises InvalidSetting."""
+    @staticmethod
+    def open(
+        location: str | os.PathLike[str],
+        *,
+        embedder: str | None = None,
+        settings: Settings | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> "RemoteRegistry":
+        """The service of a URL; nothing is asked yet. Raises InvalidSetting, also for an embedder: it has its own."""
         from waygraph.registry.remote.connection import Connection
 
-        return cls(Connection(ServiceAddress.parse(location), settings), settings)
+        settings = load_settings(environ) if settings is None else settings
+        if embedder:
+            raise InvalidSetting("a service embeds by the embedder that it was started with; none can be chosen here")
+        return RemoteRegistry(Connection(ServiceAddress.parse(str(location)), settings), settings)
 
     def route(
         self,

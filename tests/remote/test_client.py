@@ -72,9 +72,11 @@ def test_a_url_opens_a_service(location: str, url: str) -> None:
         "http://höst-hunter2/",
         "http://[hunter2/",
         "http://host:0/hunter2",
+        "hunter2",
+        "ftp://hunter2",
     ],
 )
-@pytest.mark.parametrize("open_at", [Registry.open, AsyncRemoteRegistry.open])
+@pytest.mark.parametrize("open_at", [RemoteRegistry.open, AsyncRemoteRegistry.open])
 def test_what_is_no_url_or_holds_a_secret_is_refused(location: str, open_at: Callable[..., Any]) -> None:
     """And is not repeated: it may be a password."""
     with pytest.raises(InvalidSetting) as caught:
@@ -114,7 +116,7 @@ def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
 
 def test_a_service_has_its_own_embedder() -> None:
     """One asked for by name is refused; the one that this machine prefers is nothing to it."""
-    with pytest.raises(InvalidSetting, match="none can be chosen from afar"):
+    with pytest.raises(InvalidSetting, match="none can be chosen here"):
         Registry.open(NOWHERE, embedder="none", environ={})
     Registry.open(NOWHERE, environ={"WAYGRAPH_EMBEDDER": "none"}).close()
 
@@ -311,7 +313,7 @@ def test_it_is_a_registry_of_a_store() -> None:
 
 def test_both_clients_have_the_same_methods() -> None:
     """With the same arguments: those of the registry, where they go over HTTP."""
-    itself = {"open", "at", "read", "change", "writing", "reindex", "settings", "store", "notice"}
+    itself = {"open", "read", "change", "writing", "reindex", "settings", "store", "notice"}
     methods = {name for name, _ in inspect.getmembers(RemoteRegistry) if not name.startswith("_")} - itself
     awaitable = {name for name, _ in inspect.getmembers(AsyncRemoteRegistry) if not name.startswith("_")} - {"open"}
     assert awaitable == methods
