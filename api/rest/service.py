@@ -104,7 +104,8 @@ class Service:
             raise
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
+    # FastAPI runs a plain function in a thread of its own.
     return cast(Service, request.app.state.service)
 
 
@@ -117,7 +118,7 @@ async def _caller(
     _bearer: Annotated[object, Depends(_BEARER)] = None,
     _api_key: Annotated[object, Depends(_API_KEY)] = None,
 ) -> Caller:
-    return await service_of(request).caller(request)
+    return await (await service_of(request)).caller(request)
 
 
 Serving = Annotated[Service, Depends(service_of)]
