@@ -1,5 +1,6 @@
 """Which agents, and which of their tools, can do this?"""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -37,9 +38,8 @@ async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -
     """Many requests at once: for each its route, or the problem with it. Each counts against the rate limit."""
     answers = []
     for number, one in enumerate(asked.requests):
-        if number:
-            service.count(caller)
-        answers.append(await service.lanes.ask(lambda one=one: _routed_or_not(one, service, caller)))  # type: ignore[misc]
+        counted = number == 0  # as the request that they all came in
+        answers.append(await service.lanes.ask(partial(_routed_or_not, one, service, caller, counted=counted)))
     return as_json({"answers": answers})
 
 
@@ -73,8 +73,10 @@ def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
     return {**shape, **defined([tool for match in route.matches for tool in match.tools], asked.format)}
 
 
-def _routed_or_not(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
+def _routed_or_not(asked: RouteRequest, service: Service, caller: Caller, *, counted: bool) -> "Shape":
     try:
+        if not counted:
+            service.count(caller)
         return {"route": _routed(asked, service, caller), "problem": None}
     except WaygraphError as error:
         return {"route": None, "problem": told(error)}
