@@ -237,12 +237,16 @@ class _Plan:
         wanted = entry.agent.id
         namespaced = namespaced_id(self.manifest.namespace, wanted)
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
-        known = namespaced in self.settings and wanted not in self.settings
+        known = self._spoken_of(namespaced) and not self._spoken_of(wanted)
         for candidate in (namespaced, wanted) if known else (wanted, namespaced):
             stored = self.held.agents.get(candidate)
             if candidate not in taken and (stored is None or same_agent(stored, entry)):
                 return candidate
         return namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+
+    def _spoken_of(self, agent_id: str) -> bool:
+        """Whether operators said anything that holds: a word that was taken back counts no more."""
+        return self.settings.get(agent_id, OperatorSettings(agent_id=agent_id)) != OperatorSettings(agent_id=agent_id)
 
     def _removed_by_operator(self, agent_id: str) -> bool:
         said = self.settings.get(agent_id)

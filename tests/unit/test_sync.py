@@ -391,6 +391,17 @@ def test_a_removed_agent_stays_away_until_it_is_let_back(graph: Graph) -> None:
     assert graph.sync(stated)[0].created_agents == ("x",)
 
 
+def test_a_word_that_was_taken_back_moves_no_agent(graph: Graph) -> None:
+    """Of two agents of one id the first goes: the second stays under its own, also where the plain id was restored."""
+    graph.sync(manifest("a", entry("k/2"), entry("k.2")))
+    graph.say("ns-a.k.2", removed=True)
+    graph.say("k.2", removed=False)
+    graph.sync(manifest("a", entry("k.2")))
+    again, _ = graph.sync(manifest("a", entry("k.2")))
+    assert again.is_empty
+    assert again.withheld == ("ns-a.k.2",)
+
+
 def test_a_removed_agent_does_not_come_back_as_another(graph: Graph) -> None:
     """A key whose agent an operator removed is withheld, also where some other agent has the same launch."""
     graph.sync(manifest("b", entry("gone", transport="T"), entry("y")))
