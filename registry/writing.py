@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waygraph.cypher import load
-from waygraph.registry.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
+from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
@@ -14,7 +14,6 @@ from waygraph.registry.graph.reading import (
     Held,
     RegistryState,
     read_agents,
-    read_claims,
     read_held,
     read_state,
     read_tools,
@@ -106,11 +105,11 @@ class WriteSession:
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
         """
         state = self._begin()
-        claims = read_claims(self._engine)
-        self._refuse_unseen_source(name, claims, principal)
-        shared = {claim.agent_id for claim in claims if claim.source != name}
-        gone = [claim.agent_id for claim in claims if claim.source == name and claim.agent_id not in shared]
-        tools = [item.tool.id for items in self.held().tools_of(gone).values() for item in items]
+        held = self.held()
+        mine = self._claimed_by(name, held, principal)
+        shared = {claim.agent_id for claim in held.claims if claim.source != name}
+        gone = [agent_id for agent_id in mine if agent_id not in shared]
+        tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
 
         def work(session: GraphSession) -> None:
             remove_agents(session, gone, tools)
@@ -118,16 +117,16 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, gone, work))
 
-    def _refuse_unseen_source(self, name: str, claims: Sequence[Claim], principal: Principal | None) -> None:
+    def _claimed_by(self, name: str, held: Held, principal: Principal | None) -> list[str]:
+        """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
         known = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
         if principal is not None:
-            held = self.held()
-            seen = {claim.source for claim in claims if held.shows(claim.agent_id, principal)}
-            known &= seen
+            known &= {claim.source for claim in held.claims if held.shows(claim.agent_id, principal)}
         if name not in known:
             raise UnknownName("source", name, known)
-        if principal is not None:
-            refuse_unseen(held, (claim.agent_id for claim in claims if claim.source == name), principal)
+        claimed = [claim.agent_id for claim in held.claims if claim.source == name]
+        refuse_unseen(held, claimed, principal)
+        return claimed
 
     def reindex(self, texts: TextForm, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
         """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew."""
@@ -248,9 +247,8 @@ def changed_setting(
 
     Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
     """
-    known = [each for each in held.agents if held.shows(each, principal)]
-    if agent_id not in known and (principal is not None or agent_id not in held.settings):
-        raise UnknownName("agent", agent_id, known)
+    if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
+        raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
     return replace(held.settings.get(agent_id, OperatorSettings(agent_id=agent_id)), **changes)  # type: ignore[arg-type]
 
 

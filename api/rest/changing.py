@@ -22,6 +22,7 @@ from waygraph.registry.access import Caller
 from waygraph.registry.changes import Document
 from waygraph.registry.errors import WaygraphError
 from waygraph.registry.wire import shapes
+from waygraph.registry.wire.bounds import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import Manifest
@@ -70,7 +71,7 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
 
 @router.delete("/sources/{name:path}", **operation("forget_source"))
 async def forget_source(
-    name: Annotated[str, Path(description="The source's name.", min_length=1, max_length=512)],
+    name: Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)],
     service: Serving,
     caller: Calling,
 ) -> Response:

@@ -9,13 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from waygraph.api.rest.answers import unless_known
 from waygraph.api.rest.asking import defined
 from waygraph.api.rest.documents import operation
-from waygraph.api.rest.requests import MAX_LIMIT, MAX_NAMES, Name
+from waygraph.api.rest.requests import MAX_NAMES, Name
 from waygraph.api.rest.service import ForRead, Service, Serving
 from waygraph.registry.access import Caller
 from waygraph.registry.export import ExportFormat
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters
 from waygraph.registry.wire import shapes
+from waygraph.registry.wire.bounds import MAX_ID_CHARS, MAX_PART
 from waygraph.registry.wire.cursors import after, cursor
 
 if TYPE_CHECKING:
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1", tags=["holding"])
 
-AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=256)]
+AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
-CallName = Annotated[str, Path(description="The name under which hosts call it.", min_length=1, max_length=256)]
+CallName = Annotated[
+    str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
+]
 
 
 class Part(BaseModel):
@@ -33,7 +36,7 @@ class Part(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    limit: int = Field(default=100, ge=1, le=MAX_LIMIT, description="How many to give at most.")
+    limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
     cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
 
 

@@ -9,15 +9,15 @@ from pydantic.config import JsonDict
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters, Query, TextForm
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
+from waygraph.registry.wire.bounds import MAX_NAME_CHARS, MAX_PART
 
-MAX_LIMIT = 1000
 MAX_STEPS = 50
 MAX_BATCH = 100
 MAX_NAMES = 1000
 
 Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
 """A text that is not blank: the core says so when it is asked."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS)]
 Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -49,7 +49,7 @@ class Asked(Strict):
     """What every question may say."""
 
     limit: Annotated[int, BeforeValidator(_whole)] = Field(
-        default=5, ge=1, le=MAX_LIMIT, description="How many to give at most."
+        default=5, ge=1, le=MAX_PART, description="How many to give at most."
     )
     recipe: Name = Field(
         default=DEFAULT_RECIPE,

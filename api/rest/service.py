@@ -1,7 +1,7 @@
 """What every endpoint reaches: the registry, who calls, where work is done, what is recorded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -60,10 +60,7 @@ class Service:
     lanes: Lanes
     audit: "Audit"
     metrics: "Metrics"
-    readiness: Readiness = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "readiness", Readiness(self.registry))
+    readiness: Readiness
 
     async def caller(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""

@@ -23,7 +23,7 @@ from waygraph.api.rest.observing.logs import open_logs
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
 from waygraph.api.rest.observing.traces import open_traces
 from waygraph.api.rest.protocol import Protocol
-from waygraph.api.rest.service import Service
+from waygraph.api.rest.service import Readiness, Service
 from waygraph.registry.authentication.authenticator import authentication_of
 from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
@@ -111,6 +111,7 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
         lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
         audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
         metrics=metrics,
+        readiness=Readiness(registry),
     )
 
 

@@ -50,10 +50,9 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
     host = urlsplit(base_url).hostname or "localhost"
 
     def told() -> "Shape":
-        listed = "read" in caller.scopes and service.registry.exists
-        agents = service.registry.agents(principal=caller.principal) if listed else []
+        agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
         return ai_catalog(agents, host, base_url)
 
-    if not service.registry.exists:
-        return as_json(told(), media_type=MEDIA_TYPE)
+    if not await service.lanes.ask(lambda: service.registry.exists):
+        return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
     return await unless_known(request, service, caller, told, MEDIA_TYPE)

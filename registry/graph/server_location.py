@@ -1,9 +1,10 @@
 """What names a graph server: a URL without secrets, and the database on it."""
 
 from dataclasses import dataclass
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl
 
 from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.hosts import names_user, split_url
 
 _TLS = {"": (False, False), "s": (True, True), "ssc": (True, False)}
 """Suffix of a scheme → encrypted, certificate checked."""
@@ -48,25 +49,15 @@ class ServerLocation:
 
 
 def _checked(location: str) -> SplitResult:
-    # Looked for in the whole: with `/`, `#` or `?` in a password the host ends before its `@`.
-    if "@" in unquote(location):
+    if names_user(location):
         raise InvalidSetting(_NO_SECRETS)
-    parts = _split(location)
+    parts = split_url(location)
     if parts is None or not parts.hostname or parts.fragment:
         raise InvalidSetting(f"this is no URL of a graph server. {_NAMED}")
     allowed = _ROUTING[parts.scheme.partition("+")[0]]
     if any(name not in allowed for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise InvalidSetting(f"nothing but ?policy=… of neo4j:// may follow the database; {_NO_SECRETS}")
     return parts
-
-
-def _split(location: str) -> SplitResult | None:
-    """None for what is no URL, such as one with a port that is no number."""
-    try:
-        parts = urlsplit(location)
-        return parts if parts.port is None or parts.port > 0 else None
-    except ValueError:
-        return None
 
 
 def _database(name: str) -> str:

@@ -1,10 +1,9 @@
 """What names a service: a URL without secrets, and the key that is shown to it."""
 
 from dataclasses import dataclass
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.hosts import is_loopback
+from waygraph.registry.hosts import is_loopback, names_user, split_url
 from waygraph.registry.settings import Settings
 from waygraph.registry.storage.store import SERVICE_SCHEMES
 
@@ -27,10 +26,9 @@ class ServiceAddress:
     @classmethod
     def parse(cls, location: str) -> "ServiceAddress":
         """Raises InvalidSetting, whose message repeats nothing of what it refuses: that may be a password."""
-        # Looked for in the whole: with `/`, `#` or `?` in a password the host ends before its `@`.
-        if "@" in unquote(location) or "?" in location or "#" in location:
+        if names_user(location) or "?" in location or "#" in location:
             raise InvalidSetting(_NO_SECRETS)
-        parts = _split(location)
+        parts = split_url(location)
         plain = location.isascii() and location.isprintable() and " " not in location
         if parts is None or parts.scheme not in SERVICE_SCHEMES or not parts.hostname or not plain:
             raise InvalidSetting(f"this is no URL of a service. {_NAMED}")
@@ -54,12 +52,3 @@ def api_key(address: ServiceAddress, settings: Settings) -> str:
             "WAYGRAPH_REMOTE_PLAIN_HTTP=true where the network is yours alone."
         )
     return key
-
-
-def _split(location: str) -> SplitResult | None:
-    """None for what is no URL, such as one with a port that is no number."""
-    try:
-        parts = urlsplit(location)
-        return parts if parts.port is None or parts.port > 0 else None
-    except ValueError:
-        return None

@@ -24,6 +24,7 @@ from waygraph.registry.remote.call import Call, Reply, Talk
 from waygraph.registry.routing.recipes import HYBRID, RECIPES, Recipe
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.wire import nouns
+from waygraph.registry.wire.bounds import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
 from waygraph.registry.wire.cursors import after as id_of
 from waygraph.registry.wire.cursors import cursor
 from waygraph.registry.wire.problems import error_of
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Written
-
-PART = 1000
-"""How many of a list are asked for at a time: the most that a service gives."""
-MAX_NAME_CHARS = 256
-MAX_SOURCE_CHARS = 512
-"""No agent, tool or source of a service has a longer name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +249,7 @@ def remove(agent_id: str, principal: Principal | None) -> "Call[OperatorSettings
 
 def forget(source: str, principal: Principal | None) -> "Call[Written]":
     _refuse_principal(principal)
-    path = f"/v1/sources/{_segment('source', source, most_chars=MAX_SOURCE_CHARS)}"
+    path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
     return _writing("DELETE", path, lambda reply: nouns.written(reply.json()))
 
 
@@ -314,7 +309,7 @@ def _parts[T](part: Callable[[str, int], Call[Page[T]]], after: str, limit: int 
     """Parts put together until there are `limit`, or no more."""
     items: list[T] = []
     while True:
-        page: Page[T] = yield part(after, PART if limit is None else min(PART, limit - len(items)))
+        page: Page[T] = yield part(after, MAX_PART if limit is None else min(MAX_PART, limit - len(items)))
         items += page.items
         if page.following <= after or len(items) == limit:
             return replace(page, items=tuple(items))
@@ -351,7 +346,7 @@ def _agent_path(agent_id: str) -> str:
     return f"/v1/agents/{_segment('agent', agent_id)}"
 
 
-def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_NAME_CHARS) -> str:
+def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_ID_CHARS) -> str:
     """A name as part of a path. Raises UnknownName for what no path can hold, and nothing is called.
 
     Dots are escaped too: `..` would mean another path.

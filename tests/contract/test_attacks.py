@@ -1,7 +1,6 @@
 """Every attack against a registry in every place: refused, failed or answered as a read, and nothing has changed."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +18,6 @@ from waygraph.registry.errors import CypherFailed, CypherRefused
 from waygraph.registry.storage.store import is_server
 
 MANIFEST = Manifest(source="s", entries=tuple(entry(agent, ("b", "c.d")) for agent in ("a", "evil", "x")))
-
-
-@pytest.fixture(scope="module", params=PLACES)
-def shelf(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, neo4j_servers: Servers
-) -> Iterator[Shelf]:
-    with closing(Shelf(request.param, lambda: tmp_path_factory.mktemp("shelf"), neo4j_servers)) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

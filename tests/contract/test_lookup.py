@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from threading import Event, Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.places import PLACES, Servers
 from tests.shelf import Edition, Shelf
 from waygraph.ingest.sync import sync
 from waygraph.registry import Agent, Principal, Registry, Tool
@@ -46,14 +44,6 @@ def entry(agent: str, names: tuple[str, ...], visible_to: tuple[str, ...] = ()) 
     held = sealed_agent(Agent(id=agent, name=agent, visible_to=visible_to))
     tools = (sealed_tool(Tool(id=tool_id(agent, name), agent_id=agent, name=name)) for name in names)
     return AgentEntry(key=agent, agent=held, tools=tuple(tools))
-
-
-@pytest.fixture(scope="module", params=PLACES)
-def shelf(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, neo4j_servers: Servers
-) -> Iterator[Shelf]:
-    with closing(Shelf(request.param, lambda: tmp_path_factory.mktemp("shelf"), neo4j_servers)) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -13,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.faults.fleet import manifest as fleet_manifest
-from tests.places import PLACES, Place, Servers
+from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.sync import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
@@ -41,14 +39,6 @@ SHIP = "find out when the parcel arrives"
 
 that_lasts = pytest.mark.parametrize("shelf", [place for place in PLACES if "memory" not in place], indirect=True)
 """For tests that close a registry and open it again."""
-
-
-@pytest.fixture(scope="module", params=PLACES)
-def shelf(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, neo4j_servers: Servers
-) -> Iterator[Shelf]:
-    with closing(Shelf(request.param, lambda: tmp_path_factory.mktemp("shelf"), neo4j_servers)) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
