@@ -114,9 +114,9 @@ def fill(admin: httpx2.Client, world: World) -> None:
         records = [secret.record() for secret in world.secrets if secret.source == source]
         assert_good(admin.post("/v1/manifests", json=manifest(source, *records)))
     for secret in world.secrets:
-        said: dict[str, object] = {"hidden": secret.hidden, "pinned": secret.pinned}
-        if secret.operator is not None:
-            said["visible_to"] = list(secret.operator)
+        # A word may come again in a later world: what an operator said of it in an earlier one is taken back.
+        visible_to = None if secret.operator is None else list(secret.operator)
+        said = {"hidden": secret.hidden, "pinned": secret.pinned, "visible_to": visible_to}
         assert_good(admin.patch(f"/v1/agents/{secret.word}", json=said))
 
 
