@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model import Agent, JsonText, Tool
+
+Policy = Literal["accept", "hold", "strict"]
+"""What becomes of a source's changes. accept: they hold at once. hold: tools that it changes or adds after its first
+sync stay out of routing until they are approved. strict: so does all that it says from the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,10 @@ class Manifest:
     partial: bool = False
     operator: tuple[OperatorSettings, ...] = ()
     """What an export says that operators had set."""
+    gone: tuple[str, ...] = ()
+    """Keys of agents that the source says are no more; also a partial one can say so."""
+    policy: Policy | None = None
+    """None: as it was, and `accept` for a new source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,31 @@ class Updated:
 
     id: str
     fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a sync did to an agent that was known before, or to a tool of such an agent: its log, kept in the graph.
+
+    `tool` is the tool's name, empty for the agent itself. `before` and `after` hold the fields that differ, as JSON
+    objects; hashes are content hashes, empty where there is none.
+    """
+
+    id: str
+    at: str
+    """ISO 8601 in UTC."""
+    revision: int
+    source: str
+    agent_id: str
+    tool: str = ""
+    what: Literal["added", "changed", "removed"]
+    fields: tuple[str, ...] = ()
+    before_hash: str = ""
+    after_hash: str = ""
+    before: JsonText = "{}"
+    after: JsonText = "{}"
+    flags: tuple[str, ...] = ()
+    """Why the new text looks suspicious."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,9 @@
     │       └── UnfitAnswer           one answer that is not what was asked for: the next may be
     ├── NotReranked             a reranker gave no order where its order is what is measured
     ├── SourceError             a source that cannot be read at all
+    ├── UpstreamError
+    │   ├── UpstreamUnreachable a server that cannot be started or reached, or went away (retryable)
+    │   └── UpstreamRefused     a server that answered with what is no answer, or with no
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
     ├── MassRemoval             a sync that would remove more than half of a source
@@ -225,6 +228,22 @@ class SourceError(WaygraphError):
     def __init__(self, where: str, reason: str, *, pointer: str = "") -> None:
         self.where, self.pointer, self.reason = where, pointer, reason
         super().__init__(f"{where}{' at ' + pointer if pointer else ''}: {reason}")
+
+
+class UpstreamError(WaygraphError):
+    """An MCP server, or another agent's endpoint, that gave no answer. `reason` is one line and holds no secret."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class UpstreamUnreachable(UpstreamError):
+    retryable = True
+
+
+class UpstreamRefused(UpstreamError):
+    pass
 
 
 class InvalidDataset(WaygraphError):

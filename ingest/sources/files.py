@@ -1,43 +1,23 @@
 """Files, folders, globs and standard input to one Manifest a source. The kind is told from the content."""
 
 import glob
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources import catalogue, export, livemcpbench, tools_list
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import export
+from waygraph.ingest.sources.kinds import UnknownShape, kind_named, kind_of
+from waygraph.ingest.sources.parsing import Content, parse, text_of
 from waygraph.registry.changes import Document, Manifest, Rejected
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
 from waygraph.registry.settings import Settings
 
-Content = Callable[[int], bytes]
-"""Gives at most so many bytes. Raises OSError, SourceError."""
-
 SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class FileKind:
-    """`fits` tells from parsed content whether a file is of this kind; `read` gives its records."""
-
-    name: str
-    shape: str
-    fits: Callable[[Any], bool]
-    read: Callable[[Any, str, Intake], Iterator[AgentRecord]]
-
-
-KINDS = (
-    FileKind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
-    FileKind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
-    FileKind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
-)
-"""A new kind of file is one module and one line here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +80,7 @@ def documents(listing: Listing, settings: Settings) -> Iterator[Document]:
 
 def _document(where: str, content: Content, settings: Settings) -> Document:
     try:
-        return Document(where, _text(where, content, settings))
+        return Document(where, text_of(where, content, settings))
     except SourceError as error:
         return Document(where, unreadable=error.reason)
 
@@ -127,7 +107,7 @@ def _manifests(listing: Listing, settings: Settings, kind: str) -> list[Manifest
     merged = Intake(where=source, settings=settings)
     for where, content in files:
         try:
-            document = _parse(where, content, settings)
+            document = parse(where, content, settings)
             if export.fits(document) and len(files) == 1:
                 return export.read(document, where, settings, restore=kind == export.KIND)
             if export.fits(document):
@@ -153,11 +133,7 @@ def _manifests(listing: Listing, settings: Settings, kind: str) -> list[Manifest
 
 def _read_document(document: object, where: str, merged: Intake, kind: str) -> None:
     intake = Intake(where=where, settings=merged.settings)
-    chosen = _kind_named(kind) if kind else _kind_of(document, where)
-    if not chosen.fits(document):
-        raise SourceError(
-            where, f"is not of the kind {kind}: expected {chosen.shape}, found {_top(document)}", pointer="/"
-        )
+    chosen = kind_named(kind, document, where) if kind else kind_of(document, where)
     for record in chosen.read(document, where, intake):
         intake.take(record)
     merged.partial = merged.partial or intake.partial
@@ -182,83 +158,3 @@ def _files(text: str) -> list[Path]:
 def _meant(file: Path, folder: Path) -> bool:
     """Whether a file under a folder is one of a person's: not in a dot folder, not of a registry's index."""
     return not any(part.startswith(".") or part.endswith(".index") for part in file.relative_to(folder).parts[:-1])
-
-
-def _parse(where: str, content: Content, settings: Settings) -> Any:
-    """JSON or YAML content. Raises SourceError with line and column of what is wrong."""
-    text = _text(where, content, settings)
-    in_yaml = where.endswith((".yaml", ".yml")) or (where == "stdin" and text.lstrip()[:1] not in "{[")
-    return _parse_yaml(where, text) if in_yaml else _parse_json(where, text)
-
-
-def _text(where: str, content: Content, settings: Settings) -> str:
-    """Raises SourceError for what is not text, or too much of it."""
-    try:
-        raw = content(settings.max_source_bytes + 1)
-    except OSError as exc:
-        raise SourceError(where, f"cannot be read: {exc.strerror}") from exc
-    if len(raw) > settings.max_source_bytes:
-        raise SourceError(
-            where, f"has more than the {settings.max_source_bytes} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)"
-        )
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        raise SourceError(where, f"is not UTF-8 text (byte {exc.start})") from exc
-
-
-def _parse_json(where: str, text: str) -> object:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as exc:
-        raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
-    except ValueError as exc:  # a number of more digits than Python reads
-        raise SourceError(where, f"cannot be read: {exc}") from exc
-    except RecursionError as exc:
-        raise SourceError(where, "is nested too deeply") from exc
-
-
-def _parse_yaml(where: str, text: str) -> object:
-    import yaml
-
-    from waygraph.ingest.sources import yaml_text
-
-    try:
-        return yaml_text.parse(text)
-    except yaml.YAMLError as exc:
-        raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
-    except yaml_text.Unbounded as exc:
-        raise SourceError(where, str(exc)) from exc
-    except ValueError as exc:  # a date or number that cannot be
-        raise SourceError(where, f"cannot be read: {exc}") from exc
-
-
-class UnknownShape(SourceError):
-    """Content that was read, and is of no kind known."""
-
-
-def _kind_of(document: object, where: str) -> FileKind:
-    for kind in KINDS:
-        if kind.fits(document):
-            return kind
-    if document is None:
-        raise UnknownShape(where, "is empty")
-    if isinstance(document, Mapping) and "agents" in document:
-        raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
-    known = "; ".join(f"{kind.name}: {kind.shape}" for kind in KINDS)
-    raise UnknownShape(
-        where, f"no kind of source is known by this shape ({_top(document)}). Known: {known}", pointer="/"
-    )
-
-
-def _kind_named(name: str) -> FileKind:
-    for kind in KINDS:
-        if kind.name == name:
-            return kind
-    raise SourceError(name, f"is no kind of source; known: {', '.join(kind.name for kind in KINDS)}")
-
-
-def _top(document: object) -> str:
-    if isinstance(document, Mapping):
-        return f"an object with {', '.join(sorted(map(str, document))[:8]) or 'nothing in it'}"
-    return f"a {type(document).__name__}"

@@ -15,7 +15,7 @@ from tests.architecture.tree import foreign_imports, modules, project
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sources.catalogue import CatalogueAgent, CatalogueTool, json_schema
-from waygraph.ingest.sources.files import KINDS
+from waygraph.ingest.sources.kinds import BUILT_IN
 from waygraph.registry import RECIPES, Settings
 from waygraph.registry.embedding.spec import OPTIONS
 from waygraph.registry.index.search_index import Leg
@@ -85,7 +85,7 @@ def test_every_embedder_and_option_is_documented() -> None:
 def test_every_kind_of_file_is_documented() -> None:
     """docs/sources-files.md has a line for each kind that `--kind` takes."""
     told = {cells[0] for cells in rows(DOCS / "sources-files.md")}
-    assert {f"`{kind.name}`" for kind in KINDS} <= told
+    assert {f"`{kind.name}`" for kind in BUILT_IN} <= told
 
 
 def test_every_dependency_has_its_reason() -> None:

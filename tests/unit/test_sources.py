@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from waygraph.ingest.sources import read_path, read_stream
-from waygraph.ingest.sources.files import KINDS
+from waygraph.ingest.sources.kinds import BUILT_IN
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
@@ -159,11 +159,11 @@ def test_json_of_another_shape_names_the_known_ones(tmp_path: Path, document: ob
     path = written(tmp_path, json.dumps(document))
     error = refused(path)
     assert (error.where, error.pointer) == (str(path), "/")
-    assert all(kind.name in error.reason for kind in KINDS)
+    assert all(kind.name in error.reason for kind in BUILT_IN)
 
 
 @pytest.mark.parametrize("document", [5, [], [1], {}, {"tools": 5}, {"result": 5}])
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("kind", [kind.name for kind in BUILT_IN])
 def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path, document: object, kind: str) -> None:
     """Told to read a file as a kind that it is not: an error that says what was expected."""
     assert f"is not of the kind {kind}: expected" in refused(written(tmp_path, document), kind=kind).reason
@@ -532,7 +532,7 @@ shaped = st.recursive(
 )
 
 
-@given(shaped, st.sampled_from(["", *(kind.name for kind in KINDS)]))
+@given(shaped, st.sampled_from(["", *(kind.name for kind in BUILT_IN)]))
 @hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 def test_any_json_is_read_or_refused(document: object, kind: str) -> None:
     """Whatever the shape: a manifest, or a SourceError. Nothing else comes out."""

@@ -1,0 +1,45 @@
+"""How an MCP server is started or reached: values, with their secrets, that live in memory only.
+
+What the graph keeps of a launch goes through `references_only`; no `repr` and no error shows a value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from waygraph.ingest.manifest import AgentRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StdioLaunch:
+    """A command to start; its arguments may hold secrets as well. `env` is all that the server gets beside PATH, HOME,
+    LOGNAME, SHELL, TERM and USER. `cwd` empty: ours.
+    """
+
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLaunch:
+    """An address to ask, over streamable HTTP or the older SSE."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    form: Literal["http", "sse"] = "http"
+    oauth: bool = False
+    """Whether to log in by OAuth, with the tokens kept for this address."""
+
+
+Launch = StdioLaunch | HttpLaunch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEntry:
+    """A server that a source names. `record`: what the source itself says of it, its transport as written there."""
+
+    key: str
+    launch: Launch = field(repr=False)
+    record: AgentRecord = field(repr=False)

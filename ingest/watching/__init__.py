@@ -1,0 +1,1 @@
+"""Staying in step: sources followed as they change."""
