@@ -1,32 +1,20 @@
-"""Files, folders, globs and standard input to one Manifest a source. The kind is told from the content."""
+"""Files, folders, globs and standard input: which documents a source has, and what each holds."""
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import export
-from waygraph.ingest.sources.kinds import UnknownShape, kind_named, kind_of
-from waygraph.ingest.sources.parsing import Content, parse, text_of
-from waygraph.registry.changes import Document, Manifest, Rejected
+from waygraph.ingest.sources.parsing import Content, text_of
+from waygraph.ingest.sources.reading import Listing, Reading, read_listing
+from waygraph.registry.changes import Document, Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
 from waygraph.registry.settings import Settings
 
 SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """The files of one source, unread: the name of each and what gives its content."""
-
-    files: Sequence[tuple[str, Content]]
-    source: str
-    namespace: str
 
 
 def read_path(
@@ -37,14 +25,15 @@ def read_path(
     `source` overrules the name, by default the absolute path (of a glob: the pattern's).
     Raises SourceError if nothing is there, or a single file cannot be read at all.
     """
-    return _manifests(list_path(text, source=source, namespace=namespace), settings, kind)
+    return read_listing(list_path(text, source=source, namespace=namespace), Reading(settings=settings, kind=kind))
 
 
 def read_stream(
     stream: BinaryIO, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
 ) -> list[Manifest]:
     """The manifests of what standard input holds. Raises SourceError."""
-    return _manifests(list_stream(stream, source=source, namespace=namespace), settings, kind)
+    listing = list_stream(stream, source=source, namespace=namespace)
+    return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
 def read_documents(
@@ -53,7 +42,8 @@ def read_documents(
     """The manifests of one source that comes as documents, as `read_path` reads files. Raises SourceError."""
     files = [(document.name, partial(_content_of, document)) for document in documents]
     space = namespace or agent_id(_last_plain_part(source) or "source")
-    return _manifests(Listing(files=files, source=source, namespace=space), settings, kind)
+    listing = Listing(files=files, source=source, namespace=space)
+    return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
 def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
@@ -100,46 +90,6 @@ def _read_file(path: Path, most_bytes: int) -> bytes:
 def _last_plain_part(text: str) -> str:
     """`servers` of `~/servers/**/*.json`."""
     return next((Path(part).stem for part in reversed(Path(text).parts) if not set(part) & set("*?[")), "")
-
-
-def _manifests(listing: Listing, settings: Settings, kind: str) -> list[Manifest]:
-    files, source = listing.files, listing.source
-    merged = Intake(where=source, settings=settings)
-    for where, content in files:
-        try:
-            document = parse(where, content, settings)
-            if export.fits(document) and len(files) == 1:
-                return export.read(document, where, settings, restore=kind == export.KIND)
-            if export.fits(document):
-                raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
-            _read_document(document, where, merged, kind)
-        except SourceError as error:
-            if len(files) == 1:
-                raise
-            merged.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
-            # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
-            merged.partial = merged.partial or not isinstance(error, UnknownShape)
-    return [
-        Manifest(
-            source=source,
-            namespace=listing.namespace,
-            entries=tuple(merged.entries),
-            rejected=tuple(merged.rejected),
-            cut=tuple(merged.cut),
-            partial=merged.partial,
-        )
-    ]
-
-
-def _read_document(document: object, where: str, merged: Intake, kind: str) -> None:
-    intake = Intake(where=where, settings=merged.settings)
-    chosen = kind_named(kind, document, where) if kind else kind_of(document, where)
-    for record in chosen.read(document, where, intake):
-        intake.take(record)
-    merged.partial = merged.partial or intake.partial
-    merged.entries += intake.entries
-    merged.rejected += intake.rejected
-    merged.cut += intake.cut
 
 
 def _files(text: str) -> list[Path]:

@@ -19,7 +19,7 @@ class Kind:
     """`fits` tells from a parsed document whether it is of this kind; `read` gives its records.
 
     `servers`, of a kind that names MCP servers: those that can be asked for their tools. What is wrong with one of
-    them is told to the intake.
+    them is told to the intake. `live`: they are asked unless that is forbidden, since only they know their tools.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Kind:
     fits: Callable[[Any], bool]
     read: Callable[[Any, str, Intake], Iterator[AgentRecord]]
     servers: Callable[[Any, str, Intake], Iterator[ServerEntry]] | None = None
+    live: bool = False
 
 
 BUILT_IN = (

@@ -1,0 +1,128 @@
+"""The documents of one source to its Manifest. The kind of each is told from its content."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import export
+from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of
+from waygraph.ingest.sources.parsing import Content, parse
+from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.registry.changes import Manifest, Rejected
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+LIVE_RANK = 1
+"""Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
+
+Ask = Callable[[Sequence[ServerEntry]], Manifest]
+"""Asks servers for their tools: an entry of each that answered, `rejected` of each other, with its key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The documents of one source, unread: the name of each and what gives its content."""
+
+    files: Sequence[tuple[str, Content]]
+    source: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How documents are read. `ask` None: no server is started or reached, whatever they name.
+
+    `connect`: servers are asked also where their kind does not do so by itself.
+    """
+
+    settings: Settings
+    kind: str = ""
+    ask: Ask | None = None
+    connect: bool = False
+
+    def asks(self, kind: Kind) -> bool:
+        return self.ask is not None and kind.servers is not None and (kind.live or self.connect)
+
+
+def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
+    """One manifest, or for an export one for each source it holds.
+
+    Raises SourceError if a single document cannot be read at all; of several it is rejected.
+    """
+    merged = _Merged(Intake(where=listing.source, settings=reading.settings))
+    for where, content in listing.files:
+        try:
+            document = parse(where, content, reading.settings)
+            if export.fits(document) and len(listing.files) == 1:
+                return export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
+            if export.fits(document):
+                raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
+            merged.take(document, where, reading)
+        except SourceError as error:
+            if len(listing.files) == 1:
+                raise
+            merged.refuse(error)
+    manifest = merged.manifest(listing)
+    return [with_answers(manifest, merged.servers, reading.ask) if reading.ask and merged.servers else manifest]
+
+
+def with_answers(manifest: Manifest, servers: Sequence[tuple[ServerEntry, bool]], ask: Ask) -> Manifest:
+    """The manifest with what its servers say of themselves in place of what it says of them.
+
+    A server that must answer (True) and does not is not listed; what is held of it stays as it is.
+    """
+    answers = ask([server for server, _ in servers])
+    told = {entry.key: entry for entry in answers.entries}
+    silent = {server.key for server, must_answer in servers if must_answer} - told.keys()
+    kept = [told.pop(entry.key, entry) for entry in manifest.entries if entry.key not in silent]
+    faults = [fault for fault in answers.rejected if fault.key in silent or not fault.key]
+    faults_of_listed = [fault for fault in answers.rejected if fault not in faults]
+    return replace(
+        manifest,
+        entries=(*kept, *told.values()),
+        rejected=(*manifest.rejected, *faults),
+        # Still listed, as the source has it: what failed is only the asking.
+        cut=(*manifest.cut, *answers.cut, *faults_of_listed),
+        rank=LIVE_RANK,
+        partial=manifest.partial or answers.partial,
+    )
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What all documents of a source say together."""
+
+    intake: Intake
+    servers: list[tuple[ServerEntry, bool]] = field(default_factory=list)
+    """Servers to ask, and whether only their own answer counts."""
+
+    def take(self, document: object, where: str, reading: Reading) -> None:
+        intake = Intake(where=where, settings=reading.settings)
+        kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
+        for record in kind.read(document, where, intake):
+            intake.take(record)
+        if reading.asks(kind) and kind.servers:
+            self.servers += [(server, kind.live) for server in kind.servers(document, where, intake)]
+            # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
+            intake.rejected = list(dict.fromkeys(intake.rejected))
+            unasked = {fault.key for fault in intake.rejected if fault.key}
+            intake.entries = [entry for entry in intake.entries if entry.key not in unasked]
+        self.intake.partial = self.intake.partial or intake.partial
+        self.intake.entries += intake.entries
+        self.intake.rejected += intake.rejected
+        self.intake.cut += intake.cut
+
+    def refuse(self, error: SourceError) -> None:
+        self.intake.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
+        # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
+        self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
+
+    def manifest(self, listing: Listing) -> Manifest:
+        return Manifest(
+            source=listing.source,
+            namespace=listing.namespace,
+            entries=tuple(self.intake.entries),
+            rejected=tuple(self.intake.rejected),
+            cut=tuple(self.intake.cut),
+            partial=self.intake.partial,
+        )
