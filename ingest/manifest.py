@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
 from waygraph.registry.changes import AgentEntry, Rejected
 from waygraph.registry.identity import agent_id, canonical_json, name_fault, sealed_agent, sealed_tool, tool_id
@@ -64,6 +65,9 @@ class Intake:
     partial: bool = False
     """A part that may hold agents could not be read: what is not listed is not gone for certain."""
     cut: list[Rejected] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Keys of agents that the source says are no more."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     def take(self, record: AgentRecord) -> None:
         try:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from waygraph.ingest.sources import jsonc
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
@@ -36,13 +37,23 @@ def text_of(where: str, content: Content, settings: Settings) -> str:
 
 def _parse_json(where: str, text: str) -> object:
     try:
-        return json.loads(text)
+        return _strictly_or_with_comments(text)
     except json.JSONDecodeError as exc:
         raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
     except ValueError as exc:  # a number of more digits than Python reads
         raise SourceError(where, f"cannot be read: {exc}") from exc
     except RecursionError as exc:
         raise SourceError(where, "is nested too deeply") from exc
+
+
+def _strictly_or_with_comments(text: str) -> object:
+    """Raises ValueError, RecursionError."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        if (without := jsonc.plain(text)) == text:
+            raise
+        return json.loads(without)
 
 
 def _parse_yaml(where: str, text: str) -> object:

@@ -7,6 +7,7 @@ from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import export
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of
 from waygraph.ingest.sources.parsing import Content, parse
+from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest, Rejected
 from waygraph.registry.errors import SourceError
@@ -39,6 +40,7 @@ class Reading:
     kind: str = ""
     ask: Ask | None = None
     connect: bool = False
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     def asks(self, kind: Kind) -> bool:
         return self.ask is not None and kind.servers is not None and (kind.live or self.connect)
@@ -97,7 +99,7 @@ class _Merged:
     """Servers to ask, and whether only their own answer counts."""
 
     def take(self, document: object, where: str, reading: Reading) -> None:
-        intake = Intake(where=where, settings=reading.settings)
+        intake = Intake(where=where, settings=reading.settings, surroundings=reading.surroundings)
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
         for record in kind.read(document, where, intake):
             intake.take(record)
@@ -111,6 +113,7 @@ class _Merged:
         self.intake.entries += intake.entries
         self.intake.rejected += intake.rejected
         self.intake.cut += intake.cut
+        self.intake.gone += intake.gone
 
     def refuse(self, error: SourceError) -> None:
         self.intake.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
@@ -125,4 +128,5 @@ class _Merged:
             rejected=tuple(self.intake.rejected),
             cut=tuple(self.intake.cut),
             partial=self.intake.partial,
+            gone=tuple(self.intake.gone),
         )
