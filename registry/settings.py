@@ -41,6 +41,13 @@ class Settings:
     max_description_chars: int = 1_000_000
     max_schema_chars: int = 1_000_000
     max_source_bytes: int = 512 * 1024 * 1024
+    mcp_registry_timeout_s: float = 30.0
+    """For each part of a registry's answer."""
+    mcp_registry_total_s: float = 900.0
+    """For all of its pages, repeats included."""
+    mcp_registry_max_pages: int = 5_000
+    mcp_registry_retries: int = 4
+    """How often a page is asked for again."""
     openai_timeout_s: float = 30.0
     openai_batch_texts: int = 256
     openai_retries: int = 4

@@ -1,12 +1,12 @@
 """What `${…}` means in a client's config. Each host knows some of the forms; all are understood in every file.
 
-| form | meaning |
-|---|---|
-| `${NAME}`, `${env:NAME}` | an environment variable; `$NAME` stays as it is |
-| `${NAME:-default}`, `${env:NAME:-default}` | the same, and the default if it is not set; that may hold references too |
-| `${input:id}` | what VS Code asks for: the variable WAYGRAPH_INPUT_<ID>, else the input's own default unless it is a password |
-| `${workspaceFolder}`, `${workspaceRoot}`, `${workspaceFolderBasename}` | the project that the config lies in, else our working folder |
-| `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` | as they say |
+- `${NAME}`, `${env:NAME}`: an environment variable. `$NAME` stays as it is.
+- `${NAME:-default}`, `${env:NAME:-default}`: the same, and the default, which may hold references, if it is not set.
+- `${input:id}`, which VS Code asks for: the variable WAYGRAPH_INPUT_<ID>, else the input's own default unless it is a
+  password.
+- `${workspaceFolder}`, `${workspaceRoot}`, `${workspaceFolderBasename}`: the project that the config lies in, else our
+  working folder.
+- `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}`: as they say.
 """
 
 import os

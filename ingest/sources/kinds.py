@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources import catalogue, livemcpbench, mcp_config, tools_list
+from waygraph.ingest.sources import catalogue, livemcpbench, mcp_config, mcp_registry, tools_list
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.errors import SourceError
 
@@ -35,6 +35,7 @@ BUILT_IN = (
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
     Kind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),
+    Kind("mcp-registry", mcp_registry.SHAPE, mcp_registry.fits, mcp_registry.read, mcp_registry.servers),
 )
 """In the order in which they are tried: what tells itself apart more plainly comes first."""
 

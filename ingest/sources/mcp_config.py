@@ -172,7 +172,7 @@ def _prefix(folder: str, folders: Sequence[str]) -> str:
 
 
 def _project(where: str, around: Surroundings) -> str:
-    """The folder of the project that a file configures, by the places where clients look; empty if it is no project's."""
+    """The folder of the project that a file configures, by where clients look for it; empty: it is no project's."""
     path = PurePath(where)
     if "://" in where or (path.name != ".mcp.json" and path.parent.name not in _PROJECT_FOLDERS):
         return ""
