@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources import catalogue, livemcpbench, tools_list
+from waygraph.ingest.sources import catalogue, docker_catalog, livemcpbench, server_lines, service_list, tools_list
+from waygraph.ingest.sources.parsing import Lines
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.errors import SourceError
 
@@ -32,8 +33,11 @@ class Kind:
 
 BUILT_IN = (
     Kind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
+    Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
     Kind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
+    Kind("service-list", service_list.SHAPE, service_list.fits, service_list.read),
+    Kind("server-lines", server_lines.SHAPE, server_lines.fits, server_lines.read),
 )
 """In the order in which they are tried: what tells itself apart more plainly comes first."""
 
@@ -56,9 +60,12 @@ def kind_of(document: object, where: str) -> Kind:
         raise UnknownShape(where, "is empty")
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
-    known = "; ".join(f"{kind.name}: {kind.shape}" for kind in known_kinds())
+    known = ", ".join(kind.name for kind in known_kinds())
     raise UnknownShape(
-        where, f"no kind of source is known by this shape ({_top(document)}). Known: {known}", pointer="/"
+        where,
+        f"no kind of source is known by this shape ({_top(document)}). Known: {known}; with --kind one of them says "
+        "what it expects",
+        pointer="/",
     )
 
 
@@ -78,4 +85,8 @@ def kind_named(name: str, document: object, where: str) -> Kind:
 def _top(document: object) -> str:
     if isinstance(document, Mapping):
         return f"an object with {', '.join(sorted(map(str, document))[:8]) or 'nothing in it'}"
+    if isinstance(document, Lines):
+        return f"JSON Lines, {_top(next((line.value for line in document.lines if not line.fault), None))} first"
+    if isinstance(document, list):
+        return f"a list, {_top(document[0])} first" if document and not isinstance(document[0], list) else "a list"
     return f"a {type(document).__name__}"

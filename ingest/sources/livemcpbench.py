@@ -4,16 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
+from waygraph.ingest.sources.pointers import escaped
 from waygraph.ingest.sources.tools_list import tool_records
 
 SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
 
 
 def fits(document: Any) -> bool:
-    return (
-        isinstance(document, list)
-        and bool(document)
-        and all(isinstance(e, Mapping) and isinstance(e.get("tools"), Mapping) for e in document[:1])
+    return isinstance(document, list) and any(
+        isinstance(entry, Mapping) and isinstance(entry.get("tools"), Mapping) for entry in document
     )
 
 
@@ -26,7 +25,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
             intake.reject_agent(pointer, "expected an entry with `tools: {server key: {…}}`")
             continue
         for key, server in servers.items():
-            place = f"{pointer}/tools/{_escaped(key)}"
+            place = f"{pointer}/tools/{escaped(key)}"
             if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):
                 intake.reject(f"{place}/tools", "expected a list of tools", key=str(key))
                 continue
@@ -52,8 +51,3 @@ def _launch(entry: Mapping[str, Any], key: str) -> object:
     servers = config.get("mcpServers") if isinstance(config, Mapping) else None
     launch = servers.get(key) if isinstance(servers, Mapping) else None
     return launch if isinstance(launch, Mapping) else None
-
-
-def _escaped(key: str) -> str:
-    """A key as a part of a JSON pointer (RFC 6901)."""
-    return str(key).replace("~", "~0").replace("/", "~1")
