@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.pointers import escaped
+from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.tools_list import tool_record
 
 SHAPE = (
@@ -28,17 +28,17 @@ def fits(document: Any) -> bool:
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
-    for pointer, key, server in _servers(document):
+    for place, key, server in _servers(document):
         if not isinstance(server, Mapping):
-            intake.reject_agent(pointer, f"expected a server object, found {shape_of(server)}", key=key)
+            intake.reject_agent(place, f"expected a server object, found {shape_of(server)}", key=key)
             continue
         name = key or server.get("name")
         tools = server.get("tools") or []
         if isinstance(tools, list):
-            yield _record(server, name, pointer, _tools(tools, f"{pointer}/tools", intake))
+            yield _record(server, name, place, _tools(tools, f"{place}/tools", intake))
         else:
             reason = f"expected a list of tools, found {shape_of(tools)}"
-            intake.reject_agent(f"{pointer}/tools", reason, key=name if isinstance(name, str) else "")
+            intake.reject_agent(f"{place}/tools", reason, key=name if isinstance(name, str) else "")
 
 
 def _servers(document: Any) -> Iterator[tuple[str, str, Any]]:
@@ -48,14 +48,14 @@ def _servers(document: Any) -> Iterator[tuple[str, str, Any]]:
     elif _is_server_file(document):
         yield "", "", document
     else:
-        yield from ((f"/registry/{escaped(key)}", key, server) for key, server in document["registry"].items())
+        yield from ((pointer("registry", key), key, server) for key, server in document["registry"].items())
 
 
-def _record(server: Mapping[str, Any], key: object, pointer: str, tools: Iterator[ToolRecord]) -> AgentRecord:
+def _record(server: Mapping[str, Any], key: object, place: str, tools: Iterator[ToolRecord]) -> AgentRecord:
     about = _part(server, "about") or server
     meta = _part(server, "meta") or _part(server, "metadata") or server
     return AgentRecord(
-        pointer=pointer,
+        pointer=place,
         key=key,
         name=about.get("title") or "",
         description=about.get("description"),
@@ -95,9 +95,9 @@ def _env(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"env": {name: f"${{{name}}}" for name in names}} if names else {}
 
 
-def _tools(tools: list[Any], pointer: str, intake: Intake) -> Iterator[ToolRecord]:
+def _tools(tools: list[Any], above: str, intake: Intake) -> Iterator[ToolRecord]:
     for number, tool in enumerate(tools):
-        place = f"{pointer}/{number}"
+        place = f"{above}/{number}"
         if not isinstance(tool, Mapping):
             intake.reject(place, f"expected a tool object, found {shape_of(tool)}")
             continue

@@ -6,13 +6,16 @@ A new kind is one module here and one line in `BUILT_IN`, or one in another pack
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
 from waygraph.ingest.sources import catalogue, docker_catalog, livemcpbench, server_lines, service_list, tools_list
 from waygraph.ingest.sources.parsing import Lines
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.errors import SourceError
+
+if TYPE_CHECKING:
+    from waygraph.ingest.sources.contributed import Contributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +51,24 @@ class UnknownShape(SourceError):
 
 def known_kinds() -> tuple[Kind, ...]:
     """The built-in ones, then those of other packages."""
-    return BUILT_IN
+    return (*BUILT_IN, *_contributed().kinds)
 
 
 def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
-    for kind in known_kinds():
+    for kind in BUILT_IN:
         if kind.fits(document):
             return kind
+    if contributed := _contributed_kind_of(document, where):
+        return contributed
     if document is None:
         raise UnknownShape(where, "is empty")
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
-    known = ", ".join(kind.name for kind in known_kinds())
     raise UnknownShape(
         where,
-        f"no kind of source is known by this shape ({_top(document)}). Known: {known}; with --kind one of them says "
-        "what it expects",
+        f"no kind of source is known by this shape ({_top(document)}). Known: {_known_names()}; with --kind one of "
+        "them says what it expects",
         pointer="/",
     )
 
@@ -73,13 +77,38 @@ def kind_named(name: str, document: object, where: str) -> Kind:
     """Raises SourceError for a name that is not known, and for a document that is not of this kind."""
     kind = next((kind for kind in known_kinds() if kind.name == name), None)
     if kind is None:
-        known = ", ".join(kind.name for kind in known_kinds())
-        raise SourceError(name, f"is no kind of source; known: {known}")
+        raise SourceError(name, f"is no kind of source; known: {_known_names()}")
     if not kind.fits(document):
         raise SourceError(
             where, f"is not of the kind {name}: expected {kind.shape}, found {_top(document)}", pointer="/"
         )
     return kind
+
+
+def _contributed_kind_of(document: object, where: str) -> Kind | None:
+    """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
+    failed: list[SourceError] = []
+    for kind in _contributed().kinds:
+        try:
+            if kind.fits(document):
+                return kind
+        except SourceError as error:
+            failed.append(error)
+    if failed:
+        raise SourceError(where, "; ".join(error.reason for error in failed))
+    return None
+
+
+def _contributed() -> "Contributed":
+    """Looked for when no built-in kind is meant: finding out which packages are installed takes its time."""
+    from waygraph.ingest.sources.contributed import contributed
+
+    return contributed()
+
+
+def _known_names() -> str:
+    """The kinds, and which of other packages are not among them."""
+    return "; ".join([", ".join(kind.name for kind in known_kinds()), *_contributed().faults])
 
 
 def _top(document: object) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources.pointers import escaped
+from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.tools_list import tool_records
 
 SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
@@ -19,30 +19,29 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
     """An agent for each server key. The entry's name is its text, since some keys mislead."""
     for number, entry in enumerate(document):
-        pointer = f"/{number}"
         servers = entry.get("tools") if isinstance(entry, Mapping) else None
         if not isinstance(servers, Mapping):
-            intake.reject_agent(pointer, "expected an entry with `tools: {server key: {…}}`")
+            intake.reject_agent(pointer(number), "expected an entry with `tools: {server key: {…}}`")
             continue
         for key, server in servers.items():
-            place = f"{pointer}/tools/{escaped(key)}"
+            place = pointer(number, "tools", key)
             if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):
                 intake.reject(f"{place}/tools", "expected a list of tools", key=str(key))
                 continue
             yield _record(entry, key, server, place, intake)
 
 
-def _record(entry: Mapping[str, Any], key: str, server: Any, pointer: str, intake: Intake) -> AgentRecord:
+def _record(entry: Mapping[str, Any], key: str, server: Any, place: str, intake: Intake) -> AgentRecord:
     listed = server.get("tools") if isinstance(server, Mapping) else None
     return AgentRecord(
-        pointer=pointer,
+        pointer=place,
         key=key,  # a number in YAML, say: refused as a name
         name=entry.get("name") or key,
         description=entry.get("description"),
         version=server.get("version") if isinstance(server, Mapping) else "",
         transport=_launch(entry, key),
         tags=[entry["category"]] if isinstance(entry.get("category"), str) and entry["category"] else (),
-        tools=tool_records(listed, f"{pointer}/tools", intake),
+        tools=tool_records(listed, f"{place}/tools", intake),
     )
 
 
