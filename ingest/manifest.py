@@ -68,13 +68,20 @@ class Intake:
     gone: list[str] = field(default_factory=list)
     """Keys of agents that the source says are no more."""
     surroundings: Surroundings = field(default_factory=Surroundings)
+    _keys: set[str] = field(default_factory=set)
 
     def take(self, record: AgentRecord) -> None:
         try:
-            self.entries.append(self._entry(record))
+            entry = self._entry(record)
         except Refusal as refusal:
             key = record.key if isinstance(record.key, str) else ""
             self.reject_agent(record.pointer, str(refusal), key=key)
+            return
+        if entry.key in self._keys:  # told without the key: that agent is listed
+            self.reject(record.pointer, f"agent {entry.key!r} is listed before; the first one is kept")
+            return
+        self._keys.add(entry.key)
+        self.entries.append(entry)
 
     def reject_agent(self, pointer: str, reason: str, *, key: str = "") -> None:
         """Rejects an agent, or what may hold agents; without a key nobody can say which, and the source is partial."""

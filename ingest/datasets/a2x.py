@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.ingest.datasets.gold import Known, checksum
-from waygraph.ingest.manifest import AgentRecord, Intake
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import service_list
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
@@ -44,16 +45,8 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
 
 def _catalogue(path: Path, settings: Settings) -> Manifest:
     intake = Intake(str(path), settings)
-    for number, record in enumerate(_records(path)):
-        intake.take(
-            AgentRecord(
-                pointer=f"/{number}",
-                key=record.get("id"),
-                name=record.get("name") or "",
-                description=record.get("description") or "",
-                kind="custom",
-            )
-        )
+    for number, service in enumerate(_records(path)):
+        intake.take(service_list.record(service, f"/{number}"))
     return Manifest(source=str(path), entries=tuple(intake.entries), rejected=tuple(intake.rejected))
 
 

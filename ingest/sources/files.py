@@ -6,14 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from waygraph.ingest.sources.parsing import Content, text_of
+from waygraph.ingest.sources.parsing import SUFFIXES, Content, text_of
 from waygraph.ingest.sources.reading import Listing, Reading, read_listing
 from waygraph.registry.changes import Document, Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
 from waygraph.registry.settings import Settings
 
-SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
 
 

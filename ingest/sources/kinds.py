@@ -6,12 +6,25 @@ A new kind is one module here and one line in `BUILT_IN`, or one in another pack
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources import catalogue, livemcpbench, mcp_config, mcp_registry, tools_list
+from waygraph.ingest.sources import (
+    catalogue,
+    docker_catalog,
+    livemcpbench,
+    mcp_config,
+    mcp_registry,
+    server_lines,
+    service_list,
+    tools_list,
+)
+from waygraph.ingest.sources.parsing import Lines
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.errors import SourceError
+
+if TYPE_CHECKING:
+    from waygraph.ingest.sources.contributed import Contributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +45,13 @@ class Kind:
 
 BUILT_IN = (
     Kind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
+    Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
     Kind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),
     Kind("mcp-registry", mcp_registry.SHAPE, mcp_registry.fits, mcp_registry.read, mcp_registry.servers),
+    Kind("service-list", service_list.SHAPE, service_list.fits, service_list.read),
+    Kind("server-lines", server_lines.SHAPE, server_lines.fits, server_lines.read),
 )
 """In the order in which they are tried: what tells itself apart more plainly comes first."""
 
@@ -46,21 +62,25 @@ class UnknownShape(SourceError):
 
 def known_kinds() -> tuple[Kind, ...]:
     """The built-in ones, then those of other packages."""
-    return BUILT_IN
+    return (*BUILT_IN, *_contributed().kinds)
 
 
 def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
-    for kind in known_kinds():
+    for kind in BUILT_IN:
         if kind.fits(document):
             return kind
+    if contributed := _contributed_kind_of(document, where):
+        return contributed
     if document is None:
         raise UnknownShape(where, "is empty")
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
-    known = "; ".join(f"{kind.name}: {kind.shape}" for kind in known_kinds())
     raise UnknownShape(
-        where, f"no kind of source is known by this shape ({_top(document)}). Known: {known}", pointer="/"
+        where,
+        f"no kind of source is known by this shape ({_top(document)}). Known: {_known_names()}; with --kind one of "
+        "them says what it expects",
+        pointer="/",
     )
 
 
@@ -68,8 +88,7 @@ def kind_named(name: str, document: object, where: str) -> Kind:
     """Raises SourceError for a name that is not known, and for a document that is not of this kind."""
     kind = next((kind for kind in known_kinds() if kind.name == name), None)
     if kind is None:
-        known = ", ".join(kind.name for kind in known_kinds())
-        raise SourceError(name, f"is no kind of source; known: {known}")
+        raise SourceError(name, f"is no kind of source; known: {_known_names()}")
     if not kind.fits(document):
         raise SourceError(
             where, f"is not of the kind {name}: expected {kind.shape}, found {_top(document)}", pointer="/"
@@ -77,7 +96,37 @@ def kind_named(name: str, document: object, where: str) -> Kind:
     return kind
 
 
+def _contributed_kind_of(document: object, where: str) -> Kind | None:
+    """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
+    failed: list[SourceError] = []
+    for kind in _contributed().kinds:
+        try:
+            if kind.fits(document):
+                return kind
+        except SourceError as error:
+            failed.append(error)
+    if failed:
+        raise SourceError(where, "; ".join(error.reason for error in failed))
+    return None
+
+
+def _contributed() -> "Contributed":
+    """Looked for when no built-in kind is meant: finding out which packages are installed takes its time."""
+    from waygraph.ingest.sources.contributed import contributed
+
+    return contributed()
+
+
+def _known_names() -> str:
+    """The kinds, and which of other packages are not among them."""
+    return "; ".join([", ".join(kind.name for kind in known_kinds()), *_contributed().faults])
+
+
 def _top(document: object) -> str:
     if isinstance(document, Mapping):
         return f"an object with {', '.join(sorted(map(str, document))[:8]) or 'nothing in it'}"
+    if isinstance(document, Lines):
+        return f"JSON Lines, {_top(next((line.value for line in document.lines if not line.fault), None))} first"
+    if isinstance(document, list):
+        return f"a list, {_top(document[0])} first" if document and not isinstance(document[0], list) else "a list"
     return f"a {type(document).__name__}"

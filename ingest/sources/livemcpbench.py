@@ -4,46 +4,44 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
+from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.tools_list import tool_records
 
 SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
 
 
 def fits(document: Any) -> bool:
-    return (
-        isinstance(document, list)
-        and bool(document)
-        and all(isinstance(e, Mapping) and isinstance(e.get("tools"), Mapping) for e in document[:1])
+    return isinstance(document, list) and any(
+        isinstance(entry, Mapping) and isinstance(entry.get("tools"), Mapping) for entry in document
     )
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
     """An agent for each server key. The entry's name is its text, since some keys mislead."""
     for number, entry in enumerate(document):
-        pointer = f"/{number}"
         servers = entry.get("tools") if isinstance(entry, Mapping) else None
         if not isinstance(servers, Mapping):
-            intake.reject_agent(pointer, "expected an entry with `tools: {server key: {…}}`")
+            intake.reject_agent(pointer(number), "expected an entry with `tools: {server key: {…}}`")
             continue
         for key, server in servers.items():
-            place = f"{pointer}/tools/{_escaped(key)}"
+            place = pointer(number, "tools", key)
             if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):
                 intake.reject(f"{place}/tools", "expected a list of tools", key=str(key))
                 continue
             yield _record(entry, key, server, place, intake)
 
 
-def _record(entry: Mapping[str, Any], key: str, server: Any, pointer: str, intake: Intake) -> AgentRecord:
+def _record(entry: Mapping[str, Any], key: str, server: Any, place: str, intake: Intake) -> AgentRecord:
     listed = server.get("tools") if isinstance(server, Mapping) else None
     return AgentRecord(
-        pointer=pointer,
+        pointer=place,
         key=key,  # a number in YAML, say: refused as a name
         name=entry.get("name") or key,
         description=entry.get("description"),
         version=server.get("version") if isinstance(server, Mapping) else "",
         transport=_launch(entry, key),
         tags=[entry["category"]] if isinstance(entry.get("category"), str) and entry["category"] else (),
-        tools=tool_records(listed, f"{pointer}/tools", intake),
+        tools=tool_records(listed, f"{place}/tools", intake),
     )
 
 
@@ -52,8 +50,3 @@ def _launch(entry: Mapping[str, Any], key: str) -> object:
     servers = config.get("mcpServers") if isinstance(config, Mapping) else None
     launch = servers.get(key) if isinstance(servers, Mapping) else None
     return launch if isinstance(launch, Mapping) else None
-
-
-def _escaped(key: str) -> str:
-    """A key as a part of a JSON pointer (RFC 6901)."""
-    return str(key).replace("~", "~0").replace("/", "~1")

@@ -1,7 +1,9 @@
-"""Text to plain values: JSON or YAML, by the name of the file."""
+"""Text to plain values: JSON, JSON Lines or YAML, by the name of the file, else by the look of the text."""
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from waygraph.ingest.sources import jsonc
@@ -11,16 +13,42 @@ from waygraph.registry.settings import Settings
 Content = Callable[[int], bytes]
 """Gives at most so many bytes. Raises OSError, SourceError."""
 
+JSON, JSON_LINES, YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
+SUFFIXES = (*JSON, *JSON_LINES, *YAML)
+"""Of the files that a folder is searched for."""
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: the value that it holds, or why it holds none. `number` counts from 1, blank lines too."""
+
+    number: int
+    value: Any = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A document of JSON Lines: a value a line, each whole by itself. Blank lines are left out."""
+
+    lines: tuple[Line, ...]
+
 
 def parse(where: str, content: Content, settings: Settings) -> Any:
-    """JSON or YAML content. Raises SourceError with line and column of what is wrong."""
+    """Plain values, or `Lines`. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
-    in_yaml = where.endswith((".yaml", ".yml")) or (where == "stdin" and text.lstrip()[:1] not in "{[")
-    return _parse_yaml(where, text) if in_yaml else _parse_json(where, text)
+    if _is_named(where, JSON_LINES):
+        return _parse_lines(text)
+    if _is_named(where, YAML):
+        return _parse_yaml(where, text)
+    return _parse_json(where, text) if _is_named(where, JSON) else _parse_unnamed(where, text)
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:
-    """Raises SourceError for what is not text, or too much of it."""
+    """Raises SourceError for what is not text, or too much of it. Bytes that are no text cost only their line of
+    JSON Lines: they become NUL, which no JSON takes.
+    """
     try:
         raw = content(settings.max_source_bytes + 1)
     except OSError as exc:
@@ -32,7 +60,41 @@ def text_of(where: str, content: Content, settings: Settings) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
+        if _is_named(where, JSON_LINES):
+            return _NO_TEXT.sub("\0", raw.decode("utf-8-sig", "surrogateescape"))
         raise SourceError(where, f"is not UTF-8 text (byte {exc.start})") from exc
+
+
+def _is_named(where: str, suffixes: tuple[str, ...]) -> bool:
+    return where.lower().endswith(suffixes)
+
+
+def _parse_unnamed(where: str, text: str) -> object:
+    """Standard input, what an address gave, a file of another name."""
+    begin = text.lstrip()
+    if (where == "stdin" or "://" in where) and begin[:1] not in "{[":
+        return _parse_yaml(where, text)
+    first, _, rest = begin.partition("\n")
+    in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first).fault
+    return _parse_lines(text) if in_lines else _parse_json(where, text)
+
+
+def _parse_lines(text: str) -> Lines:
+    # Not `splitlines`: a JSON string may hold other characters that end a line.
+    numbered = enumerate(text.split("\n"), start=1)
+    return Lines(tuple(_line(number, line) for number, line in numbered if line.strip()))
+
+
+def _line(number: int, text: str) -> Line:
+    try:
+        return Line(number, json.loads(text))
+    except json.JSONDecodeError as exc:
+        what = "UTF-8 text" if "\0" in text else "JSON"
+        return Line(number, fault=f"is not {what}: {exc.msg} at column {exc.colno}")
+    except ValueError as exc:  # a number of more digits than Python reads
+        return Line(number, fault=f"cannot be read: {exc}")
+    except RecursionError:
+        return Line(number, fault="is nested too deeply")
 
 
 def _parse_json(where: str, text: str) -> object:

@@ -44,17 +44,21 @@ def tool_records(tools: Any, pointer: str, intake: Intake, *, own: bool = False)
         if not isinstance(tool, Mapping):
             intake.reject(place, f"expected a tool object, found {type(tool).__name__}")
             continue
-        questions = tool.get("questions") or ()
-        yield ToolRecord(
-            pointer=place,
-            name=tool.get("name"),
-            description=tool.get("description"),
-            input_schema=tool.get("inputSchema", tool.get("input_schema")),
-            output_schema=tool.get("outputSchema", tool.get("output_schema")),
-            annotations=tool.get("annotations"),
-            tags=tool.get("tags") or (),
-            questions=questions if own or is_lines(questions) else (),
-        )
+        yield tool_record(tool, place, own=own)
+
+
+def tool_record(tool: Mapping[str, Any], pointer: str, *, own: bool = False) -> ToolRecord:
+    questions = tool.get("questions") or ()
+    return ToolRecord(
+        pointer=pointer,
+        name=tool.get("name"),
+        description=tool.get("description"),
+        input_schema=tool.get("inputSchema", tool.get("input_schema")),
+        output_schema=tool.get("outputSchema", tool.get("output_schema")),
+        annotations=tool.get("annotations"),
+        tags=tool.get("tags") or (),
+        questions=questions if own or is_lines(questions) else (),
+    )
 
 
 def _result(document: Mapping[str, Any]) -> Mapping[str, Any]:

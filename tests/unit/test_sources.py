@@ -155,7 +155,7 @@ def test_what_is_not_json_is_refused_with_its_place(tmp_path: Path, content: str
 
 @pytest.mark.parametrize("document", [5, "text", [], [1], {}, {"a": 1}, {"tools": 5}, [{"name": "x"}]])
 def test_json_of_another_shape_names_the_known_ones(tmp_path: Path, document: object) -> None:
-    """The error names the file, a pointer, what was found and what every kind looks like."""
+    """The error names the file, a pointer, what was found and every kind."""
     path = written(tmp_path, json.dumps(document))
     error = refused(path)
     assert (error.where, error.pointer) == (str(path), "/")
@@ -171,7 +171,8 @@ def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path, document: object, k
 
 def test_an_unknown_kind_names_the_known_ones(tmp_path: Path) -> None:
     """Not a traceback."""
-    assert "known: catalogue, tools-list, livemcpbench" in refused(written(tmp_path, GOOD), kind="xml").reason
+    known = ", ".join(kind.name for kind in BUILT_IN)
+    assert f"known: {known}" in refused(written(tmp_path, GOOD), kind="xml").reason
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe{}", b'{"a": "\xc3"}', b"\x00\xff"])
@@ -198,9 +199,9 @@ def test_nothing_there_is_an_error(tmp_path: Path, text: str, monkeypatch: pytes
 
 def test_a_folder_without_sources_is_an_error(tmp_path: Path) -> None:
     """An empty folder, or one that holds other things."""
-    assert "no .json, .yaml, .yml file under it" in refused(tmp_path).reason
+    assert "no .json, .jsonl, .ndjson, .yaml, .yml file under it" in refused(tmp_path).reason
     written(tmp_path, "text", "readme.txt")
-    assert "no .json, .yaml, .yml file under it" in refused(tmp_path).reason
+    assert "no .json, .jsonl, .ndjson, .yaml, .yml file under it" in refused(tmp_path).reason
 
 
 def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
@@ -280,9 +281,12 @@ def test_a_bad_tool_costs_itself(tmp_path: Path, bad: object, pointer: str, reas
     assert reason in reasons(manifest)[pointer]
 
 
-def test_an_id_listed_twice_reaches_the_plan_once(tmp_path: Path) -> None:
-    """Two agents of one id are both read; the sync keeps the first (test_sync)."""
-    assert keys(read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a"}, {"id": "a"}]}))) == ["a", "a"]
+def test_an_id_listed_twice_counts_once(tmp_path: Path) -> None:
+    """The second one is told with its place, and takes nothing of the first."""
+    manifest = read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a"}, {"id": "a", "name": "b"}]}))
+    assert [entry.agent.name for entry in manifest.entries] == ["a"]
+    assert reasons(manifest) == {"/agents/1": "agent 'a' is listed before; the first one is kept"}
+    assert not manifest.partial
 
 
 @pytest.mark.parametrize("version", [2, "1", None, 0])

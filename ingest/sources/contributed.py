@@ -1,0 +1,108 @@
+"""Kinds of source that other packages bring, by entry points of the group `waygraph.kinds`. See docs/sources.md.
+
+Their code is not ours: what fails in it is told with the package's name, and harms nothing else.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources.kinds import BUILT_IN, Kind
+from waygraph.registry.errors import SourceError, WaygraphError
+
+GROUP = "waygraph.kinds"
+_MAX_FAULT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Contributed:
+    """The kinds, by name, and a line for each entry point that gives none."""
+
+    kinds: tuple[Kind, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+class Unfit(Exception):
+    """Why an entry point gives no kind."""
+
+
+@cache
+def contributed() -> Contributed:
+    """Of the packages that are installed; read once."""
+    kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
+    taken, faults = list[Kind](), list[str]()
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (_package(point), point.name)):
+        try:
+            kind = _loaded(point)
+            if kind.name in kinds:
+                raise Unfit(f"{kinds[kind.name]} has a kind of that name")
+        except Unfit as fault:
+            told = " ".join(str(fault).split())[:_MAX_FAULT_CHARS]
+            faults.append(f"{point.name!r} of the package {_package(point)} is left out: {told}")
+            continue
+        kinds[kind.name] = _package(point)
+        taken.append(_at_arms_length(kind, _package(point)))
+    return Contributed(tuple(sorted(taken, key=lambda kind: kind.name)), tuple(faults))
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+
+
+def _loaded(point: EntryPoint) -> Kind:
+    """Raises Unfit."""
+    try:
+        kind = point.load()
+    except (Exception, SystemExit) as exc:  # whatever another package's import may raise
+        raise Unfit(f"{type(exc).__name__}: {exc}") from exc
+    if not isinstance(kind, Kind):
+        raise Unfit(f"expected {point.value} to be a waygraph.ingest.sources.kinds.Kind, found {type(kind).__name__}")
+    if kind.name != point.name:
+        raise Unfit(f"its kind calls itself {kind.name!r}")
+    return kind
+
+
+# -- code of others, at arm's length ---------------------------------------------------------------
+
+
+def _at_arms_length(kind: Kind, package: str) -> Kind:
+    """The same kind, with SourceError in place of whatever else it raises."""
+    blame = f"the kind {kind.name} of the package {package} failed"
+    return replace(
+        kind,
+        fits=_judging(kind.fits, blame),
+        read=_giving(kind.read, blame),
+        servers=_giving(kind.servers, blame) if kind.servers else None,
+    )
+
+
+def _judging(fits: Callable[[Any], bool], blame: str) -> Callable[[Any], bool]:
+    def judge(document: Any) -> bool:
+        try:
+            return bool(fits(document))
+        except Exception as exc:
+            raise _failed("document", blame, exc) from exc
+
+    return judge
+
+
+def _giving[T](
+    read: Callable[[Any, str, Intake], Iterator[T]], blame: str
+) -> Callable[[Any, str, Intake], Iterator[T]]:
+    def give(document: Any, where: str, intake: Intake) -> Iterator[T]:
+        try:
+            yield from read(document, where, intake)
+        except WaygraphError:
+            raise
+        except Exception as exc:
+            raise _failed(where, blame, exc) from exc
+
+    return give
+
+
+def _failed(where: str, blame: str, exc: Exception) -> SourceError:
+    """Without the exception's own text, which may hold whatever the document holds."""
+    return SourceError(where, f"{blame}: {type(exc).__name__}")

@@ -1,0 +1,32 @@
+"""A package that brings kinds of source: a folder as an installer leaves it, found by the real entry points."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from waygraph.ingest.sources.contributed import contributed
+
+
+def install(folder: Path, package: str, modules: Mapping[str, str], points: Mapping[str, str]) -> None:
+    """Writes modules and the metadata that names their entry points, into a folder for `sys.path`."""
+    for name, code in modules.items():
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    told = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (told / "entry_points.txt").write_text("\n".join(["[waygraph.kinds]", *lines]) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def on_path(folder: Path) -> Iterator[None]:
+    """Lets this process find what is installed in the folder, as long as the block lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        contributed.cache_clear()
+        try:
+            yield
+        finally:
+            contributed.cache_clear()

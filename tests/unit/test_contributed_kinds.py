@@ -1,0 +1,136 @@
+"""Kinds of other packages: found by real entry points; what is broken in one is told by its name and harms no other."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contributing import install, on_path
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sources.kinds import BUILT_IN, known_kinds
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+S = Settings()
+FLEET = """
+from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.sources.kinds import Kind
+
+def fits(document):
+    return isinstance(document, dict) and "fleet" in document
+
+def read(document, where, intake):
+    for number, ship in enumerate(document["fleet"]):
+        yield AgentRecord(pointer=f"/fleet/{number}", key=ship["name"])
+
+KIND = Kind("fleet", '{"fleet": [{"name": …}]}', fits, read)
+GREEDY = Kind("catalogue", "anything", lambda document: True, read)
+OTHER = Kind("other", "other", fits, read)
+TEXT = "no kind"
+
+def explode(document):
+    raise RuntimeError(str(document))
+
+BROKEN = Kind("broken", "anything", explode, read)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "site"
+    made.mkdir()
+    return made
+
+
+def written(folder: Path, document: object) -> str:
+    path = folder / "source.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def reason(place: str, kind: str = "") -> str:
+    with pytest.raises(SourceError) as caught:
+        read_path(place, S, kind=kind)
+    return caught.value.reason
+
+
+def test_a_kind_of_another_package_is_known(folder: Path, tmp_path: Path) -> None:
+    """By its content and by its name, after the built-in ones; without the package it is not."""
+    place = written(tmp_path, {"fleet": [{"name": "Argo"}]})
+    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND"})
+    assert "fleet" not in reason(place, "fleet").partition("known:")[2]
+    with on_path(folder):
+        for kind in ("", "fleet"):
+            [manifest] = read_path(place, S, kind=kind)
+            assert [entry.key for entry in manifest.entries] == ["Argo"]
+        assert [kind.name for kind in known_kinds()] == [*(kind.name for kind in BUILT_IN), "fleet"]
+        assert "is not of the kind fleet: expected" in reason(written(tmp_path, {}), "fleet")
+
+
+def test_the_program_finds_it(folder: Path, tmp_path: Path) -> None:
+    """As a whole process, which is told of the folder as of any installed package."""
+    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND"})
+    place = written(tmp_path, {"fleet": [{"name": "Argo"}]})
+    command = [sys.executable, "-m", "waygraph.api.cli.app", "--registry", str(tmp_path / "r.grafeo")]
+    told = subprocess.run(
+        [*command, "--embedder", "none", "ingest", place, "--json"],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Argo" in told.stdout, told.stderr
+
+
+def test_a_built_in_kind_cannot_be_replaced(folder: Path, tmp_path: Path) -> None:
+    """Neither by name nor by claiming what every document looks like."""
+    install(folder, "greedy", {"acme_fleet": FLEET}, {"catalogue": "acme_fleet:GREEDY"})
+    with on_path(folder):
+        [manifest] = read_path(written(tmp_path, {"waygraph": 1, "agents": [{"id": "mine"}]}), S)
+        assert [entry.key for entry in manifest.entries] == ["mine"]
+        told = reason(written(tmp_path, {"x": 1}))
+    assert "'catalogue' of the package greedy 1.0 is left out: Waygraph has a kind of that name" in told
+
+
+@pytest.mark.parametrize(
+    ("point", "why"),
+    [
+        ("nowhere:KIND", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("acme_fleet:NOTHING", "AttributeError"),
+        ("acme_fleet:TEXT", "expected acme_fleet:TEXT to be a waygraph.ingest.sources.kinds.Kind, found str"),
+        ("acme_fleet:OTHER", "its kind calls itself 'other'"),
+        ("leaving:KIND", "SystemExit: 3"),
+    ],
+)
+def test_a_broken_entry_point_is_told_with_its_package(folder: Path, tmp_path: Path, point: str, why: str) -> None:
+    """In one line, where a kind is missed; the other kinds of all packages work."""
+    modules = {"acme_fleet": FLEET, "leaving": "raise SystemExit(3)\n"}
+    install(folder, "acme-fleet", modules, {"fleet": "acme_fleet:KIND", "wrong": point})
+    with on_path(folder):
+        assert [entry.key for entry in read_path(written(tmp_path, {"fleet": [{"name": "A"}]}), S)[0].entries] == ["A"]
+        for told in (reason(written(tmp_path, {"x": 1})), reason(written(tmp_path, {"x": 1}), "wrong")):
+            assert "'wrong' of the package acme-fleet 1.0 is left out: " + why in told
+            assert "\n" not in told
+
+
+def test_of_two_packages_the_first_by_name_has_the_kind(folder: Path, tmp_path: Path) -> None:
+    """The other one is told."""
+    install(folder, "beta", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND"})
+    install(folder, "alpha", {}, {"fleet": "acme_fleet:KIND"})
+    with on_path(folder):
+        told = reason(written(tmp_path, {"x": 1}))
+    assert "'fleet' of the package beta 1.0 is left out: alpha 1.0 has a kind of that name" in told
+
+
+def test_what_fails_in_another_packages_code_is_a_source_error(folder: Path, tmp_path: Path) -> None:
+    """Named, without the document's content; a failing `fits` keeps no other kind from fitting."""
+    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND", "broken": "acme_fleet:BROKEN"})
+    with on_path(folder):
+        assert read_path(written(tmp_path, {"fleet": [{"name": "Argo"}]}), S)[0].entries
+        failing = written(tmp_path, {"fleet": [{"nom": "secret"}]})
+        assert reason(failing) == "the kind fleet of the package acme-fleet 1.0 failed: KeyError"
+        unknown = reason(written(tmp_path, {"secret": "secret"}))
+    assert unknown == "the kind broken of the package acme-fleet 1.0 failed: RuntimeError"

@@ -1,0 +1,262 @@
+"""Docker's catalogue, A2X's service lists, JSON Lines of servers: what each form gives, what costs only itself."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from waygraph.ingest.sources import documents, list_path, read_documents, read_path, read_stream
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+S = Settings()
+
+
+def read(folder: Path, content: str | bytes, name: str) -> Manifest:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    [manifest] = read_path(str(path), S)
+    return manifest
+
+
+def keys(manifest: Manifest) -> list[str]:
+    return [entry.key for entry in manifest.entries]
+
+
+def faults(manifest: Manifest) -> dict[str, str]:
+    """Place in the file → reason of what was rejected."""
+    return {rejected.where.rpartition("#")[2]: rejected.reason for rejected in manifest.rejected}
+
+
+# -- Docker's catalogue ----------------------------------------------------------------------------
+
+TILE: dict[str, Any] = {
+    "title": "Harbour",
+    "description": "Looks after ships",
+    "type": "server",
+    "image": "mcp/harbour",
+    "tools": [{"name": "moor", "description": "Moors a ship"}],
+    "secrets": [{"name": "harbour.key", "env": "HARBOUR_KEY", "example": "abc"}],
+    "env": [{"name": "QUAY", "value": "{{harbour.quay}}"}],
+    "command": ["--transport=stdio", "--token=abc"],
+    "metadata": {"category": "sea", "tags": ["ships"], "license": "MIT"},
+}
+REMOTE: dict[str, Any] = {
+    "title": "Pier",
+    "description": "A pier",
+    "type": "remote",
+    "remote": {"transport_type": "sse", "url": "https://pier.example/sse", "headers": {"Authorization": "Bearer abc"}},
+    "tools": [],
+}
+SERVER_FILE: dict[str, Any] = {
+    "name": "lock",
+    "image": "mcp/lock",
+    "type": "server",
+    "meta": {"category": "sea", "tags": ["canal"]},
+    "about": {"title": "Lock", "description": "Opens locks", "icon": "https://lock.example/i.png"},
+    "run": {"command": ["stdio"]},
+    "config": {"secrets": [{"name": "lock.token", "env": "LOCK_TOKEN", "example": "abc"}]},
+}
+
+
+@pytest.mark.parametrize("name", ["catalog.yaml", "catalog.json"])
+def test_a_docker_catalogue_is_read(tmp_path: Path, name: str) -> None:
+    """Servers by name; image, variables and address as their transport, without a value of any secret."""
+    document = {"version": 2, "name": "docker-mcp", "registry": {"harbour": TILE, "pier": REMOTE}}
+    text = yaml.safe_dump(document) if name.endswith("yaml") else json.dumps(document)
+    manifest = read(tmp_path, text, name)
+    harbour, pier = (entry.agent for entry in manifest.entries)
+    assert (harbour.id, harbour.name, harbour.tags) == ("harbour", "Harbour", ("sea", "ships"))
+    assert json.loads(harbour.transport) == {
+        "image": "mcp/harbour",
+        "args": ["--transport=stdio", "--token=${token}"],
+        "env": {"QUAY": "${QUAY}", "HARBOUR_KEY": "${HARBOUR_KEY}"},
+    }
+    assert [tool.description for tool in manifest.entries[0].tools] == ["Moors a ship"]
+    assert json.loads(pier.transport) == {
+        "type": "sse",
+        "url": "https://pier.example/sse",
+        "headers": {"Authorization": "${Authorization}"},
+    }
+    assert manifest.rejected == ()
+
+
+def test_a_server_file_of_dockers_registry_is_one_agent(tmp_path: Path) -> None:
+    """`server.yaml`: title and description in `about`, tags in `meta`, secrets in `config`."""
+    [entry] = read(tmp_path, yaml.safe_dump(SERVER_FILE), "server.yaml").entries
+    assert (entry.key, entry.agent.name, entry.agent.description) == ("lock", "Lock", "Opens locks")
+    assert entry.agent.tags == ("canal", "sea")
+    assert json.loads(entry.agent.transport) == {
+        "image": "mcp/lock",
+        "args": ["stdio"],
+        "env": {"LOCK_TOKEN": "${LOCK_TOKEN}"},
+    }
+
+
+def test_a_container_tool_of_docker_is_a_tool(tmp_path: Path) -> None:
+    """A `poci` server runs a container a tool; its file has tools at the top, and is no dump of tools/list."""
+    tool = {"name": "curl", "description": "Fetches", "parameters": {"type": "object", "required": ["url"]}}
+    document = {**SERVER_FILE, "type": "poci", "tools": [tool]}
+    [entry] = read(tmp_path, yaml.safe_dump(document), "server.yaml").entries
+    assert entry.key == "lock"
+    assert json.loads(entry.tools[0].input_schema) == {"type": "object", "required": ["url"]}
+
+
+def test_dockers_list_of_arguments_becomes_a_schema(tmp_path: Path) -> None:
+    """Each is required that is not optional."""
+    arguments = [
+        {"name": "ship", "type": "string", "desc": "Its name"},
+        {"name": "quays", "type": "array", "items": {"type": "string"}, "desc": "", "optional": True},
+    ]
+    servers = [{"name": "a", "title": "A", "tools": [{"name": "moor", "arguments": arguments}]}]
+    [entry] = read(tmp_path, json.dumps(servers), "list.json").entries
+    assert json.loads(entry.tools[0].input_schema) == {
+        "type": "object",
+        "properties": {
+            "ship": {"type": "string", "description": "Its name"},
+            "quays": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["ship"],
+    }
+
+
+def test_a_bad_record_of_dockers_catalogue_costs_itself(tmp_path: Path) -> None:
+    """A tool the tool, a server the server, under its key where that is told."""
+    registry = {
+        "good": {**TILE, "tools": [{"name": "a", "arguments": [5]}, 7, {"name": "b", "arguments": []}]},
+        "a/b": {**TILE, "tools": {"x": 1}},
+        "five": 5,
+        "untagged": {**TILE, "metadata": {"tags": "sea", "category": "x"}},
+    }
+    manifest = read(tmp_path, json.dumps({"registry": registry}), "c.json")
+    assert {entry.key: [tool.name for tool in entry.tools] for entry in manifest.entries} == {"good": ["b"]}
+    assert faults(manifest) == {
+        "/registry/good/tools/0/arguments": "expected a list of objects with a name each",
+        "/registry/good/tools/1": "expected a tool object, found a number",
+        "/registry/a~1b/tools": "expected a list of tools, found an object",
+        "/registry/five": "expected a server object, found a number",
+        "/registry/untagged": "tags: expected a list of non-empty strings, found a string",
+    }
+    assert {rejected.key for rejected in manifest.rejected} == {"", "a/b", "five", "untagged"}
+    assert not manifest.partial
+
+
+# -- A2X's service lists ---------------------------------------------------------------------------
+
+
+def test_a_service_list_is_agents_without_tools(tmp_path: Path) -> None:
+    """As the evaluation reads them: a flat map of properties is no tool."""
+    services = [
+        {
+            "id": "one",
+            "type": "generic",
+            "name": "银行账户",
+            "description": "开户",
+            "metadata": {"inputSchema": {"a": {}}},
+        },
+        5,
+        {"id": "two", "type": "generic", "name": "Two", "description": "2", "metadata": {}},
+    ]
+    manifest = read(tmp_path, json.dumps(services), "service.json")
+    assert [(e.key, e.agent.name, e.agent.kind, e.tools) for e in manifest.entries] == [
+        ("one", "银行账户", "custom", ()),
+        ("two", "Two", "custom", ()),
+    ]
+    assert faults(manifest) == {"/1": "expected a service object, found a number"}
+    assert manifest.partial
+
+
+# -- one server a line -----------------------------------------------------------------------------
+
+ONE = {"name": "One", "url": "https://code.example/a/one", "description": "The first", "category": "x"}
+TWO = {"name": "Two", "url": "https://code.example/a/two/", "description": "The second", "category": ""}
+
+
+def lines(*records: object) -> str:
+    return "\n".join(record if isinstance(record, str) else json.dumps(record) for record in records) + "\n"
+
+
+@pytest.mark.parametrize("name", ["list.jsonl", "list.ndjson", "list.JSONL", "list.txt"])
+def test_a_server_a_line_is_an_agent_a_line(tmp_path: Path, name: str) -> None:
+    """Known by its address; a file of another name is known by its look."""
+    manifest = read(tmp_path, lines(ONE, "", TWO), name)
+    assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
+    first = manifest.entries[0].agent
+    assert (first.id, first.name, first.tags) == ("code.example.a.one", "One", ("x",))
+    assert json.loads(first.transport) == {"homepage": "https://code.example/a/one"}
+    assert manifest.rejected == ()
+
+
+def test_lines_come_by_standard_input_too() -> None:
+    """Without a name the text tells."""
+    [manifest] = read_stream(io.BytesIO(lines(ONE, "{", TWO).encode()), S)
+    assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
+    assert list(faults(manifest)) == ["L2"]
+
+
+def test_broken_json_of_several_lines_is_no_list_of_lines() -> None:
+    """One document over many lines is told with line and column of what is wrong with it."""
+    with pytest.raises(SourceError, match=r"is not JSON: .* at line 3"):
+        read_stream(io.BytesIO(b'{\n"a": 1,\n}'), S)
+
+
+def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
+    """Each is named by its number; what is held of agents that it may have named stays."""
+    text = lines("{", ONE, "[]", '{"name": "\\ud800"}', "9" * 5000, "[" * 100_000, {"name": "x", "url": 5}, TWO, {})
+    manifest = read(tmp_path, text, "list.jsonl")
+    assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
+    told = faults(manifest)
+    assert told["L1"] == "is not JSON: Expecting property name enclosed in double quotes at column 2"
+    assert told["L3"] == "expected a server object, found a list"
+    assert "half of a surrogate pair" in told["L4"]
+    assert "Exceeds the limit" in told["L5"]
+    assert told["L6"] == "is nested too deeply"
+    assert told["L7"] == "url: expected an address such as https://host/path, found a number"
+    assert told["L9"] == "agent id: a name must be a non-empty string"
+    assert len(told) == len(manifest.rejected) == 7
+    assert manifest.partial
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_bytes_that_are_no_text_cost_their_line(tmp_path: Path, sent: bool) -> None:
+    """Also where the file is sent to a service as text."""
+    path = tmp_path / "list.jsonl"
+    path.write_bytes(lines(ONE).encode() + b'{"name": "\xff", "url": "https://x.example"}\n' + lines(TWO).encode())
+    listing = list_path(str(path))
+    [manifest] = read_documents(list(documents(listing, S)), S, source="far") if sent else read_path(str(path), S)
+    assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
+    assert "is not UTF-8 text" in faults(manifest)["L2"]
+
+
+def test_one_name_of_two_servers_loses_neither(tmp_path: Path) -> None:
+    """And adding the second changes nothing of the first."""
+    other = {**ONE, "url": "https://code.example/b/one"}
+    manifest = read(tmp_path, lines(ONE, other), "list.jsonl")
+    assert keys(manifest) == ["code.example/a/one", "code.example/b/one"]
+    assert manifest.rejected == ()
+
+
+def test_several_servers_of_one_address_are_told_apart_by_name(tmp_path: Path) -> None:
+    """Many live in one repository. The same server again is rejected, with its line."""
+    manifest = read(tmp_path, lines(ONE, {**ONE, "name": "Other"}, ONE), "list.jsonl")
+    assert keys(manifest) == ["code.example/a/one", "code.example/a/one#Other"]
+    assert faults(manifest) == {"L3": "agent 'code.example/a/one' is listed before; the first one is kept"}
+
+
+@pytest.mark.parametrize("url", ["https://me:abc@code.example/p?token=abc#abc", "https://code.example/p?key=abc"])
+def test_no_secret_of_an_address_becomes_a_key(tmp_path: Path, url: str) -> None:
+    """Neither login nor query nor fragment."""
+    manifest = read(tmp_path, lines({**ONE, "url": url}), "list.jsonl")
+    assert keys(manifest) == ["code.example/p"]
+    assert "abc" not in repr(manifest)
+
+
+def test_an_address_too_long_for_a_name_gives_way_to_the_name(tmp_path: Path) -> None:
+    """And a server without an address has its name alone."""
+    long = {**ONE, "url": f"https://code.example/{'x' * 200}"}
+    manifest = read(tmp_path, lines(long, {"name": "Two", "url": ""}), "list.jsonl")
+    assert keys(manifest) == ["One", "Two"]
