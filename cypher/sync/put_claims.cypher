@@ -4,6 +4,6 @@
 UNWIND $rows AS row
 MATCH (source:Source {id: $source})
 MATCH (agent:Agent {id: row.agent_id})
-MERGE (source)-[claim:CLAIMS]->(agent)
+MERGE (agent)<-[claim:CLAIMS]-(source)
 SET claim.key = row.key, claim.hash = row.hash, claim.seen_at = row.seen_at,
     claim.since = coalesce(claim.since, row.since)
