@@ -16,6 +16,7 @@ from benchmarks import (
     default_recipe,
     graph_server,
     ingest_speed,
+    lines_speed,
     livemcpbench,
     memory,
     process_speed,
@@ -40,6 +41,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
     ingest_speed.NAME: ingest_speed.run,
+    lines_speed.NAME: lines_speed.run,
     memory.NAME: memory.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {

@@ -68,10 +68,11 @@ class Took:
     cpu_s: float
 
 
-def ingest(world: World, source: Path, folder: Path) -> None:
+def ingest(world: World, source: Path, folder: Path, *, embedder: str | None = None) -> None:
     """An ingest into the registry of this folder, which keeps its own vector cache."""
     settings = with_cache(world.settings, folder / "cache")
-    with Registry.open(folder / "bench.grafeo", settings=settings, environ=world.environ) as registry:
+    place = folder / "bench.grafeo"
+    with Registry.open(place, embedder=embedder, settings=settings, environ=world.environ) as registry:
         for manifest in read_path(str(source), settings):
             sync(registry, manifest, progress=shown("ingest"))
 
