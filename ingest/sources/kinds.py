@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources import catalogue, livemcpbench, tools_list
+from waygraph.ingest.sources import a2a_card, catalogue, livemcpbench, openapi, skill, tools_list
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.errors import SourceError
 
@@ -32,6 +32,9 @@ class Kind:
 
 BUILT_IN = (
     Kind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
+    Kind("skill", skill.SHAPE, skill.fits, skill.read),
+    Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
+    Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
     Kind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
 )

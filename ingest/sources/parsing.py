@@ -15,7 +15,7 @@ def parse(where: str, content: Content, settings: Settings) -> Any:
     """JSON or YAML content. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
     in_yaml = where.endswith((".yaml", ".yml")) or (where == "stdin" and text.lstrip()[:1] not in "{[")
-    return _parse_yaml(where, text) if in_yaml else _parse_json(where, text)
+    return parse_yaml(where, text) if in_yaml else _parse_json(where, text)
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:
@@ -45,7 +45,8 @@ def _parse_json(where: str, text: str) -> object:
         raise SourceError(where, "is nested too deeply") from exc
 
 
-def _parse_yaml(where: str, text: str) -> object:
+def parse_yaml(where: str, text: str) -> object:
+    """Raises SourceError with line and column of what is wrong, and for what unfolds without end."""
     import yaml
 
     from waygraph.ingest.sources import yaml_text
