@@ -148,14 +148,14 @@ class Arguments:
 def parameters_of(
     schemas: Schemas, shared: object, shared_at: str, own: object, own_at: str
 ) -> tuple[list[Parameter], Body | None]:
-    """Those of the path and the operation's own, which overrule them, by place; and the body that Swagger 2 has there."""
+    """Those of the path and the operation's own, which overrule them, by place; and the body Swagger 2 has there."""
     told: dict[tuple[str, str], Parameter] = {}
     for listed, place in ((shared, shared_at), (own, own_at)):
         for parameter in _followed(schemas, listed, place):
             told[parameter.place, parameter.name] = parameter
     by_place = [each for place in PLACES for each in told.values() if each.place == place]
     kept = [each for each in by_place if each.place != "header" or each.name.casefold() not in _OF_HTTP]
-    return kept, _older_body(schemas, list(told.values()))
+    return kept, _older_body(list(told.values()))
 
 
 def _followed(schemas: Schemas, listed: object, pointer: str) -> Iterator[Parameter]:
@@ -199,7 +199,7 @@ def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
     )
 
 
-def _older_body(schemas: Schemas, parameters: list[Parameter]) -> Body | None:
+def _older_body(parameters: list[Parameter]) -> Body | None:
     """Swagger 2: a parameter in `body`, or those in `formData` together."""
     if whole := next((each for each in parameters if each.place == "body"), None):
         described = text_of(whole.stated.get("description"))

@@ -92,7 +92,8 @@ def _checked(description: str, intake: Intake) -> str:
 def _opening(body: str) -> str:
     """The first paragraphs, as plain text and whole: no headings, code, tables, lists, nor what leads to one."""
     text = _LINK.sub(r"\1", _REMARK.sub("", _FENCED.sub("", body.replace("\r\n", "\n"))))
-    kept, room = [], MAX_OPENING_CHARS
+    kept: list[str] = []
+    room = MAX_OPENING_CHARS
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.strip().split("\n")
         told = " ".join(" ".join(line for line in lines if not line.startswith("#")).split())
