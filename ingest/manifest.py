@@ -91,6 +91,10 @@ class Intake:
     def reject(self, pointer: str, reason: str, *, key: str = "") -> None:
         self.rejected.append(Rejected(where=f"{self.where}#{pointer}", reason=reason, key=key))
 
+    def note_cut(self, pointer: str, what: str) -> None:
+        """Notes that a record was not taken whole, or not as its format demands."""
+        self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
+
     def _entry(self, record: AgentRecord) -> AgentEntry:
         if fault := name_fault(record.key):
             raise Refusal(f"agent id: {fault}")
@@ -147,9 +151,9 @@ class Intake:
         lines = [_without_lone_surrogates(" ".join(item.split())) for item in value]
         asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
         if len(asked) > MAX_QUESTIONS:
-            self._note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
+            self.note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
         if any(len(line) > MAX_QUESTION_CHARS for line in lines):
-            self._note_cut(pointer, f"a question of more than {MAX_QUESTION_CHARS} characters was cut")
+            self.note_cut(pointer, f"a question of more than {MAX_QUESTION_CHARS} characters was cut")
         return asked[:MAX_QUESTIONS]
 
     def _text(self, value: object, pointer: str) -> str:
@@ -159,7 +163,7 @@ class Intake:
             raise Refusal(f"description: expected a string, found {shape_of(value)}")
         limit = self.settings.max_description_chars
         if len(text) > limit:
-            self._note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
+            self.note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
         return _without_lone_surrogates(text[:limit])
 
     def _schema(self, value: object, pointer: str) -> str:
@@ -167,7 +171,7 @@ class Intake:
         schema = _object(value, pointer.rpartition("/")[2])
         if len(schema) <= self.settings.max_schema_chars:
             return schema
-        self._note_cut(pointer, f"a schema of {len(schema)} characters was left out (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        self.note_cut(pointer, f"a schema of {len(schema)} characters was left out (WAYGRAPH_MAX_SCHEMA_CHARS)")
         return ""
 
     def _transport(self, value: object) -> str:
@@ -184,9 +188,6 @@ class Intake:
             raise Refusal("transport: its url cannot be read") from None  # the error's text holds the URL's login
         except RecursionError:
             raise Refusal("transport: nested too deeply") from None
-
-    def _note_cut(self, pointer: str, what: str) -> None:
-        self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
 
 
 def _kind(value: object) -> AgentKind:

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from waygraph.ingest.sources.parsing import SUFFIXES, Content, text_of
 from waygraph.ingest.sources.reading import Listing, Reading, read_listing
+from waygraph.ingest.sources.skill_folder import NAME, is_skill, packed
 from waygraph.registry.changes import Document, Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
@@ -82,26 +83,39 @@ def _content_of(document: Document, most_bytes: int) -> bytes:
 
 
 def _read_file(path: Path, most_bytes: int) -> bytes:
+    if is_skill(path):
+        return packed(path, most_bytes)
     with path.open("rb") as file:
         return file.read(most_bytes)
 
 
 def _last_plain_part(text: str) -> str:
     """`servers` of `~/servers/**/*.json`."""
-    return next((Path(part).stem for part in reversed(Path(text).parts) if not set(part) & set("*?[")), "")
+    plain = (Path(part) for part in reversed(Path(text).parts) if not set(part) & set("*?["))
+    return next((part.stem for part in plain if not is_skill(part)), "")
 
 
 def _files(text: str) -> list[Path]:
     path = Path(text).expanduser()
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and _meant(p, path))
+        found = _under(path)
     elif path.exists():
         found = [path]
     else:
         found = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())
     if not found:
-        raise SourceError(text, f"there is no such file, and no {', '.join(SUFFIXES)} file under it")
+        raise SourceError(text, f"there is no such file, and no {', '.join(SUFFIXES)} file under it, nor a {NAME}")
     return found
+
+
+def _under(folder: Path) -> list[Path]:
+    """The files that may be sources. In a folder with a SKILL.md that is the one; its other files belong to it."""
+    named = (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES or is_skill(p))
+    files = [p for p in named if p.is_file() and _meant(p, folder)]
+    inside = folder.resolve()
+    skills = [p for p in files if is_skill(p) and p.resolve().is_relative_to(inside)]
+    owned = {p.parent for p in skills}
+    return sorted([*skills, *(p for p in files if not is_skill(p) and owned.isdisjoint(p.parents))])
 
 
 def _meant(file: Path, folder: Path) -> bool:

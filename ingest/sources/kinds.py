@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
 from waygraph.ingest.sources import (
+    a2a_card,
     catalogue,
     docker_catalog,
     livemcpbench,
     mcp_config,
     mcp_registry,
+    openapi,
     server_lines,
     service_list,
+    skill,
     tools_list,
 )
 from waygraph.ingest.sources.parsing import Lines
@@ -45,6 +48,9 @@ class Kind:
 
 BUILT_IN = (
     Kind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
+    Kind("skill", skill.SHAPE, skill.fits, skill.read),
+    Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
+    Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
     Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
     Kind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),

@@ -41,7 +41,7 @@ def parse(where: str, content: Content, settings: Settings) -> Any:
     if _is_named(where, JSON_LINES):
         return _parse_lines(text)
     if _is_named(where, YAML):
-        return _parse_yaml(where, text)
+        return parse_yaml(where, text)
     return _parse_json(where, text) if _is_named(where, JSON) else _parse_unnamed(where, text)
 
 
@@ -73,7 +73,7 @@ def _parse_unnamed(where: str, text: str) -> object:
     """Standard input, what an address gave, a file of another name."""
     begin = text.lstrip()
     if (where == "stdin" or "://" in where) and begin[:1] not in "{[":
-        return _parse_yaml(where, text)
+        return parse_yaml(where, text)
     first, _, rest = begin.partition("\n")
     in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first).fault
     return _parse_lines(text) if in_lines else _parse_json(where, text)
@@ -118,7 +118,8 @@ def _strictly_or_with_comments(text: str) -> object:
         return json.loads(without)
 
 
-def _parse_yaml(where: str, text: str) -> object:
+def parse_yaml(where: str, text: str) -> object:
+    """Raises SourceError with line and column of what is wrong, and for what unfolds without end."""
     import yaml
 
     from waygraph.ingest.sources import yaml_text

@@ -1,0 +1,45 @@
+"""Fields of formats that are not ours. What is of another type than agreed is left out, if nobody is found by it."""
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from waygraph.registry.identity import name_fault
+
+MAX_TAGS = 50
+"""Of an agent or a tool."""
+
+
+def fields_of(value: object) -> Mapping[str, Any]:
+    """The object itself; what is none has no fields."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items_of(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """A text without the space around it, or nothing."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def lines_of(value: object) -> list[str]:
+    """The texts of a list that say something."""
+    return [item.strip() for item in items_of(value) if isinstance(item, str) and item.strip()]
+
+
+def tags_of(values: Iterable[object]) -> list[str]:
+    """Those that can be tags, each once, in their order; at most MAX_TAGS."""
+    legal = (value.strip() for value in values if isinstance(value, str) and not name_fault(value))
+    return list(dict.fromkeys(legal))[:MAX_TAGS]
+
+
+def version_of(value: object) -> object:
+    """YAML reads `2026-01-31` as a date."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def escaped(key: object) -> str:
+    """A key as a part of a JSON pointer (RFC 6901)."""
+    return str(key).replace("~", "~0").replace("/", "~1")
