@@ -138,7 +138,7 @@ def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
     [
         ("", "is not JSON: Expecting value at line 1, column 1"),
         ("{", "is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
-        ('{"a": 1,}', "is not JSON"),
+        ('{"a": 1,,}', "is not JSON"),
         ("hello", "is not JSON"),
         ("[" * 200_000, "is nested too deeply"),
         ("9" * 5_000, "Exceeds the limit"),
