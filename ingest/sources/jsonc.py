@@ -8,7 +8,8 @@ import re
 
 # Each alternative ends with the text, if not before: so no text takes more than one pass.
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|//[^\r\n]*|/\*.*?\*/|/\*.*\Z')
-_STRING_OR_LAST_COMMA = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|,(?=\s*+[}\]])')
+# A comma with nothing before it is a mistake, and stays.
+_STRING_OR_LAST_COMMA = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|[\[{,]\s*+,|,(?=\s*+[}\]])')
 _NO_LINE_BREAK = re.compile(r"[^\r\n]")
 
 

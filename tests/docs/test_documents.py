@@ -26,6 +26,7 @@ IMPORT_NAMES = {
     "opentelemetry-sdk": "opentelemetry",
     "pyyaml": "yaml",
     "pydantic-settings": "pydantic_settings",
+    "python-dotenv": "dotenv",
     "sentence-transformers": "sentence_transformers",
 }
 WORKS_UNSEEN = {"httptools", "neo4j-rust-ext", "uvloop"}

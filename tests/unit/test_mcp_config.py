@@ -1,0 +1,503 @@
+"""Configs of MCP clients: every form of entry and reference, what is wrong with one, and what is never told."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import mcp_config, read_path
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+S = Settings()
+AROUND = Surroundings(environ={"TOKEN": "t0", "EMPTY": "", "HOST": "example.com"}, home="/home/ann", cwd="/work/here")
+
+
+def intake(where: str = "/etc/mcp.json", around: Surroundings = AROUND) -> Intake:
+    return Intake(where=where, settings=S, surroundings=around)
+
+
+def asked(document: object, where: str = "/etc/mcp.json", around: Surroundings = AROUND) -> dict[str, ServerEntry]:
+    """The servers that can be asked, none of which may be faulty."""
+    taken = intake(where, around)
+    entries = {entry.key: entry for entry in mcp_config.servers(document, where, taken)}
+    assert taken.rejected == []
+    return entries
+
+
+def launched(entry: Mapping[str, object], where: str = "/etc/mcp.json", around: Surroundings = AROUND) -> Launch:
+    return asked({"mcpServers": {"x": entry}}, where, around)["x"].launch
+
+
+def faults(document: object, where: str = "/etc/mcp.json") -> dict[str, str]:
+    """Key, or pointer where there is none → reason."""
+    taken = intake(where)
+    list(mcp_config.servers(document, where, taken))
+    return {fault.key or fault.where.partition("#")[2]: fault.reason for fault in taken.rejected}
+
+
+def fault(entry: object) -> str:
+    return faults({"mcpServers": {"x": entry}})["x"]
+
+
+def transports(document: object) -> dict[str, object]:
+    """Key → transport as it would be kept."""
+    taken = intake()
+    for record in mcp_config.read(document, taken.where, taken):
+        taken.take(record)
+    return {entry.key: json.loads(entry.agent.transport) for entry in taken.entries}
+
+
+# -- the forms of a file ---------------------------------------------------------------------------
+
+SERVERS = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
+
+
+@pytest.mark.parametrize(
+    ("document", "keys"),
+    [
+        ({"mcpServers": SERVERS}, ["time"]),
+        ({"mcpServers": {}}, []),
+        ({"servers": SERVERS, "inputs": []}, ["time"]),
+        ({"servers": {}, "inputs": []}, []),
+        ({"editor.fontSize": 12, "mcp": {"inputs": [], "servers": SERVERS}}, ["time"]),
+        ({"mcp": {"servers": {}}}, []),
+        ({"numStartups": 3, "mcpServers": SERVERS, "projects": {"/w/a": {"mcpServers": SERVERS}}}, ["time", "a/time"]),
+        ({"projects": {"/w/a": {"mcpServers": SERVERS}, "/w/b": {"history": []}}}, ["a/time"]),
+        (
+            {"projects": {"/v/a": {"mcpServers": SERVERS}, "/w/a": {"mcpServers": SERVERS}}},
+            ["v/a/time", "w/a/time"],
+        ),
+    ],
+    ids=str,
+)
+def test_every_clients_file_is_read(document: object, keys: list[str]) -> None:
+    """Claude Desktop, Claude Code with its projects, Cursor, VS Code's mcp.json and settings.json."""
+    assert mcp_config.fits(document)
+    assert list(transports(document)) == keys
+    assert list(asked(document)) == keys
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        5,
+        [],
+        [SERVERS],
+        {},
+        {"servers": []},
+        {"servers": {}, "metadata": {}},
+        {"servers": {"a": {"host": "x"}}},
+        {"servers": [{"url": "https://x"}], "openapi": "3.1.0"},
+        {"servers": {"prod": {"url": "x", "protocol": "amqp"}}, "asyncapi": "2.6.0"},
+        {"mcp": {"servers": {"a": 5}}, "x": 1} | {"mcp": 5},
+        {"projects": []},
+        {"projects": {"/w": {"history": []}}},
+    ],
+    ids=str,
+)
+def test_what_is_no_clients_file_is_none(document: object) -> None:
+    """Other documents have `servers` too."""
+    assert not mcp_config.fits(document)
+
+
+def test_a_file_is_one_source_and_nothing_is_started_to_read_it(tmp_path: Path) -> None:
+    """The kind is told from the content; each server is an agent without tools, its name its key."""
+    path = tmp_path / "mcp.json"
+    started = tmp_path / "started"
+    path.write_text(json.dumps({"mcpServers": {"toucher": {"command": "touch", "args": [str(started)]}}}))
+    [manifest] = read_path(str(path), S)
+    assert manifest.source == str(path)
+    [entry] = manifest.entries
+    assert (entry.key, entry.agent.name, entry.agent.kind, entry.tools) == ("toucher", "toucher", "mcp_server", ())
+    assert not started.exists()
+
+
+def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
+    """As VS Code allows them; what looks like one within a string stays."""
+    path = tmp_path / "mcp.json"
+    path.write_text(
+        '// mine\n{"servers": {\n  /* the\n one */ "a": {"url": "https://h/a//b?x=/*y*/",}, // last\n},}\n', "utf-8"
+    )
+    [manifest] = read_path(str(path), S)
+    assert json.loads(manifest.entries[0].agent.transport)["url"].startswith("https://h/a//b?x=")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"mcpServers": {},, }', "line 1, column 19"),
+        ('{"mcpServers": {}, "inputs": [/* x */,]}', "line 1, column 38"),
+        ('{"mcpServers": { // x\n  "a" 5}}', "line 2, column 7"),
+        ('{"mcpServers": {}} /* open', "line 1, column 20"),
+        ("{'mcpServers': {}}", "line 1, column 2"),
+    ],
+)
+def test_what_is_broken_is_refused_at_its_place(tmp_path: Path, text: str, place: str) -> None:
+    """Nothing but comments and last commas is let pass, and lines and columns are the file's."""
+    path = tmp_path / "mcp.json"
+    path.write_text(text)
+    with pytest.raises(SourceError, match=place):
+        read_path(str(path), S)
+
+
+# -- the forms of an entry -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "launch"),
+    [
+        ({"command": "x"}, StdioLaunch(command="x")),
+        ({"command": "x", "args": ["a", 8, True, 1.5]}, StdioLaunch(command="x", args=("a", "8", "true", "1.5"))),
+        ({"type": "stdio", "command": "x", "url": "u"}, StdioLaunch(command="x")),
+        (
+            {"command": "x", "env": {"A": "b", "N": 1, "F": False, "GONE": None}},
+            StdioLaunch(command="x", env={"A": "b", "N": "1", "F": "false"}),
+        ),
+        ({"command": "x", "cwd": "/srv"}, StdioLaunch(command="x", cwd="/srv")),
+        ({"command": "x", "cwd": "sub"}, StdioLaunch(command="x", cwd="/work/here/sub")),
+        ({"url": "https://h/mcp"}, HttpLaunch(url="https://h/mcp")),
+        ({"url": "https://h/sse"}, HttpLaunch(url="https://h/sse", form="sse")),
+        ({"url": "https://h/sse/?a=b"}, HttpLaunch(url="https://h/sse/?a=b", form="sse")),
+        ({"url": "https://h/sse", "type": "http"}, HttpLaunch(url="https://h/sse")),
+        ({"url": "https://h/x", "type": "sse"}, HttpLaunch(url="https://h/x", form="sse")),
+        ({"url": "https://h", "type": "streamable-http"}, HttpLaunch(url="https://h")),
+        ({"url": "https://h", "type": "streamableHttp"}, HttpLaunch(url="https://h")),
+        ({"url": "https://h", "type": "HTTP", "command": "x"}, HttpLaunch(url="https://h")),
+        (
+            {"url": "https://h", "headers": {"A": "b", "N": 1}},
+            HttpLaunch(url="https://h", headers={"A": "b", "N": "1"}),
+        ),
+        ({"url": "https://h", "oauth": {"clientId": "c"}}, HttpLaunch(url="https://h", oauth=True)),
+    ],
+    ids=str,
+)
+def test_an_entry_says_how_a_server_is_launched(entry: Mapping[str, object], launch: Launch) -> None:
+    """By its type, else by what it has; numbers and booleans are their texts."""
+    assert launched(entry) == launch
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (5, "expected an object, found a number"),
+        ({}, "has neither a `command` nor a `url`"),
+        ({"command": "x", "url": "https://h"}, "has a `command` and a `url`; say by `type` which one counts"),
+        ({"type": "http", "command": "x"}, "is of type http and has no `url`"),
+        ({"type": "websocket", "url": "wss://h"}, "its type is not known; known: stdio, http, streamable-http, sse"),
+        ({"type": 5, "command": "x"}, "its type is not known"),
+        ({"command": ["npx", "x"]}, "command: expected a string, found a list"),
+        ({"command": "x", "args": "a b"}, "args: expected a list of strings, found a string"),
+        ({"command": "x", "args": [{"a": 1}]}, "args: expected strings, found an object"),
+        ({"command": "x", "args": [None]}, "args: expected strings, found null"),
+        ({"command": "x", "env": ["A=b"]}, "env: expected an object, found a list"),
+        ({"command": "x", "env": {"A": ["b"]}}, "env: expected strings, found a list"),
+        ({"command": "x", "env": {"A=B": "c"}}, "env: holds a name that cannot be one"),
+        ({"command": "x\x00y"}, "command: holds a null character"),
+        ({"command": " "}, "its command is empty"),
+        ({"url": "ftp://h"}, "its url is none that begins with https:// or http://"),
+        ({"url": "https://"}, "its url is none that begins with https:// or http://"),
+        ({"url": "https://[::1"}, "its url cannot be read"),
+        ({"url": "https://h", "type": "http", "headers": "A: b"}, "headers: expected an object, found a string"),
+    ],
+    ids=str,
+)
+def test_a_faulty_entry_costs_itself_alone(entry: object, reason: str) -> None:
+    """It is named with what is wrong; the others are asked, and what is held of it stays."""
+    document = {"mcpServers": {"bad": entry, "good": {"command": "x"}}}
+    taken = intake()
+    assert [server.key for server in mcp_config.servers(document, taken.where, taken)] == ["good"]
+    [rejected] = taken.rejected
+    assert (rejected.where, rejected.key) == ("/etc/mcp.json#/mcpServers/bad", "bad")
+    assert rejected.reason.startswith(reason)
+    assert not taken.partial
+
+
+@pytest.mark.parametrize("wrong", [5, "x", ["a"], None])
+def test_servers_that_are_no_object_hold_everything_back(wrong: object) -> None:
+    """Nobody can say which agents stood there: the source is partial."""
+    taken = intake()
+    assert list(mcp_config.read({"mcpServers": wrong}, taken.where, taken)) == []
+    assert taken.partial
+    assert taken.rejected[0].where == "/etc/mcp.json#/mcpServers"
+
+
+def test_a_disabled_server_is_listed_and_not_asked() -> None:
+    """It has a tag that says so; `disabled: false` says nothing."""
+    document = {
+        "mcpServers": {
+            "off": {"command": "x", "disabled": True, "env": {"A": "${UNSET}"}},
+            "on": {"command": "y", "disabled": False},
+        }
+    }
+    taken = intake()
+    for record in mcp_config.read(document, taken.where, taken):
+        taken.take(record)
+    assert {entry.key: entry.agent.tags for entry in taken.entries} == {"off": ("disabled",), "on": ()}
+    assert list(asked(document)) == ["on"]
+
+
+def test_one_launch_is_one_transport_in_every_clients_words() -> None:
+    """So that two configs that name it name one agent."""
+    told = transports(
+        {
+            "mcpServers": {
+                "a": {"command": "uvx", "args": ["x"]},
+                "b": {"type": "stdio", "command": "uvx", "args": ["x"], "env": {}, "alwaysAllow": ["y"]},
+                "c": {"url": "https://h/mcp"},
+                "d": {"type": "streamable-http", "url": "https://h/mcp", "headers": {}},
+            }
+        }
+    )
+    assert told["a"] == told["b"] == {"command": "uvx", "args": ["x"]}
+    assert told["c"] == told["d"] == {"type": "http", "url": "https://h/mcp"}
+
+
+# -- references ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("${TOKEN}", "t0"),
+        ("${env:TOKEN}", "t0"),
+        ("Bearer ${TOKEN}.", "Bearer t0."),
+        ("${TOKEN}${HOST}", "t0example.com"),
+        ("${EMPTY}", ""),
+        ("${EMPTY:-d}", ""),
+        ("${UNSET:-d}", "d"),
+        ("${env:UNSET:-d}", "d"),
+        ("${UNSET:-}", ""),
+        ("${UNSET:-a:-b c}", "a:-b c"),
+        ("${UNSET:-${TOKEN}/x}", "t0/x"),
+        ("${UNSET:-${NEITHER:-z}}", "z"),
+        ("${UNSET:-$TOKEN}", "$TOKEN"),
+        ("$TOKEN", "$TOKEN"),
+        ("$$ {TOKEN} }", "$$ {TOKEN} }"),
+        ("%TOKEN%", "%TOKEN%"),
+        ("${workspaceFolder}/x", "/work/here/x"),
+        ("${workspaceRoot}", "/work/here"),
+        ("${workspaceFolderBasename}", "here"),
+        ("${userHome}", "/home/ann"),
+        ("${cwd}", "/work/here"),
+        ("a${pathSeparator}b${/}c", "a/b/c"),
+    ],
+)
+def test_a_reference_means_what_its_host_says(written: str, meant: str) -> None:
+    """In command, arguments, variables, working folder, address and headers alike."""
+    stdio = launched({"command": f"x{written}", "args": [written], "env": {"A": written}})
+    assert stdio == StdioLaunch(command=f"x{meant}", args=(meant,), env={"A": meant})
+    http = launched({"url": f"https://h/{written}", "headers": {"A": written}})
+    assert http == HttpLaunch(url=f"https://h/{meant}", headers={"A": meant})
+
+
+def test_what_a_variable_holds_is_not_read_again() -> None:
+    """A value that looks like a reference is a value."""
+    around = Surroundings(environ={"A": "${B}", "B": "secret"})
+    assert launched({"command": "x", "args": ["${A}"]}, around=around) == StdioLaunch(command="x", args=("${B}",))
+
+
+@pytest.mark.parametrize(
+    ("where", "folder"),
+    [
+        ("/w/shop/.mcp.json", "/w/shop"),
+        ("/w/shop/.vscode/mcp.json", "/w/shop"),
+        ("/w/shop/.cursor/mcp.json", "/w/shop"),
+        (".mcp.json", "/work/here"),
+        ("sub/.vscode/mcp.json", "/work/here/sub"),
+    ],
+)
+def test_a_projects_config_means_its_project(where: str, folder: str) -> None:
+    """`${workspaceFolder}` is where the file lies, not where we run; its servers start there as well."""
+    assert launched({"command": "x", "args": ["${workspaceFolder}"]}, where) == StdioLaunch(
+        command="x", args=(folder,), cwd=folder
+    )
+
+
+@pytest.mark.parametrize("where", ["/etc/mcp.json", "stdin", "https://host/.vscode/mcp.json"])
+def test_any_other_config_means_our_folder(where: str) -> None:
+    """And its servers start where we are."""
+    assert launched({"command": "x", "args": ["${workspaceFolder}"]}, where) == StdioLaunch(
+        command="x", args=("/work/here",)
+    )
+
+
+def test_a_project_of_claude_code_is_its_own_folder() -> None:
+    """In ~/.claude.json each project's servers stand under its path."""
+    document = {"projects": {"/w/shop": {"mcpServers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}}}}}
+    assert asked(document)["shop/a"].launch == StdioLaunch(command="x", args=("/w/shop",), cwd="/w/shop")
+
+
+INPUTS = [
+    {"id": "api-key", "type": "promptString", "password": True, "default": "never"},
+    {"id": "region", "type": "pickString", "default": "eu"},
+    {"id": 5, "default": "x"},
+    "odd",
+]
+
+
+def test_an_input_comes_from_its_variable_or_its_default() -> None:
+    """`${input:api-key}` from WAYGRAPH_INPUT_API_KEY; nobody is asked."""
+    document = {
+        "inputs": INPUTS,
+        "servers": {"a": {"type": "http", "url": "https://h/${input:region}", "headers": {"K": "${input:api-key}"}}},
+    }
+    around = Surroundings(environ={"WAYGRAPH_INPUT_API_KEY": "k0"})
+    assert asked(document, around=around)["a"].launch == HttpLaunch(url="https://h/eu", headers={"K": "k0"})
+    around = Surroundings(environ={"WAYGRAPH_INPUT_API_KEY": "k0", "WAYGRAPH_INPUT_REGION": "us"})
+    assert asked(document, around=around)["a"].launch == HttpLaunch(url="https://h/us", headers={"K": "k0"})
+
+
+def test_a_password_without_its_variable_says_what_to_set() -> None:
+    """Its default is not used, and not told."""
+    document = {"inputs": INPUTS, "mcp": {"servers": {"a": {"url": "https://h", "headers": {"K": "${input:api-key}"}}}}}
+    assert faults(document) == {"a": "not set in the environment: WAYGRAPH_INPUT_API_KEY (for ${input:api-key})"}
+
+
+def test_an_unset_variable_is_an_error_of_its_server_alone() -> None:
+    """All that one needs is told at once; the others are asked."""
+    document = {
+        "mcpServers": {
+            "a": {"command": "x", "args": ["${UNSET}"], "env": {"B": "${env:OTHER}", "C": "${UNSET}${TOKEN}"}},
+            "b": {"command": "y"},
+        }
+    }
+    assert faults(document) == {"a": "not set in the environment: UNSET, OTHER"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("${", "holds a ${ that is not closed"),
+        ("${TOKEN", "holds a ${ that is not closed"),
+        ("${UNSET:-${TOKEN}", "holds a ${ that is not closed"),
+        ("${}", "holds a ${…} of no form that is known"),
+        ("${TO-KEN}", "holds a ${…} of no form that is known"),
+        ("${TOKEN-x}", "holds a ${…} of no form that is known"),
+        ("${command:pick.secret}", "holds ${command:…}, which only the editor can tell"),
+        ("${config:a.b}", "holds ${config:…}, which only the editor can tell"),
+        ("${workspaceFolder:other}", "holds ${workspaceFolder:…}, which only the editor can tell"),
+        ("${A:-" * 40 + "}" * 40, "holds references within references, too deeply"),
+        ("".join(f"${{V{number}}}" for number in range(9)), "not set in the environment: V0, V1, V2"),
+    ],
+)
+def test_what_is_no_reference_is_an_error(text: str, reason: str) -> None:
+    """Better than a program that is started with it as it stands."""
+    assert fault({"command": "x", "args": [text]}).startswith(reason)
+
+
+def test_nothing_is_known_without_surroundings() -> None:
+    """What a service reads for others resolves to nothing of its own."""
+    taken = intake(around=Surroundings())
+    document = {"mcpServers": {"x": {"command": "x", "args": ["${userHome}", "${PATH}", "${workspaceFolder}"]}}}
+    assert list(mcp_config.servers(document, taken.where, taken)) == []
+    assert taken.rejected[0].reason == (
+        "not set in the environment: the folder for ${userHome}, PATH, the folder for ${workspaceFolder}"
+    )
+
+
+# -- envFile ---------------------------------------------------------------------------------------
+
+
+def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path) -> None:
+    """In dotenv's format; nothing in it is resolved."""
+    (tmp_path / ".env").write_text("# mine\nexport A=1\nB='two words'\nC=\"x\\ny\"\nD=${TOKEN}\nE\n", "utf-8")
+    entry = {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"A": "own"}}
+    around = Surroundings(environ={}, cwd=str(tmp_path))
+    wanted = {"A": "own", "B": "two words", "C": "x\ny", "D": "${TOKEN}"}
+    assert launched(entry, around=around) == StdioLaunch(command="x", env=wanted)
+    assert launched({**entry, "envFile": ".env"}, around=around) == StdioLaunch(command="x", env=wanted)
+
+
+def test_an_env_file_that_cannot_be_read_is_its_servers_error(tmp_path: Path) -> None:
+    """Not there, no file, too large, no text: none of them keeps the others waiting."""
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"A=b\n" * 300_000)
+    (tmp_path / "binary").write_bytes(b"A=\xff\xfe")
+    assert fault({"command": "x", "envFile": f"{tmp_path}/none"}).endswith("cannot be read: No such file or directory")
+    assert fault({"command": "x", "envFile": f"{tmp_path}"}).endswith("is no file")
+    assert fault({"command": "x", "envFile": f"{tmp_path}/pipe"}).endswith("is no file")
+    assert fault({"command": "x", "envFile": f"{tmp_path}/large"}).endswith("has more than 1048576 bytes")
+    assert fault({"command": "x", "envFile": f"{tmp_path}/binary"}).endswith("it is not UTF-8 text")
+
+
+# -- found again -----------------------------------------------------------------------------------
+
+
+def test_a_server_is_found_again_by_its_file_and_key(tmp_path: Path) -> None:
+    """As the claim in the graph names it."""
+    path = tmp_path / "mcp.json"
+    path.write_text(
+        json.dumps(
+            {
+                "mcpServers": {
+                    "a": {"command": "x", "env": {"T": "${TOKEN}"}},
+                    "off": {"command": "x", "disabled": True},
+                    "needs": {"command": "x", "env": {"T": "${UNSET}"}},
+                }
+            }
+        )
+    )
+    found = mcp_config.config_entry(str(path), "a", S, AROUND)
+    assert found.launch == StdioLaunch(command="x", env={"T": "t0"})
+    for key, reason in {
+        "b": "it is not listed there",
+        "off": "it is disabled there",
+        "needs": "not set in the environment: UNSET",
+    }.items():
+        with pytest.raises(SourceError, match=f"server '{key}': {reason}"):
+            mcp_config.config_entry(str(path), key, S, AROUND)
+    with pytest.raises(SourceError, match="No such file"):
+        mcp_config.config_entry(str(tmp_path / "none"), "a", S, AROUND)
+    path.write_text("[]")
+    with pytest.raises(SourceError, match="is no client's config"):
+        mcp_config.config_entry(str(path), "a", S, AROUND)
+
+
+# -- whatever comes --------------------------------------------------------------------------------
+
+SECRET = "ghp_planted4SecretValue"  # noqa: S105
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.just(SECRET) | st.text(max_size=4)
+values = st.recursive(
+    scalars | st.sampled_from(["${X}", "${X:-" + SECRET + "}", "${", "https://h", f"https://u:{SECRET}@h:x/", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["command", "args", "env", "url", "headers", "type", "envFile", "cwd", "x", "disabled"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+tables = values | st.dictionaries(st.text(max_size=3) | st.just("a"), values, max_size=3)
+documents = values | st.dictionaries(
+    st.sampled_from(["mcpServers", "servers", "inputs", "mcp", "projects"]),
+    tables | st.dictionaries(st.sampled_from(["servers", "/w/a", "inputs"]), tables, max_size=2),
+    max_size=3,
+)
+
+
+@given(documents)
+@hypothesis_settings(deadline=None, max_examples=400)
+def test_whatever_a_file_holds_it_is_read_or_rejected_and_no_secret_told(document: Any) -> None:
+    """Nothing raises; every reason is there, and none of them holds a value."""
+    if not mcp_config.fits(document):
+        return
+    taken = intake()
+    for record in mcp_config.read(document, taken.where, taken):
+        taken.take(record)
+    entries = list(mcp_config.servers(document, taken.where, taken))
+    assert all(fault.reason and SECRET not in fault.reason for fault in taken.rejected)
+    assert SECRET not in repr(entries)
