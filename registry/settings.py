@@ -122,6 +122,21 @@ class Settings:
     """After that it is not sent again."""
     remote_max_answer_bytes: int = 256 * 1024 * 1024
 
+    upstream_connect_timeout_s: float = 30.0
+    """For a server to be started or reached, and to agree on a protocol."""
+    upstream_list_timeout_s: float = 30.0
+    """For all pages of what a server offers."""
+    upstream_starts_at_once: int = 4
+    """How many servers are started at a time; programs that start need processor and disk."""
+    upstream_asked_at_once: int = 32
+    """How many servers are asked at a time, over HTTP or started before."""
+    upstream_max_tools: int = 20_000
+    upstream_max_pages: int = 1_000
+    upstream_max_message_bytes: int = 16 * 1024 * 1024
+    upstream_max_listing_bytes: int = 64 * 1024 * 1024
+    upstream_stderr_bytes: int = 64 * 1024
+    """How much of the end of a server's error output is kept, in memory."""
+
     service_threads: int = 0
     """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
     request_timeout_s: float = 30.0

@@ -1,0 +1,202 @@
+"""Running MCP servers, asked once: each that answers is an agent with its tools, each that does not is rejected.
+
+What a server says is taken as any file's content is: by the same checks, with the same limits.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources.tools_list import tool_records
+from waygraph.ingest.upstream.connection import Connect
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry
+from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.registry.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.errors import UpstreamError
+from waygraph.registry.settings import Settings
+
+if TYPE_CHECKING:
+    import anyio
+    from anyio.abc import TaskStatus
+
+LIVE_RANK = 1
+START_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How it stands with one server. `reason` is of one that failed, and one line; `seconds` since its turn came."""
+
+    key: str
+    state: Literal["waiting", "asking", "online", "failed"]
+    tools: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+OnAsked = Callable[[Asked], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServers:
+    """Servers under the name of the source that lists them, e.g. a client's config. Each has a deadline; none waits
+    for another, beyond the limit on how many start at a time.
+    """
+
+    name: str
+    servers: Sequence[ServerEntry]
+    settings: Settings
+    namespace: str = ""
+    on_asked: OnAsked = field(default=lambda _: None, repr=False)
+    connect: Connect | None = field(default=None, repr=False)
+    """None: as `ingest.upstream.opening.connect` does, without a login by OAuth."""
+
+    def read(self) -> Manifest:
+        """Asks them all. Ends within 2 s of an interrupt, with every process that it started."""
+        answers = _run(self._ask_all)
+        return Manifest(
+            source=self.name,
+            namespace=self.namespace,
+            rank=LIVE_RANK,
+            entries=tuple(answer.entry for answer in answers if answer.entry is not None),
+            rejected=tuple(fault for answer in answers for fault in answer.rejected),
+            cut=tuple(fault for answer in answers for fault in answer.cut),
+        )
+
+    async def _ask_all(self) -> "list[Answer]":
+        import anyio
+
+        starts = anyio.Semaphore(self.settings.upstream_starts_at_once)
+        asks = anyio.Semaphore(self.settings.upstream_asked_at_once)
+        answers = [Answer()] * len(self.servers)
+        connect = self.connect or self._connect()
+
+        async def ask(place: int, server: ServerEntry) -> None:
+            async with asks, _start(starts, server.launch):
+                answers[place] = await self._ask(server, connect)
+
+        for server in self.servers:
+            self.on_asked(Asked(key=server.key, state="waiting"))
+        async with anyio.create_task_group() as tasks:
+            for place, server in enumerate(self.servers):
+                tasks.start_soon(ask, place, server)
+        return answers
+
+    def _connect(self) -> Connect:
+        from waygraph.ingest.upstream.opening import connect  # the SDK takes half a second to import
+
+        return lambda launch: connect(launch, self.settings, follow=False)
+
+    async def _ask(self, server: ServerEntry, connect: Connect) -> "Answer":
+        from anyio import current_time
+
+        began = current_time()
+        self.on_asked(Asked(key=server.key, state="asking"))
+        try:
+            async with connect(server.launch) as connection:
+                listing = await connection.listing()
+        except UpstreamError as error:
+            answer = Answer(rejected=(_fault(server, self.name, error.reason),))
+        else:
+            answer = entry_of(server, listing, self.name, self.settings)
+        self.on_asked(_asked(server, answer, current_time() - began))
+        return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one server gave: an entry or the reason why not, and what of it was not taken or not whole."""
+
+    entry: AgentEntry | None = None
+    rejected: tuple[Rejected, ...] = ()
+    cut: tuple[Rejected, ...] = ()
+
+
+def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
+    """What a server says of itself, where its source says nothing of it: name, description, version. Its tools."""
+    intake = Intake(where=where, settings=settings)
+    record = server.record
+    named = record.name if record.name != record.key else ""
+    intake.take(
+        replace(
+            record,
+            name=named or listing.title or listing.name or record.name,
+            description=_with_counts(record.description or listing.instructions, listing),
+            version=record.version or listing.version,
+            tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
+        )
+    )
+    # A tool that is not taken is no reason to keep the whole agent as it was: its key is not in the fault.
+    entries = [replace(entry, agent=replace(entry.agent, status="online")) for entry in intake.entries]
+    return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
+
+
+def _with_counts(description: object, listing: ServerListing) -> object:
+    """What a server has beside its tools, as the last line: the graph keeps no entity for it, and a person asks."""
+    counted = {
+        "prompt": listing.prompts,
+        "resource": listing.resources,
+        "resource template": listing.resource_templates,
+    }
+    beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted.items() if number)
+    if not beside or not (description is None or isinstance(description, str)):
+        return description
+    return f"{description or ''}\n\nBeside its tools: {beside}.".lstrip()
+
+
+def _with_title(tool: Any) -> Any:
+    """The title where older servers have it, among the annotations: one place for one fact."""
+    if not isinstance(tool, Mapping) or not isinstance(tool.get("title"), str):
+        return tool
+    annotations = tool.get("annotations")
+    if annotations is not None and (not isinstance(annotations, Mapping) or "title" in annotations):
+        return tool
+    return {**tool, "annotations": {**(annotations or {}), "title": tool["title"]}}
+
+
+def _fault(server: ServerEntry, where: str, reason: str) -> Rejected:
+    return Rejected(where=f"{where}#{server.record.pointer}", reason=reason, key=server.key)
+
+
+def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
+    if answer.entry is None:
+        return Asked(key=server.key, state="failed", seconds=seconds, reason=answer.rejected[0].reason)
+    return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
+
+
+@asynccontextmanager
+async def _start(starts: "anyio.Semaphore", launch: Launch) -> AsyncGenerator[None]:
+    """A turn to start, given on after START_S: what takes longer waits for something, and needs no processor."""
+    import anyio
+
+    if isinstance(launch, HttpLaunch):
+        yield
+        return
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_hold, starts)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _hold(turns: "anyio.Semaphore", *, task_status: "TaskStatus[None]") -> None:
+    from anyio import sleep
+
+    async with turns:
+        task_status.started()
+        await sleep(START_S)
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, list[Answer]]]) -> list[Answer]:
+    """In this thread, or in one of its own where an event loop runs in this one."""
+    import anyio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return anyio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(anyio.run, work).result()

@@ -1,0 +1,336 @@
+"""An MCP server at an address: streamable HTTP, or the older SSE, over an HTTP client that trusts no server.
+
+A request that fails becomes a JSON-RPC error with its reason: the SDK hands it to whoever asked, and the connection
+and all that is asked beside it go on.
+"""
+
+import json
+import secrets
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from socket import gaierror
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import McpHttpClientFactory
+
+from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.upstream.telling import Discretion
+from waygraph.ingest.upstream.wire import Wire
+from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.settings import Settings
+
+_MOST_ERROR_BYTES = 64 * 1024
+_NOTICE_TIMEOUT_S = 10.0
+"""For the answer to what asks nothing: the SDK sends nothing else before it comes."""
+_OVER_SESSION = "mcp-session-id"
+_RETRYABLE = frozenset({408, 425, 429})
+_OLDER = frozenset({400, 404, 405})
+"""How a server of the older transport answers what it does not know (MCP 2025-11-25, Transports, Backwards
+Compatibility)."""
+
+
+@asynccontextmanager
+async def http_transport(
+    launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, auth: httpx2.Auth | None
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """The streams of a server at an address. Raises UpstreamError."""
+    client = _client(launch, settings, wire, discretion, auth)
+    if launch.form == "sse":
+        wire.settled.set()
+        async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
+            yield streams
+        return
+    most = settings.upstream_max_message_bytes
+    async with client, streamable_http_client(launch.url, http_client=client, max_sse_event_size=most) as streams:
+        yield streams
+
+
+def _always(client: "OriginClient") -> McpHttpClientFactory:
+    """The SDK asks for a client by what it would set itself."""
+
+    def made(
+        headers: dict[str, str] | None = None,  # noqa: ARG001
+        timeout: httpx2.Timeout | None = None,  # noqa: ARG001
+        auth: httpx2.Auth | None = None,  # noqa: ARG001
+    ) -> httpx2.AsyncClient:
+        return client
+
+    return made
+
+
+def _client(
+    launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, auth: httpx2.Auth | None
+) -> "OriginClient":
+    try:
+        return OriginClient(launch, settings, wire, discretion, auth)
+    except (httpx2.InvalidURL, ValueError, TypeError):
+        raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Of the system, or of SSL_CERT_FILE; loaded once, since that takes longer than a request."""
+    return httpx2.create_ssl_context()
+
+
+class OriginClient(httpx2.AsyncClient):
+    """Sends the launch's headers to the launch's own origin alone, and follows nobody elsewhere."""
+
+    def __init__(
+        self, launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, auth: httpx2.Auth | None
+    ) -> None:
+        url = httpx2.URL(launch.url)
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise ValueError
+        super().__init__(
+            headers={**launch.headers, "accept-encoding": "identity"},
+            auth=auth,
+            verify=_trust(),
+            timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
+        )
+        self._url = url
+        self._form = launch.form
+        self._own_headers = [name.lower() for name in launch.headers]
+        self._settings = settings
+        self._wire = wire
+        self._discretion = discretion
+        self._streams_missed = 0
+        self.mark = secrets.token_hex(8)
+        """Tells an error of ours from one of the server's."""
+        wire.mark = self.mark
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        if not _same_origin(self._url, request.url):
+            for name in self._own_headers:
+                request.headers.pop(name, None)
+        if request.method == "POST" and not _asks(request):
+            request.extensions["timeout"] = {**self.timeout.as_dict(), "read": _NOTICE_TIMEOUT_S}
+            if _OVER_SESSION not in request.headers:
+                self._settle(False)  # without a session the SDK opens no stream for what the server tells by itself
+        try:
+            response = await super().send(request, **how)
+        except Exception as exc:  # noqa: BLE001 - whatever a transport or a login raises is an answer not given
+            return self._no_answer(request, self._unreached(exc))
+        return await self._checked(request, response)
+
+    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """The answer, bounded, or an error in its place."""
+        error = _elsewhere(request, response) or _compressed(response)
+        if error is None and response.status_code < 400:
+            return self._accepted(request, response)
+        if error is None:
+            body = await _start_of(response)
+            if _is_json_rpc_error(body):
+                return _answer(request, response.status_code, body)
+            error, self._wire.refused_with = self._refused(request, response), response.status_code
+        with suppress(httpx2.HTTPError):
+            await response.aclose()
+        return self._no_answer(request, error, response.status_code)
+
+    def _accepted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if request.method == "GET":
+            self._settle(is_stream)
+        most = None if is_stream else self._settings.upstream_max_message_bytes
+        if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
+            response.stream = _Bounded(response.stream, most, self._wire)
+        return response
+
+    def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
+        """An error answer that names the reason, in the form that the SDK hands on."""
+        self._wire.trouble = error
+        if request.method == "GET":
+            self._missed_stream(status)
+        elif self._form == "sse":
+            self._wire.on_end()  # the SDK would wait for an answer that cannot come
+        body = {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": -32000, "message": error.reason, "data": {self.mark: error.retryable}},
+        }
+        return _answer(request, status if status >= 400 else 502, json.dumps(body).encode())
+
+    def _missed_stream(self, status: int) -> None:
+        """A server may have no stream of its own accord (405); one that was there and is gone twice is lost."""
+        self._streams_missed += 1
+        if status < 500 or self._streams_missed > 1:
+            self._settle(False)
+
+    def _settle(self, pushes: bool) -> None:
+        self._streams_missed = 0 if pushes else self._streams_missed
+        if self._wire.pushes and not pushes and self._wire.settled.is_set():
+            self._wire.on_silence()
+        self._wire.pushes = pushes
+        self._wire.settled.set()
+
+    # -- reasons -----------------------------------------------------------------------------------
+
+    def _unreached(self, exc: Exception) -> UpstreamError:  # noqa: PLR0911 - a table
+        for cause in _causes(exc):
+            if isinstance(cause, UpstreamError):
+                return cause
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                return UpstreamUnreachable(f"its TLS certificate does not fit: {self._line(cause.verify_message)}")
+            if isinstance(cause, ssl.SSLError):
+                return UpstreamUnreachable(f"TLS failed: {self._line(cause.reason or 'no reason given')}")
+            if isinstance(cause, gaierror):
+                return UpstreamUnreachable(f"host not found: {self._url.host}")
+            if isinstance(cause, ConnectionRefusedError):
+                return UpstreamUnreachable(f"connection refused by {self._place}")
+        if isinstance(exc, httpx2.TimeoutException):
+            return UpstreamUnreachable(f"no answer in time from {self._place}")
+        if isinstance(exc, httpx2.ConnectError):
+            return UpstreamUnreachable(f"no connection to {self._place}: {self._line(str(exc))}")
+        if isinstance(exc, httpx2.TransportError):
+            return UpstreamUnreachable(f"the connection to {self._place} broke: {self._line(str(exc))}")
+        if type(exc).__module__.startswith("mcp.client.auth"):
+            return UpstreamRefused(f"the login failed: {self._line(str(exc))}")
+        return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
+
+    def _refused(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError:
+        status = response.status_code
+        what = f"HTTP {status}"
+        if status == 401:
+            given = any(name in {"authorization", "x-api-key"} for name in self._own_headers)
+            offers = "resource_metadata" in response.headers.get("www-authenticate", "")
+            ways = "an Authorization header" + (", or OAuth, which it offers" if offers else "")
+            told = "the login given is not accepted" if given else f"needs a login: {ways}"
+            return UpstreamRefused(f"{told} ({what})")
+        if status == 403:
+            return UpstreamRefused(f"does not let this caller in ({what})")
+        if status == 404 and _OVER_SESSION in request.headers:
+            return UpstreamUnreachable(f"its session has ended ({what})")
+        if status == 404:
+            return UpstreamRefused(f"there is no MCP server at this path of {self._place} ({what})")
+        if status >= 500 or status in _RETRYABLE:
+            return UpstreamUnreachable(f"answered with {what}")
+        return UpstreamRefused(f"answered with {what}")
+
+    @property
+    def _place(self) -> str:
+        port = f":{self._url.port}" if self._url.port else ""
+        return f"{self._url.host}{port}"
+
+    def _line(self, text: str) -> str:
+        return self._discretion.line(text)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that ends the reading when it is too long. What breaks it is an error that the SDK expects."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int | None, wire: Wire) -> None:
+        self._inner = inner
+        self._most_bytes = most_bytes
+        self._wire = wire
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        try:
+            async for chunk in self._inner:
+                read += len(chunk)
+                if self._most_bytes is not None and read > self._most_bytes:
+                    self._wire.trouble = UpstreamRefused(
+                        f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                    )
+                    raise httpx2.StreamError("too long")
+                yield chunk
+        except httpx2.TransportError as exc:
+            self._wire.trouble = UpstreamUnreachable("the connection broke amid an answer")
+            raise httpx2.StreamError("broken") from exc
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def speaks_older_form(status: int) -> bool:
+    return status in _OLDER
+
+
+def _same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
+    """Also where the server asks for https in place of http."""
+    if (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port):
+        return True
+    upgraded = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
+    return upgraded and own.host == other.host
+
+
+def _elsewhere(request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
+    """Why a redirect is not followed; the SDK follows those to the same origin that keep the method."""
+    following = response.next_request
+    if following is None:
+        return None
+    target = following.url
+    if not _same_origin(request.url, target):
+        port = f":{target.port}" if target.port else ""
+        return UpstreamRefused(
+            f"redirects to another host, which is not followed: {target.scheme}://{target.host}{port}"
+        )
+    if following.method != request.method:
+        return UpstreamRefused(f"redirects in a way that loses the request (HTTP {response.status_code})")
+    return None
+
+
+def _compressed(response: httpx2.Response) -> UpstreamError | None:
+    """Its length could not be bounded by what is read of it."""
+    coding = response.headers.get("content-encoding", "identity")
+    if coding in {"identity", ""}:
+        return None
+    return UpstreamRefused("answered in a compressed form that it was not asked for")
+
+
+def _asks(request: httpx2.Request) -> bool:
+    """Whether a message of ours waits for an answer."""
+    try:
+        message = json.loads(request.content)
+    except (httpx2.RequestNotRead, ValueError):
+        return True
+    return not isinstance(message, dict) or ("id" in message and "method" in message) or "jsonrpc" not in message
+
+
+async def _start_of(response: httpx2.Response) -> bytes:
+    """As much of an error's body as anyone would read."""
+    read = bytearray()
+    with suppress(httpx2.HTTPError, httpx2.StreamError), anyio.move_on_after(_NOTICE_TIMEOUT_S):
+        async for chunk in response.aiter_raw():
+            read += chunk
+            if len(read) > _MOST_ERROR_BYTES:
+                break
+    with suppress(httpx2.HTTPError):
+        await response.aclose()
+    return bytes(read)
+
+
+def _is_json_rpc_error(body: bytes) -> bool:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return False
+    error = message.get("error")
+    return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+
+
+def _answer(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
+    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
+
+
+def _causes(exc: BaseException) -> list[BaseException]:
+    """The error and what it came of, groups included."""
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [exc]
+    while todo:
+        error = todo.pop()
+        if error is None or error in found:
+            continue
+        found.append(error)
+        todo += [error.__context__, error.__cause__]
+        if isinstance(error, BaseExceptionGroup):
+            todo += error.exceptions
+    return found

@@ -1,0 +1,233 @@
+"""A connection that runs: the SDK's client in a task of its own, and what is asked over it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+from typing import Any, Literal
+
+import anyio
+from mcp import Client, MCPError
+from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_TIMEOUT, Implementation
+from pydantic import ValidationError
+
+from waygraph.ingest.upstream.following import Following
+from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.ingest.upstream.paging import Items, NotOffered, all_of, number_of
+from waygraph.ingest.upstream.quiet import quietly
+from waygraph.ingest.upstream.raw import raw_request
+from waygraph.ingest.upstream.telling import Discretion
+from waygraph.ingest.upstream.wire import Watched, Wire
+from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.settings import Settings
+
+Mode = Literal["auto", "legacy"]
+
+_LEAVE_S = 0.5
+"""For an orderly end; then the transport ends without ceremony."""
+_COUNT_S = 5.0
+"""For each count of prompts and resources, which are worth no longer wait."""
+
+
+class OpenConnection:
+    """The `Connection` that the SDK's client gives. `run` is its task; `close` ends it."""
+
+    def __init__(
+        self,
+        transport: AbstractAsyncContextManager[Any],
+        wire: Wire,
+        settings: Settings,
+        discretion: Discretion,
+        *,
+        mode: Mode,
+        follow: bool,
+    ) -> None:
+        self.wire = wire
+        self.ended_by_itself = False
+        self._transport = transport
+        self._settings = settings
+        self._discretion = discretion
+        self._mode: Mode = mode
+        self._following = Following(wire, asked=follow)
+        self._client: Client | None = None
+        self._scope = anyio.CancelScope()
+        self._over = anyio.Event()
+        self._opened = anyio.Event()
+        self._ended = anyio.Event()
+        self._loss: UpstreamError | None = None
+        wire.on_end = self._end
+
+    # -- its task ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Opens, serves and closes. Never raises: why it ended is told by `opened` and by each method."""
+        try:
+            with self._scope, quietly():
+                await self._serve()
+        except Exception as exc:  # noqa: BLE001 - groups of whatever the SDK and the transport raised
+            self._loss = self.wire.trouble or self._reason(exc)
+        finally:
+            self._loss = self._loss or self.wire.trouble or UpstreamUnreachable("the connection is closed")
+            self._opened.set()
+            self._ended.set()
+            self._following.lose(self._loss)
+
+    async def _serve(self) -> None:
+        about_us = Implementation(name="waygraph", version=_version())
+        client = Client(self._watched_streams(), mode=self._mode, client_info=about_us, cache=None)
+        async with client:
+            self._client = client
+            self._opened.set()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._following.follow, client)
+                await self._over.wait()
+                tasks.cancel_scope.cancel()
+
+    def _end(self) -> None:
+        """The server closed its side."""
+        self.ended_by_itself = not self._over.is_set()
+        self._over.set()
+
+    @asynccontextmanager
+    async def _watched_streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._transport as (reading, writing):
+            yield Watched(reading, self.wire), writing
+
+    # -- its owner ---------------------------------------------------------------------------------
+
+    async def opened(self) -> None:
+        """Returns when both sides have agreed. Raises UpstreamError."""
+        await self._opened.wait()
+        if self._client is None:
+            await self._ended.wait()
+            raise self._lost()
+
+    async def close(self) -> None:
+        """Shielded, and bounded by what the transport takes for its own end."""
+        with anyio.CancelScope(shield=True):
+            self._over.set()
+            with anyio.move_on_after(_LEAVE_S if self._client else 0):
+                await self._ended.wait()
+            self._scope.cancel()
+            await self._ended.wait()
+
+    def what_kept_it(self) -> str:
+        """What is known of a server that has not answered."""
+        hints = []
+        if self.wire.skipped:
+            hints.append(f"wrote {self.wire.skipped} lines to standard output that are no JSON-RPC")
+        if words := self.wire.last_words():
+            hints.append(f"last said: {words}")
+        trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
+        return f"{trouble} ({'; '.join(hints)})" if hints else trouble
+
+    # -- what it is asked --------------------------------------------------------------------------
+
+    async def listing(self) -> ServerListing:
+        timeout_s = self._settings.upstream_list_timeout_s
+        with quietly(), anyio.move_on_after(timeout_s):
+            return await self._listing()
+        raise UpstreamUnreachable(
+            f"{self.what_kept_it()} with its lists within {timeout_s:g} s (WAYGRAPH_UPSTREAM_LIST_TIMEOUT_S)"
+        )
+
+    async def changed(self) -> None:
+        await self._following.changed()
+
+    async def _listing(self) -> ServerListing:
+        client = await self._running()
+        notifies = await self._following.stands()
+        self._following.begin()
+        tools = await self._tools(client)
+        offered = client.server_capabilities
+        prompts = await self._number("prompts/list", "prompts", offered.prompts)
+        resources = await self._number("resources/list", "resources", offered.resources)
+        templates = await self._number("resources/templates/list", "resourceTemplates", offered.resources)
+        about = client.server_info or Implementation(name="", version="")
+        return ServerListing(
+            name=about.name,
+            title=about.title or "",
+            version=about.version,
+            instructions=client.instructions or "",
+            protocol=client.protocol_version,
+            tools=tuple(tools.items),
+            prompts=prompts,
+            resources=resources,
+            resource_templates=templates,
+            lasts_s=tools.lasts_s,
+            notifies=notifies,
+        )
+
+    async def _tools(self, client: Client) -> Items:
+        """Also of a server that does not say that it has any: some forget to."""
+        try:
+            return await all_of(self._ask, "tools/list", "tools", self._settings)
+        except NotOffered:
+            if client.server_capabilities.tools is None:
+                return Items()
+            raise
+
+    async def _number(self, method: str, name: str, offered: object) -> int:
+        if offered is None:
+            return 0
+        with anyio.move_on_after(_COUNT_S):
+            return await number_of(self._ask, method, name, self._settings)
+        return 0
+
+    async def _running(self) -> Client:
+        """Raises UpstreamError for one that has ended."""
+        if self._client is None or self._over.is_set():
+            await self._ended.wait()
+            raise self._lost()
+        return self._client
+
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result as the wire had it. Raises UpstreamError."""
+        client = await self._running()
+        try:
+            return await raw_request(client.session, method, params)
+        except MCPError as exc:
+            if self._over.is_set():
+                await self._ended.wait()
+                raise self._lost() from None
+            raise self._told(exc) from None
+
+    def _lost(self) -> UpstreamError:
+        loss = self._loss or UpstreamUnreachable("the connection is closed")
+        return type(loss)(loss.reason)
+
+    def _reason(self, exc: BaseException) -> UpstreamError:
+        """What broke the client, in words. Looks through groups, for what stands at the bottom."""
+        while isinstance(exc, BaseExceptionGroup):
+            exc = exc.exceptions[0]
+        if isinstance(exc, UpstreamError):
+            return exc
+        if isinstance(exc, MCPError):
+            return self._told(exc)
+        if isinstance(exc, ValidationError):
+            where = ".".join(str(part) for part in exc.errors(include_url=False, include_input=False)[0]["loc"])
+            return UpstreamRefused(
+                f"its answer is not of the protocol (at {self._discretion.line(where) or 'its top'})"
+            )
+        if isinstance(exc, RuntimeError):  # the SDK's word for versions that do not meet
+            return UpstreamRefused(self._discretion.line(str(exc)))
+        return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
+
+    def _told(self, exc: MCPError) -> UpstreamError:
+        """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
+        data = exc.error.data
+        if isinstance(data, dict) and self.wire.mark and self.wire.mark in data:
+            kind = UpstreamUnreachable if data[self.wire.mark] else UpstreamRefused
+            return kind(exc.error.message)
+        if exc.code in {CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT} and self.wire.trouble:
+            return self.wire.trouble
+        if exc.code == CONNECTION_CLOSED:
+            return UpstreamUnreachable("the connection was closed before the answer")
+        if exc.code == PARSE_ERROR:
+            return UpstreamRefused("answered with what is no JSON-RPC")
+        if exc.code == METHOD_NOT_FOUND:
+            return NotOffered("does not know what it was asked")
+        return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
+
+
+def _version() -> str:
+    return version("waygraph")

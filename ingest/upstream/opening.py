@@ -1,0 +1,123 @@
+"""Opening a connection to an MCP server, of either protocol era, over any transport.
+
+The SDK's client runs in a task of its own: what breaks it ends the connection and reaches those who use it as an
+UpstreamError, and never as a cancellation or a group of errors.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+import anyio
+import httpx2
+from anyio.abc import TaskGroup
+
+from waygraph.ingest.upstream.connection import Connection
+from waygraph.ingest.upstream.http import http_transport, speaks_older_form
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.open_connection import Mode, OpenConnection
+from waygraph.ingest.upstream.quiet import hush
+from waygraph.ingest.upstream.stdio import stdio_transport
+from waygraph.ingest.upstream.telling import discretion
+from waygraph.ingest.upstream.wire import Wire
+from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.settings import Settings
+
+Login = Callable[[HttpLaunch], httpx2.Auth]
+"""What logs in by OAuth, for a launch that asks for it."""
+
+
+@asynccontextmanager
+async def connect(
+    launch: Launch, settings: Settings, *, follow: bool = True, login: Login | None = None
+) -> AsyncGenerator[Connection]:
+    """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended.
+
+    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `login`: how OAuth is
+    done; without it a launch that asks for OAuth is refused. Raises UpstreamError.
+    """
+    raised: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        opening = _Opening(launch, settings, follow, login, tasks)
+        try:
+            yield await opening.opened()
+        except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
+            raised = exc
+        finally:
+            await opening.close()
+    if raised is not None:
+        raise raised
+
+
+class _Opening:
+    """The attempts to open one connection: the last one is the connection."""
+
+    def __init__(self, launch: Launch, settings: Settings, follow: bool, login: Login | None, tasks: TaskGroup) -> None:
+        hush()
+        self._launch = launch
+        self._settings = settings
+        self._follow = follow
+        self._login = login
+        self._tasks = tasks
+        self._discretion = discretion(launch)
+        self._attempt: OpenConnection | None = None
+
+    async def opened(self) -> Connection:
+        timeout_s = self._settings.upstream_connect_timeout_s
+        with anyio.move_on_after(timeout_s):
+            return await self._try_all()
+        attempt = self._attempt
+        what = "could not be started" if attempt is None else attempt.what_kept_it()
+        raise UpstreamUnreachable(f"{what} within {timeout_s:g} s (WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S)")
+
+    async def _try_all(self) -> OpenConnection:
+        try:
+            return await self._try(self._launch, "auto")
+        except UpstreamError as error:
+            again = self._another_way()
+            if again is None:
+                raise
+            first = error
+        try:
+            return await self._try(*again)
+        except UpstreamError as error:
+            # What is no server of the older kind either is better told by what it said first.
+            raise first if isinstance(self._launch, HttpLaunch) else error from None
+
+    def _another_way(self) -> tuple[Launch, Mode] | None:
+        """Some servers of old end when the first message is not `initialize`; others speak the older HTTP form."""
+        attempt, launch = self._attempt, self._launch
+        if attempt is None:
+            return None
+        if isinstance(launch, StdioLaunch):
+            return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.heard else None
+        if launch.form == "http" and speaks_older_form(attempt.wire.refused_with):
+            return replace(launch, form="sse"), "legacy"
+        return None
+
+    async def _try(self, launch: Launch, mode: Mode) -> OpenConnection:
+        await self.close()
+        wire = Wire()
+        transport = self._transport(launch, wire)
+        self._attempt = OpenConnection(
+            transport, wire, self._settings, self._discretion, mode=mode, follow=self._follow
+        )
+        self._tasks.start_soon(self._attempt.run)
+        await self._attempt.opened()
+        return self._attempt
+
+    def _transport(self, launch: Launch, wire: Wire) -> AbstractAsyncContextManager[object]:
+        if isinstance(launch, StdioLaunch):
+            return stdio_transport(launch, self._settings, wire, self._discretion)
+        return http_transport(launch, self._settings, wire, self._discretion, self._auth(launch))
+
+    def _auth(self, launch: HttpLaunch) -> httpx2.Auth | None:
+        if not launch.oauth:
+            return None
+        if self._login is None:
+            raise UpstreamRefused("needs a login by OAuth, which is only done where someone can be asked")
+        return self._login(launch)
+
+    async def close(self) -> None:
+        if self._attempt is not None:
+            await self._attempt.close()

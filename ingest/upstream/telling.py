@@ -1,0 +1,98 @@
+"""What is told of a server that failed: one line, in which no secret of its launch stands."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from waygraph.ingest.transport import references_only
+from waygraph.ingest.upstream.launch import Launch, StdioLaunch
+
+MOST_CHARS = 300
+STRUCK = "***"
+
+_SHORTEST, _SHORTEST_PART = 4, 8
+"""Shorter values are words like `on`; to strike them would make an error unreadable and hide nothing."""
+_COMMON = frozenset("true false none null info debug warn warning error production development".split())
+_MARKS = re.compile(r"[=:@/?&\s\"'{},;]+")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+_TELLING = re.compile(
+    r"(?i)error|exception|required|missing|not found|no such|cannot|can't|could not|failed|fatal|denied|invalid|panic"
+)
+_BOILERPLATE = re.compile(r"(?i)^\s*(?:at |File \"|npm (?:error|err!)\s*$)|complete log of this run")
+
+
+@dataclass(frozen=True, slots=True)
+class Discretion:
+    """Strikes out of foreign text what the launch holds in confidence."""
+
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def line(self, text: str) -> str:
+        """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
+        plain = " ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split())
+        for secret in self.secrets:
+            plain = plain.replace(secret, STRUCK)
+        return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
+
+    def last_words(self, output: str) -> str:
+        """The line of an error output that most likely says why; empty if there is none."""
+        lines = [line for line in output.splitlines()[-60:] if line.strip() and not _BOILERPLATE.search(line)]
+        telling = [line for line in lines if _TELLING.search(line)]
+        return self.line((telling or lines or [""])[-1])
+
+
+def discretion(launch: Launch) -> Discretion:
+    """Longest secrets first, so that one that holds another is struck as a whole."""
+    found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
+    return Discretion(tuple(sorted(found, key=lambda secret: (-len(secret), secret))))
+
+
+def _of_stdio(launch: StdioLaunch) -> set[str]:
+    return {*_values(launch.env), *_of_arguments(launch.args)}
+
+
+def _values(named: Mapping[str, str]) -> set[str]:
+    """Values of variables or headers, whole and in their longer parts, as in `Bearer …` or `postgres://…`."""
+    return {
+        part
+        for value in named.values()
+        for part in (value.strip(), *_parts(value))
+        if len(part) >= _SHORTEST and part.casefold() not in _COMMON
+    }
+
+
+def _of_arguments(args: Iterable[str]) -> set[str]:
+    """What the graph would not keep of the command line either."""
+    given = list(args)
+    try:
+        kept = references_only({"args": given})["args"]
+    except (ValueError, RecursionError):
+        kept = []
+    told = list(map(str, kept)) if isinstance(kept, list) else []
+    return _kept_back(given, told if len(told) == len(given) else [""] * len(given))
+
+
+def _of_url(url: str) -> set[str]:
+    try:
+        kept = references_only({"url": url})["url"]
+    except (ValueError, RecursionError):
+        kept = ""
+    return _kept_back([url], [str(kept)])
+
+
+def _kept_back(given: Iterable[str], told: Iterable[str]) -> set[str]:
+    """The parts of each text that are not in what may be told of it."""
+    return {
+        form
+        for text, kept in zip(given, told, strict=True)
+        if text != kept
+        for part in _MARKS.split(text)
+        if len(part) >= _SHORTEST and part not in kept
+        for form in (part, unquote(part))
+    }
+
+
+def _parts(value: str) -> list[str]:
+    return [form for part in _MARKS.split(value) if len(part) >= _SHORTEST_PART for form in (part, unquote(part))]
