@@ -1,18 +1,46 @@
 """Sources that lie here for a registry that a service keeps: read as text here, understood and synced there."""
 
+import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from waygraph.ingest.sources import Listing, documents
-from waygraph.registry.changes import Document, SyncReport
+from waygraph.registry.changes import Document, Manifest, SyncReport
 from waygraph.registry.errors import SourceError
+from waygraph.registry.export.as_json import as_catalogue
 from waygraph.registry.model import TextForm
 from waygraph.registry.remote.client import RemoteRegistry
 from waygraph.registry.settings import Settings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The documents of one source, for a service to read."""
+
+    source: str
+    namespace: str
+    documents: Iterable[Document]
+
+
+def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
+    """The files as they are."""
+    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
+
+
+def offer_of_manifest(manifest: Manifest) -> Offer:
+    """What was read here, servers' own answers say, as a catalogue.
+
+    What was rejected goes along as a document without a text: it is counted there, and removes nothing.
+    """
+    told = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
+    catalogue = Document(f"{manifest.source}.json", json.dumps(told, ensure_ascii=False))
+    unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
+    return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
+
+
 def offered(
     registry: RemoteRegistry,
-    listing: Listing,
+    offer: Offer,
     settings: Settings,
     *,
     host: str = "",
@@ -28,9 +56,9 @@ def offered(
     what came before.
     """
     taken = registry.take(
-        _bounded(documents(listing, settings), listing.source, settings.max_manifest_bytes),
-        source=f"{host}:{listing.source}" if host else listing.source,
-        namespace=listing.namespace,
+        _bounded(offer.documents, offer.source, settings.max_manifest_bytes),
+        source=f"{host}:{offer.source}" if host else offer.source,
+        namespace=offer.namespace,
         kind=kind,
         texts=texts,
         dry_run=dry_run,

@@ -22,6 +22,7 @@ from waygraph.api.cli import (
     querying,
     serving,
 )
+from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.output import complain, leave_closed_pipe
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
@@ -91,8 +92,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": keeping.doctor,
     "serve": serving.serve,
 }
+_TAKE_A_COMMAND = {"ingest"}
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=QuickCommand)(_command)
+    app.command(_name, cls=CommandAfterDashes if _name in _TAKE_A_COMMAND else QuickCommand)(_command)
 app.add_typer(operating.sources, name="sources")
 app.add_typer(keys.keys, name="keys")
 app.add_typer(models.model, name="model")

@@ -1,17 +1,18 @@
 """Sources into the registry, one after the other: a bad one does not stop the others."""
 
+import shlex
 import socket
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from waygraph.api.cli.output import complain, note
 from waygraph.api.cli.pages import Outcome
-from waygraph.ingest.offering import offered
+from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest, offered
 from waygraph.ingest.questions import TEMPLATES, QuestionAuthor, open_author, with_questions
-from waygraph.ingest.sources import list_path, list_stream, read_path, read_stream
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.reading import answered
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.protocol import Progress
@@ -20,8 +21,6 @@ from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.client import RemoteRegistry
 from waygraph.registry.settings import Settings
-
-STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,43 +51,52 @@ def asking(
 class Intake:
     """How to read and sync, as the options say."""
 
-    settings: Settings
-    source: str
-    namespace: str
-    kind: str
+    opening: Opening
     texts: TextForm | None
     asking: Asking | None
     dry_run: bool
     allow_mass_removal: bool
 
-    def outcomes(self, registry: Registry, given: Sequence[str], progress: Progress) -> Iterator[Outcome]:
+    def outcomes(
+        self, registry: Registry, given: Sequence[str], command: Sequence[str], progress: Progress
+    ) -> Iterator[Outcome]:
         """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
-        for text in given:
+        asked: list[tuple[str, Callable[[], list[OpenedSource]]]]
+        asked = [(text, partial(open_sources, text, self.opening)) for text in given]
+        if command:
+            asked.append((shlex.join(command), lambda: [open_command(command, self.opening)]))
+        for text, opened in asked:
             try:
                 if isinstance(registry, RemoteRegistry):
-                    yield from self._offered(registry, text)
+                    yield from self._offered(registry, text, opened())
                 else:
-                    for manifest in self._manifests(text):
-                        yield self._synced(registry, text, manifest, progress)
+                    for source in opened():
+                        yield self._synced(registry, text, source.read(), progress)
             except WaygraphError as error:
                 yield Outcome(text, error=str(error))
                 if not isinstance(error, (SourceError, MassRemoval)):
                     return
 
-    def _offered(self, registry: RemoteRegistry, text: str) -> Iterator[Outcome]:
-        """What the service made of the files, which it reads."""
-        listed = partial(list_stream, sys.stdin.buffer) if text == STDIN else partial(list_path, text)
+    def _offered(self, registry: RemoteRegistry, text: str, sources: Sequence[OpenedSource]) -> Iterator[Outcome]:
+        """What the service made of them."""
         reports = offered(
             registry,
-            listed(source=self.source, namespace=self.namespace),
-            self.settings,
-            host="" if self.source else socket.gethostname(),
-            kind=self.kind,
+            self._offer(sources[0]),  # an export's sources are one file
+            self.opening.settings,
+            host="" if self.opening.source else socket.gethostname(),
+            kind=self.opening.kind,
             texts=self.texts,
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
         return (Outcome(text, report=report) for report in reports)
+
+    def _offer(self, source: OpenedSource) -> Offer:
+        """Files are read there, servers are asked here."""
+        parts = source.parts()
+        if source.listing and not parts.servers:
+            return offer_of_listing(source.listing(), self.opening.settings)
+        return offer_of_manifest(answered(parts, source.ask))
 
     def _synced(self, registry: Registry, text: str, manifest: Manifest, progress: Progress) -> Outcome:
         asked = self._with_questions(manifest, progress)
@@ -106,13 +114,6 @@ class Intake:
         if self.asking is None:
             return manifest
         return with_questions(manifest, self.asking.author, self.asking.count, progress)
-
-    def _manifests(self, text: str) -> list[Manifest]:
-        if text == STDIN:
-            return read_stream(
-                sys.stdin.buffer, self.settings, source=self.source, namespace=self.namespace, kind=self.kind
-            )
-        return read_path(text, self.settings, source=self.source, namespace=self.namespace, kind=self.kind)
 
 
 def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
 LIVE_RANK = 1
+"""Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
 START_S = 2.0
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import export
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of
+from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parsing import Content, parse
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
@@ -13,11 +14,9 @@ from waygraph.registry.changes import Manifest, Rejected
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
-LIVE_RANK = 1
-"""Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
-
-Ask = Callable[[Sequence[ServerEntry]], Manifest]
-"""Asks servers for their tools: an entry of each that answered, `rejected` of each other, with its key."""
+Ask = Callable[[str, Sequence[ServerEntry]], Manifest]
+"""Asks the servers of a source for their tools: an entry of each that answered, `rejected` of each other with its key.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +45,36 @@ class Reading:
         return self.ask is not None and kind.servers is not None and (kind.live or self.connect)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a source says by itself, and the servers that it names and that are to be asked.
+
+    Of a server that `must_answer` only its own word counts; another is listed as the source has it, asked or not.
+    """
+
+    manifest: Manifest
+    servers: tuple[ServerEntry, ...] = ()
+    must_answer: frozenset[str] = frozenset()
+    """Keys."""
+
+
 def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
     """One manifest, or for an export one for each source it holds.
 
     Raises SourceError if a single document cannot be read at all; of several it is rejected.
     """
+    return [answered(parts, reading.ask) for parts in read_parts(listing, reading)]
+
+
+def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
+    """As `read_listing`, with no server asked yet."""
     merged = _Merged(Intake(where=listing.source, settings=reading.settings))
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings)
             if export.fits(document) and len(listing.files) == 1:
-                return export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
+                held = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
+                return [Parts(manifest=manifest) for manifest in held]
             if export.fits(document):
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
             merged.take(document, where, reading)
@@ -64,27 +82,28 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
             if len(listing.files) == 1:
                 raise
             merged.refuse(error)
-    manifest = merged.manifest(listing)
-    return [with_answers(manifest, merged.servers, reading.ask) if reading.ask and merged.servers else manifest]
+    return [merged.parts(listing)]
 
 
-def with_answers(manifest: Manifest, servers: Sequence[tuple[ServerEntry, bool]], ask: Ask) -> Manifest:
+def answered(parts: Parts, ask: Ask | None) -> Manifest:
     """The manifest with what its servers say of themselves in place of what it says of them.
 
-    A server that must answer (True) and does not is not listed; what is held of it stays as it is.
+    A server that must answer and does not is not listed, but rejected: what is held of it stays as it is.
     """
-    answers = ask([server for server, _ in servers])
+    if not parts.servers or ask is None:
+        return parts.manifest
+    answers = ask(parts.manifest.source, parts.servers)
     told = {entry.key: entry for entry in answers.entries}
-    silent = {server.key for server, must_answer in servers if must_answer} - told.keys()
-    kept = [told.pop(entry.key, entry) for entry in manifest.entries if entry.key not in silent]
-    faults = [fault for fault in answers.rejected if fault.key in silent or not fault.key]
-    faults_of_listed = [fault for fault in answers.rejected if fault not in faults]
+    silent = parts.must_answer - told.keys()
+    listed = [told.pop(entry.key, entry) for entry in parts.manifest.entries if entry.key not in silent]
+    faults = [fault for fault in answers.rejected if not fault.key or fault.key not in {e.key for e in listed}]
+    manifest = parts.manifest
     return replace(
         manifest,
-        entries=(*kept, *told.values()),
+        entries=(*listed, *told.values()),
         rejected=(*manifest.rejected, *faults),
-        # Still listed, as the source has it: what failed is only the asking.
-        cut=(*manifest.cut, *answers.cut, *faults_of_listed),
+        # Of what is listed all the same only the asking failed, or a tool.
+        cut=(*manifest.cut, *answers.cut, *(fault for fault in answers.rejected if fault not in faults)),
         rank=LIVE_RANK,
         partial=manifest.partial or answers.partial,
     )
@@ -95,8 +114,8 @@ class _Merged:
     """What all documents of a source say together."""
 
     intake: Intake
-    servers: list[tuple[ServerEntry, bool]] = field(default_factory=list)
-    """Servers to ask, and whether only their own answer counts."""
+    servers: list[ServerEntry] = field(default_factory=list)
+    must_answer: set[str] = field(default_factory=set)
 
     def take(self, document: object, where: str, reading: Reading) -> None:
         intake = Intake(where=where, settings=reading.settings, surroundings=reading.surroundings)
@@ -104,7 +123,9 @@ class _Merged:
         for record in kind.read(document, where, intake):
             intake.take(record)
         if reading.asks(kind) and kind.servers:
-            self.servers += [(server, kind.live) for server in kind.servers(document, where, intake)]
+            servers = list(kind.servers(document, where, intake))
+            self.servers += servers
+            self.must_answer |= {server.key for server in servers if kind.live}
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
             intake.rejected = list(dict.fromkeys(intake.rejected))
             unasked = {fault.key for fault in intake.rejected if fault.key}
@@ -120,8 +141,8 @@ class _Merged:
         # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
         self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
 
-    def manifest(self, listing: Listing) -> Manifest:
-        return Manifest(
+    def parts(self, listing: Listing) -> Parts:
+        manifest = Manifest(
             source=listing.source,
             namespace=listing.namespace,
             entries=tuple(self.intake.entries),
@@ -130,3 +151,4 @@ class _Merged:
             partial=self.intake.partial,
             gone=tuple(self.intake.gone),
         )
+        return Parts(manifest=manifest, servers=tuple(self.servers), must_answer=frozenset(self.must_answer))

@@ -6,7 +6,7 @@ An agent is one line, so that two exports can be compared line by line.
 import json
 from collections.abc import Iterable, Sequence
 
-from waygraph.registry.changes import OperatorSettings, SourceSummary
+from waygraph.registry.changes import AgentEntry, OperatorSettings, SourceSummary
 from waygraph.registry.export.contents import Contents
 from waygraph.registry.model import Agent, JsonText, Tool
 
@@ -29,6 +29,11 @@ def _lines(rows: Iterable[object]) -> str:
     """A JSON list with a line for each row."""
     texts = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
     return "[\n" + ",\n".join(texts) + "\n]" if texts else "[]"
+
+
+def as_catalogue(entry: AgentEntry) -> dict[str, object]:
+    """An entry as a catalogue has it, under its source's own key."""
+    return _agent(entry.agent, entry.tools) | {"id": entry.key}
 
 
 def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:

@@ -1,0 +1,88 @@
+"""The options that say how sources are opened, as `ingest` and `watch` have them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from waygraph.ingest.sources.opening import Opening
+    from waygraph.ingest.sources.reading import Ask
+    from waygraph.registry.settings import Settings
+
+Namespace = Annotated[
+    str, typer.Option("--namespace", metavar="NAME", help="Put before an id that another agent already has.")
+]
+SourceKind = Annotated[
+    str,
+    typer.Option(
+        "--kind", metavar="KIND", help="What the sources are, such as catalogue or openapi. Default: as they look."
+    ),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="'NAME: VALUE'", help="Sent to an address; may hold ${VARIABLES}."),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours."),
+]
+OAuth = Annotated[bool, typer.Option("--oauth", help="Log in to an address by OAuth, in your browser.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")
+]
+Connect = Annotated[
+    bool | None,
+    typer.Option(
+        "--connect/--no-connect",
+        help="Ask every server that can be asked for its tools, or none. Default: those of configurations.",
+    ),
+]
+
+
+def opening(
+    settings: "Settings",
+    environ: Mapping[str, str],
+    *,
+    headers: Sequence[str] | None,
+    env: Sequence[str] | None,
+    source: str = "",
+    namespace: str = "",
+    kind: str = "",
+    oauth: bool = False,
+    since: str = "",
+    connect: bool | None = None,
+    ask: "Ask | None" = None,
+) -> "Opening":
+    """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
+    from waygraph.ingest.sources.opening import Opening
+    from waygraph.ingest.surroundings import Surroundings
+
+    return Opening(
+        settings=settings,
+        surroundings=Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd())),
+        headers=dict(_header(text) for text in headers or ()),
+        env=dict(_variable(text, environ) for text in env or ()),
+        source=source,
+        namespace=namespace,
+        kind=kind,
+        oauth=oauth,
+        since=since,
+        connect=connect,
+        ask=ask,
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not value.strip():
+        raise typer.BadParameter("expected 'NAME: VALUE'", param_hint="'--header'")
+    return name.strip(), value.strip()
+
+
+def _variable(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or (not equals and name not in environ):
+        raise typer.BadParameter(f"{name or 'a variable without a name'}: not set here", param_hint="'--env'")
+    return name, value if equals else f"${{{name}}}"

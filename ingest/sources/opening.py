@@ -1,0 +1,206 @@
+"""What a person wrote, to the sources it names: a file, a folder, a command, an address."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from urllib.parse import urlsplit
+
+from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
+from waygraph.ingest.sources.files import STDIN, list_path, list_stream
+from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
+from waygraph.ingest.sources.mcp_servers import LIVE_RANK
+from waygraph.ingest.sources.naming import key_of_command, key_of_url, name_of_command, name_of_url
+from waygraph.ingest.sources.reading import Ask, Listing, Parts, Reading, answered, read_parts
+from waygraph.ingest.sources.registry_source import PREFIX, open_registry
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.registry.changes import Manifest
+from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.errors import SourceError
+from waygraph.registry.identity import agent_id
+from waygraph.registry.settings import Settings
+
+SERVER_KIND = "mcp-server"
+_SERVER_PATHS = {"mcp", "sse"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How sources are opened. `source` and `namespace` empty: made from what was written.
+
+    `headers` go to an address, `env` to a command. `connect`: True also asks servers that a registry lists, False
+    asks none, None those that only they themselves can tell of.
+    """
+
+    settings: Settings
+    surroundings: Surroundings = field(default_factory=Surroundings, repr=False)
+    source: str = ""
+    namespace: str = ""
+    kind: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: bool = False
+    since: str = ""
+    connect: bool | None = None
+    ask: Ask | None = field(default=None, repr=False)
+    """None: servers cannot be asked here."""
+    progress: Progress | None = field(default=None, repr=False)
+    """Of a registry's pages: entries read so far, and 0."""
+
+    def reading(self) -> Reading:
+        ask = None if self.connect is False else self.ask
+        return Reading(
+            settings=self.settings,
+            kind=self.kind,
+            ask=ask,
+            connect=bool(self.connect),
+            surroundings=self.surroundings,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSource:
+    """Implements Source. `parts` reads what the source says by itself, again at each call; `read` asks its servers."""
+
+    name: str
+    parts: Callable[[], Parts] = field(repr=False)
+    ask: Ask | None = field(default=None, repr=False)
+    listing: Callable[[], Listing] | None = field(default=None, repr=False)
+    """Of documents: themselves, for whoever reads them elsewhere."""
+
+    def read(self) -> Manifest:
+        return answered(self.parts(), self.ask)
+
+
+def open_sources(given: str, how: Opening) -> list[OpenedSource]:
+    """One source, or each that an export holds. Raises SourceError."""
+    if given.startswith(PREFIX):
+        return [_registry(given.removeprefix(PREFIX), how)]
+    if given.startswith(("http://", "https://")):
+        return [_address(given, how)]
+    if given == STDIN:
+        return _documents(_kept(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
+    return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how)
+
+
+def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
+    """A server that is started by a command. Raises SourceError for none, and for a variable that is not set."""
+    if not command or not command[0].strip():
+        raise SourceError("--", "a command is missing after the dashes")
+    entry: dict[str, object] = {"command": command[0], "args": list(command[1:])}
+    if how.env:
+        entry["env"] = dict(how.env)
+    return _server(key_of_command(command), name_of_command(command), entry, how)
+
+
+def _documents(listing: Callable[[], Listing], how: Opening) -> list[OpenedSource]:
+    """Read once here, since only its content tells how many sources a file holds."""
+    reading = how.reading()
+
+    def read_anew(name: str) -> Parts:
+        now = {parts.manifest.source: parts for parts in read_parts(listing(), reading)}
+        if name not in now:
+            raise SourceError(name, "is no longer in the export that held it")
+        return now[name]
+
+    return [
+        OpenedSource(
+            name=parts.manifest.source,
+            parts=_Read(parts, partial(read_anew, parts.manifest.source)),
+            ask=reading.ask,
+            listing=listing,
+        )
+        for parts in read_parts(listing(), reading)
+    ]
+
+
+class _Read:
+    """What was read already, the first time; read anew every other time."""
+
+    def __init__(self, first: Parts, again: Callable[[], Parts]) -> None:
+        self._first: Parts | None = first
+        self._again = again
+
+    def __call__(self) -> Parts:
+        first, self._first = self._first, None
+        return first or self._again()
+
+
+def _kept(listing: Listing) -> Callable[[], Listing]:
+    """Standard input can be read once only."""
+    [(name, content)] = listing.files
+    held: list[bytes] = []
+
+    def again(most_bytes: int) -> bytes:
+        if not held:
+            held.append(content(most_bytes))
+        return held[0]
+
+    kept = replace(listing, files=[(name, again)])
+    return lambda: kept
+
+
+def _registry(url: str, how: Opening) -> OpenedSource:
+    source = open_registry(
+        url,
+        how.settings,
+        since=how.since,
+        source=how.source,
+        namespace=how.namespace,
+        headers=_resolved(how.headers, how),
+        progress=how.progress,
+    )
+
+    def parts() -> Parts:
+        manifest, servers = source.read_with_servers()
+        return Parts(manifest=manifest, servers=servers if how.connect else ())
+
+    return OpenedSource(name=source.name, parts=parts, ask=how.ask)
+
+
+def _address(url: str, how: Opening) -> OpenedSource:
+    """An MCP server if its path or the person says so; else a document, and a server if it is none."""
+    try:
+        name, path = name_of_url(url), urlsplit(url).path
+    except ValueError:
+        raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
+    if how.kind == SERVER_KIND or (not how.kind and path.rstrip("/").rpartition("/")[2] in _SERVER_PATHS):
+        return _server_at(url, name, how)
+    return _server_at(url, name, how)
+
+
+def _server_at(url: str, name: str, how: Opening) -> OpenedSource:
+    entry: dict[str, object] = {"url": url}
+    if how.headers:
+        entry["headers"] = dict(how.headers)
+    if how.oauth:
+        entry["oauth"] = True
+    return _server(key_of_url(url), name, entry, how)
+
+
+def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> OpenedSource:
+    """The source of one server, written as a config would have it; it alone can tell what it offers."""
+    source = how.source or name
+    try:
+        configured_server = configured(entry)
+        launch = launch_of(configured_server, Scope(surroundings=how.surroundings))
+    except Faulty as exc:
+        raise SourceError(source, str(exc)) from None
+    record = AgentRecord(pointer="", key=key, transport=configured_server.transport)
+    server = ServerEntry(key=key, launch=launch, record=record)
+    manifest = Manifest(source=source, namespace=how.namespace or agent_id(key), rank=LIVE_RANK)
+    parts = Parts(manifest=manifest, servers=(server,), must_answer=frozenset({key}))
+    return OpenedSource(name=source, parts=lambda: parts, ask=how.ask)
+
+
+def _resolved(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
+    """With every reference resolved. Raises SourceError for one that is not set."""
+    resolver = Resolver(Scope(surroundings=how.surroundings))
+    try:
+        told = {name: resolver.text(value) for name, value in headers.items()}
+        resolver.finish()
+    except Unresolved as exc:
+        raise SourceError("--header", str(exc)) from None
+    return told

@@ -1,0 +1,59 @@
+"""What a server is called that nobody named: by its command, by its address."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waygraph.ingest.sources.naming import key_of_command, key_of_url, name_of_command, name_of_url
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        ("uvx mcp-server-time --local-timezone=Europe/Oslo", "mcp-server-time"),
+        ("uvx --from git+https://example.org/x fieldnotes", "fieldnotes"),
+        ("npx -y @acme/server-everything@latest stdio", "server-everything"),
+        ("npx @acme/notes", "notes"),
+        ("docker run -i --rm -e TOKEN -v /a:/b ghcr.io/acme/harbour:1.0", "harbour"),
+        ("python -m acme.weather", "acme.weather"),
+        ("/usr/bin/python3.12 /opt/weather/server.py --fast", "weather"),
+        ("node build/index.js", "build"),
+        ("uv --directory /opt run forecast.py", "forecast"),
+        ("uv run --with mcp forecast.py", "forecast"),
+        ("./bin/tool serve", "tool"),
+        ("npx", "npx"),
+        ("python --version", "python"),
+    ],
+)
+def test_a_command_names_what_it_starts(command: str, key: str) -> None:
+    """The runner, its options, scopes, versions, folders and endings say nothing of the server."""
+    assert key_of_command(command.split()) == key
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://mcp.example.com/mcp", "mcp.example.com"),
+        ("https://example.com/billing/mcp/", "example.com/billing"),
+        ("http://127.0.0.1:8931/sse", "127.0.0.1-8931"),
+        ("https://example.com:443/mcp", "example.com"),
+        ("https://someone:hidden@example.com/a?key=hidden", "example.com/a"),
+    ],
+)
+def test_an_address_names_its_host_and_path(url: str, key: str) -> None:
+    """A port that is not the scheme's tells servers apart; login and query are no part of a name."""
+    assert key_of_url(url) == key
+
+
+def test_no_secret_is_in_a_source_s_name() -> None:
+    """Literal values become references, as in a transport."""
+    command = ["npx", "tool", "--token", "s3cr3t-a", "--api-key=s3cr3t-b", "https://u:s3cr3t-c@h/x?key=s3cr3t-d"]
+    assert "s3cr3t" not in name_of_command(command)
+    assert "s3cr3t" not in name_of_url("https://u:s3cr3t@h.example/x?key=s3cr3t")
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=6))
+def test_any_command_has_a_name(command: list[str]) -> None:
+    """Whatever a person types, something stands for it."""
+    assert key_of_command(command)
+    assert name_of_command(command)
