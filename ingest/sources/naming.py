@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.transport import references_only
 
+REGISTRY_PREFIX = "mcp-registry:"
+"""Before the address of an MCP registry; alone it is the official one."""
+
 _RUNNERS = {
     "npx", "bunx", "uvx", "pipx", "uv", "pnpm", "yarn", "bun", "deno", "node", "python", "docker", "podman",
 }  # fmt: skip

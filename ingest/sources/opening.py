@@ -11,9 +11,8 @@ from waygraph.ingest.sources.configured_server import Faulty, configured, launch
 from waygraph.ingest.sources.files import STDIN, list_path, list_stream
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
-from waygraph.ingest.sources.naming import key_of_command, key_of_url, name_of_command, name_of_url
+from waygraph.ingest.sources.naming import REGISTRY_PREFIX, key_of_command, key_of_url, name_of_command, name_of_url
 from waygraph.ingest.sources.reading import Ask, Listing, Parts, Reading, answered, read_parts
-from waygraph.ingest.sources.registry_source import PREFIX, open_registry
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest
@@ -76,8 +75,8 @@ class OpenedSource:
 
 def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     """One source, or each that an export holds. Raises SourceError."""
-    if given.startswith(PREFIX):
-        return [_registry(given.removeprefix(PREFIX), how)]
+    if given.startswith(REGISTRY_PREFIX):
+        return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
     if given.startswith(("http://", "https://")):
         return [_address(given, how)]
     if given == STDIN:
@@ -143,6 +142,8 @@ def _kept(listing: Listing) -> Callable[[], Listing]:
 
 
 def _registry(url: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.sources.registry_source import open_registry  # brings the HTTP client
+
     source = open_registry(
         url,
         how.settings,

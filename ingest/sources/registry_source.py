@@ -9,6 +9,7 @@ from datetime import datetime
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import mcp_registry
+from waygraph.ingest.sources.naming import REGISTRY_PREFIX
 from waygraph.ingest.sources.registry_pages import PAGE_ENTRIES, Fetched, RegistryPages, Unread, World
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest, Rejected
@@ -19,7 +20,6 @@ from waygraph.registry.identity import agent_id
 from waygraph.registry.settings import Settings
 
 OFFICIAL_URL = "https://registry.modelcontextprotocol.io"
-PREFIX = "mcp-registry:"
 OFFICIAL_NAMESPACE = "mcp-registry"
 
 
@@ -107,7 +107,7 @@ def open_registry(
     return RegistrySource(
         url=_list_url(base),
         settings=settings,
-        name=source or f"{PREFIX}{base}",
+        name=source or f"{REGISTRY_PREFIX}{base}",
         namespace=namespace or _namespace(base),
         since=_checked_time(since) if since else "",
         headers=headers or {},
@@ -120,9 +120,11 @@ def _base(url: str) -> str:
     """Refused addresses are not repeated: one may hold a password."""
     parts = split_url(url)
     if parts is None or parts.scheme not in {"https", "http"} or not parts.hostname or not url.isprintable():
-        raise SourceError(PREFIX, f"expected the address of a registry, such as {OFFICIAL_URL}")
+        raise SourceError(REGISTRY_PREFIX, f"expected the address of a registry, such as {OFFICIAL_URL}")
     if names_user(url) or "?" in url or "#" in url:
-        raise SourceError(PREFIX, "an address is shown and stored: it may hold no login, `?` or `#`; use --header")
+        raise SourceError(
+            REGISTRY_PREFIX, "an address is shown and stored: it may hold no login, `?` or `#`; use --header"
+        )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
