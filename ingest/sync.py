@@ -7,15 +7,21 @@ goes, and different agents of one id are kept apart by the later source's namesp
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from waygraph.ingest.change_log import changes_of, removal
+from waygraph.ingest.policies import AGENT_FIELDS, TOOL_FIELDS, Judge, differing
 from waygraph.registry.changes import (
     AgentEntry,
+    Change,
     ChangeSet,
     Claim,
+    Flagged,
     Manifest,
     OperatorSettings,
+    Policy,
     Rejected,
     SyncReport,
     Updated,
@@ -25,14 +31,13 @@ from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
-from waygraph.registry.model import Agent, JsonText, Principal, TextForm, Tool
+from waygraph.registry.model import JsonText, Principal, TextForm, Tool
 from waygraph.registry.registry import Registry
+from waygraph.registry.statuses import KNOWN
 from waygraph.registry.writing import WriteSession, Written, refuse_unseen
 
-AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
-TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
 MASS_REMOVAL_SHARE = 0.5
-HELD_BACK = "some of the source could not be read, so no agent of it was removed"
+HELD_BACK = "some of the source could not be read, so no agent of it was removed but those that it says are gone"
 
 
 def sync(
@@ -135,6 +140,10 @@ def refuse_mass_removal(held: Held, changes: ChangeSet) -> None:
         raise MassRemoval(changes.source, removed=len(changes.released), held=claimed)
 
 
+OldTools = Mapping[str, Mapping[str, Tool]]
+"""Agent id → tool name → tool as held."""
+
+
 @dataclass(slots=True)
 class _Plan:
     held: Held
@@ -164,17 +173,19 @@ class _Plan:
 
     def change_set(self) -> ChangeSet:
         self._place_entries()
-        written = [entry for entry in self.entries if self._must_write(entry)]
+        stated = [self._with_status(entry) for entry in self.entries if self._must_write(entry)]
         released = self._released()
         banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
         gone = sorted({agent_id for agent_id in released if agent_id not in self.others} | banned)
-        old_tools = self._old_tools(written, gone)
+        old_tools = self._old_tools(stated, gone)
+        written = self._judged(stated, old_tools)
         updated_agents, updated_tools = self._updates(written, old_tools)
         created_tools = [t.id for e in written for t in e.tools if t.name not in old_tools.get(e.agent.id, {})]
         return ChangeSet(
             source=self.manifest.source,
             namespace=self.manifest.namespace,
             rank=self.manifest.rank,
+            policy=self.policy,
             written=tuple(written),
             created_agents=tuple(e.agent.id for e in written if e.agent.id not in self.held.agents),
             created_tools=tuple(created_tools),
@@ -193,6 +204,9 @@ class _Plan:
             rejected=(*self.manifest.rejected, *self.rejected),
             cut=self.manifest.cut,
             operator=tuple(s for s in self.manifest.operator if self.held.settings.get(s.agent_id) != s),
+            waiting=tuple(each.id for entry in written for each in (entry.agent, *entry.tools) if each.pending),
+            flagged=tuple(self._flagged(written, old_tools)),
+            log=tuple(self._log(written, old_tools, gone)),
         )
 
     # -- which id an entry has ---------------------------------------------------------------------
@@ -256,7 +270,17 @@ class _Plan:
 
     def _must_write(self, entry: AgentEntry) -> bool:
         stored = self.held.agents.get(entry.agent.id)
-        return stored is None or (stored.bundle_hash != entry.bundle_hash and self._speaks_for(entry.agent.id))
+        if stored is None:
+            return True
+        same = stored.bundle_hash == entry.bundle_hash and entry.agent.status in (KNOWN, stored.agent.status)
+        return not same and self._speaks_for(entry.agent.id)
+
+    def _with_status(self, entry: AgentEntry) -> AgentEntry:
+        """The entry with the status that is held, unless it tells another itself."""
+        stored = self.held.agents.get(entry.agent.id)
+        if stored is None or entry.agent.status != KNOWN:
+            return entry
+        return replace(entry, agent=replace(entry.agent, status=stored.agent.status))
 
     def _speaks_for(self, agent_id: str) -> bool:
         """Whether this source's word counts for a shared agent: a live source first, then the earliest claim."""
@@ -264,34 +288,73 @@ class _Plan:
         own = (-self.manifest.rank, since, self.manifest.source)
         return all(own <= (-claim.rank, claim.since, claim.source) for claim in self.others.get(agent_id, ()))
 
-    def _old_tools(self, written: Iterable[AgentEntry], gone: Iterable[str]) -> Mapping[str, Mapping[str, Tool]]:
-        """Agent id → tool name → tool as held, of agents that will be written or removed."""
+    def _old_tools(self, written: Iterable[AgentEntry], gone: Iterable[str]) -> OldTools:
+        """Of agents that will be written or removed."""
         known = [entry.agent.id for entry in written if entry.agent.id in self.held.agents]
         stored = self.held.tools_of([*known, *gone])
         return {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in stored.items()}
 
-    def _updates(
-        self, written: Iterable[AgentEntry], old_tools: Mapping[str, Mapping[str, Tool]]
-    ) -> tuple[list[Updated], list[Updated]]:
+    def _updates(self, written: Iterable[AgentEntry], old_tools: OldTools) -> tuple[list[Updated], list[Updated]]:
         agents, tools = [], []
         for entry in written:
             stored = self.held.agents.get(entry.agent.id)
-            if stored and (fields := _differing(stored.agent, entry.agent, AGENT_FIELDS)):
+            if stored and (fields := differing(stored.agent, entry.agent, (*AGENT_FIELDS, "status"))):
                 agents.append(Updated(id=entry.agent.id, fields=fields))
             for tool in entry.tools:
                 old = old_tools.get(entry.agent.id, {}).get(tool.name)
-                if old and (fields := _differing(old, tool, TOOL_FIELDS)):
+                if old and (fields := differing(old, tool, TOOL_FIELDS)):
                     tools.append(Updated(id=tool.id, fields=fields))
         return agents, tools
 
-    def _removed_tools(
-        self, written: Iterable[AgentEntry], old_tools: Mapping[str, Mapping[str, Tool]], gone: Iterable[str]
-    ) -> list[str]:
+    def _removed_tools(self, written: Iterable[AgentEntry], old_tools: OldTools, gone: Iterable[str]) -> list[str]:
         removed = [tool.id for agent_id in gone for tool in old_tools.get(agent_id, {}).values()]
         for entry in written:
             kept = {tool.name for tool in entry.tools}
             removed += [tool.id for name, tool in old_tools.get(entry.agent.id, {}).items() if name not in kept]
         return removed
+
+    # -- policy, suspicion, the log ----------------------------------------------------------------
+
+    @property
+    def policy(self) -> Policy:
+        return self.manifest.policy or self.held.policies.get(self.manifest.source, "accept")
+
+    def _judged(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
+        judge = Judge(
+            policy=self.policy,
+            first=self.manifest.source not in self.held.policies,
+            owners_named=partial(self._owners_named, stated),
+        )
+        held = {agent_id: stored.agent for agent_id, stored in self.held.agents.items()}
+        return [judge.judged(each, held.get(each.agent.id), old_tools.get(each.agent.id, {})) for each in stated]
+
+    def _owners_named(self, stated: Sequence[AgentEntry], names: Collection[str]) -> dict[str, set[str]]:
+        """The agents that own a tool of one of these names, held ones and those that come."""
+        owners = {name: set(agent_ids) for name, agent_ids in self.held.owners_named(names).items()}
+        for entry in stated:
+            for tool in entry.tools:
+                if tool.name in names:
+                    owners.setdefault(tool.name, set()).add(entry.agent.id)
+        return owners
+
+    def _flagged(self, written: Iterable[AgentEntry], old_tools: OldTools) -> Iterator[Flagged]:
+        """What is new or says something else, and looks suspicious."""
+        for entry in written:
+            stored = self.held.agents.get(entry.agent.id)
+            hashes = {tool.id: tool.content_hash for tool in old_tools.get(entry.agent.id, {}).values()}
+            hashes[entry.agent.id] = stored.agent.content_hash if stored else ""
+            for each in (entry.agent, *entry.tools):
+                if each.flags and hashes.get(each.id) != each.content_hash:
+                    yield Flagged(id=each.id, flags=each.flags)
+
+    def _log(self, written: Iterable[AgentEntry], old_tools: OldTools, gone: Iterable[str]) -> Iterator[Change]:
+        """Of agents that were known before."""
+        for entry in written:
+            stored = self.held.agents.get(entry.agent.id)
+            if stored:
+                yield from changes_of(self.manifest.source, stored.agent, old_tools.get(entry.agent.id, {}), entry)
+        for agent_id in gone:
+            yield removal(self.manifest.source, self.held.agents[agent_id].agent, old_tools.get(agent_id, {}))
 
     # -- claims ------------------------------------------------------------------------------------
 
@@ -309,12 +372,16 @@ class _Plan:
         ]
 
     def _released(self) -> list[str]:
-        """Agents this source claimed and lists no more. One whose record is now unreadable is not among them."""
-        if self.manifest.partial:
-            return []
+        """Agents this source claimed and lists no more. One whose record is now unreadable is not among them, nor any
+
+        of a source that was read in part; but those are that it says are gone.
+        """
         listed = {entry.agent.id for entry in self.entries} | set(self.withheld)
         unreadable = {record.key for record in self.manifest.rejected if record.key}
-        return [c.agent_id for c in self.mine.values() if c.agent_id not in listed and c.key not in unreadable]
+        unlisted = [claim for claim in self.mine.values() if claim.agent_id not in listed]
+        certain = set() if self.manifest.partial else {claim for claim in unlisted if claim.key not in unreadable}
+        gone = set(self.manifest.gone)
+        return [claim.agent_id for claim in unlisted if claim.key in gone or claim in certain]
 
 
 def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
@@ -345,13 +412,3 @@ def counts(changes: ChangeSet) -> Counter[str]:
             "rejected": len(changes.rejected),
         }
     )
-
-
-def _differing(old: Agent | Tool, new: Agent | Tool, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if _plain(name, old) != _plain(name, new))
-
-
-def _plain(name: str, of: Agent | Tool) -> object:
-    """The order of tags says nothing, that of questions which come first."""
-    value = getattr(of, name)
-    return tuple(sorted(value)) if isinstance(value, tuple) and name != "questions" else value

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from waygraph.registry.errors import NotAllowed
 from waygraph.registry.model import Agent, Filters, Principal
+from waygraph.registry.statuses import reachable
 
 Scope = Literal["route", "read", "write", "cypher", "use"]
 """What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools."""
@@ -54,8 +55,8 @@ def visible(agent: Agent, principal: Principal | None) -> bool:
 
 
 def routable(agent: Agent, principal: Principal | None, filters: Filters) -> bool:
-    """Whether a route or search may name the agent: visible, not hidden from routing, and what was asked for."""
-    return not agent.hidden and visible(agent, principal) and fits(agent, filters)
+    """Whether a route or search may name the agent: visible, not hidden nor waiting, and what was asked for."""
+    return not (agent.hidden or agent.pending) and visible(agent, principal) and fits(agent, filters)
 
 
 def fits(agent: Agent, filters: Filters) -> bool:
@@ -64,4 +65,5 @@ def fits(agent: Agent, filters: Filters) -> bool:
         (not filters.kinds or agent.kind in filters.kinds)
         and (not filters.agent_ids or agent.id in filters.agent_ids)
         and (not filters.tags or not set(filters.tags).isdisjoint(agent.tags))
+        and (not filters.reachable or reachable(agent.status))
     )

@@ -30,6 +30,7 @@ class SourceSummary:
     name: str
     namespace: str
     rank: int = 0
+    policy: Policy = "accept"
     seen_at: str = ""
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
@@ -119,6 +120,23 @@ class Updated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flagged:
+    """An agent or tool, and why its text looks suspicious."""
+
+    id: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """What somebody approved: ids, in order. `revision` is the registry's after it."""
+
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a sync did to an agent that was known before, or to a tool of such an agent: its log, kept in the graph.
 
@@ -126,10 +144,11 @@ class Change:
     objects; hashes are content hashes, empty where there is none.
     """
 
-    id: str
-    at: str
+    id: str = ""
+    """In order of id is in order of time."""
+    at: str = ""
     """ISO 8601 in UTC."""
-    revision: int
+    revision: int = 0
     source: str
     agent_id: str
     tool: str = ""
@@ -150,6 +169,7 @@ class ChangeSet:
     source: str
     namespace: str = ""
     rank: int = 0
+    policy: Policy = "accept"
     written: tuple[AgentEntry, ...] = ()
     created_agents: tuple[str, ...] = ()
     created_tools: tuple[str, ...] = ()
@@ -168,6 +188,12 @@ class ChangeSet:
     rejected: tuple[Rejected, ...] = ()
     cut: tuple[Rejected, ...] = ()
     operator: tuple[OperatorSettings, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """Ids of the agents and tools among those written that wait for approval."""
+    flagged: tuple[Flagged, ...] = ()
+    """New and changed texts that look suspicious."""
+    log: tuple[Change, ...] = ()
+    """What is to be kept of it, before it has an id, a time and a revision."""
 
     @property
     def is_empty(self) -> bool:

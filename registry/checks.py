@@ -1,10 +1,11 @@
 """What callers hand in, checked where it enters: queries, and what operators say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model import Filters, Query
+from waygraph.registry.statuses import is_status
 
 
 def checked(query: str | Query, max_chars: int | None) -> Query:
@@ -55,11 +56,22 @@ def setting_changes(
     return changes
 
 
+def checked_statuses(statuses: Mapping[str, str]) -> None:
+    """Raises InvalidSetting for a text that is no status."""
+    for agent_id, status in statuses.items():
+        if not is_status(status):
+            raise InvalidSetting(
+                f"{status!r} is no status (of {agent_id}); it is known, online, "
+                "`unreachable since TIME: REASON` or `failing: REASON`"
+            )
+
+
 def _listed(filters: Filters) -> Filters:
     """The filters with each field a tuple, as they are compared and cached."""
     if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
         return filters
-    return Filters(tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))
+    lists = {"tags": tuple(filters.tags), "kinds": tuple(filters.kinds), "agent_ids": tuple(filters.agent_ids)}
+    return replace(filters, **lists)
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

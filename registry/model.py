@@ -18,7 +18,8 @@ class Agent:
     """Something that can act: an MCP server, an A2A agent, a skill, an OpenAPI service.
 
     `tags` and `visible_to` are what holds now: the source's word overlaid with the operator's.
-    An empty `visible_to` means everyone. `transport` holds secret references only, never values.
+    An empty `visible_to` means everyone. `transport` holds secret references only, never values. `status` is one of
+    the texts of `statuses`.
     """
 
     id: str
@@ -31,8 +32,19 @@ class Agent:
     visible_to: tuple[str, ...] = ()
     pinned: bool = False
     hidden: bool = False
+    pending: bool = False
+    """Waits for approval: listed and shown, but out of routing and search with all its tools."""
+    flags: tuple[str, ...] = ()
+    """Why its text looks suspicious."""
     status: str = "known"
     content_hash: str = ""
+    approved_hash: str = ""
+    """The content hash that somebody approved last."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its present text is flagged and nobody approved it."""
+        return bool(self.flags) and self.approved_hash != self.content_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +64,17 @@ class Tool:
     annotations: JsonText = ""
     tags: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
+    pending: bool = False
+    """As of an agent: it alone is out of routing and search."""
+    flags: tuple[str, ...] = ()
     status: str = "known"
     content_hash: str = ""
+    approved_hash: str = ""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """As of an agent."""
+        return bool(self.flags) and self.approved_hash != self.content_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +92,8 @@ class Filters:
     tags: tuple[str, ...] = ()
     kinds: tuple[AgentKind, ...] = ()
     agent_ids: tuple[str, ...] = ()
+    reachable: bool = False
+    """Leaves out agents that could not be reached, or fail, when they were last asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

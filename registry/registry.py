@@ -11,7 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.checks import checked, checked_for_tools, setting_changes
+from waygraph.registry.checks import checked, checked_for_tools, checked_statuses, setting_changes
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
@@ -33,7 +33,7 @@ from waygraph.registry.storage.store import Store, is_service, open_store
 from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import OperatorSettings, SourceSummary
+    from waygraph.registry.changes import Approved, Change, OperatorSettings, SourceSummary
     from waygraph.registry.embedding.protocol import Progress
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.engine import GraphSession
@@ -227,6 +227,19 @@ class Registry:
         """Each with its claims on agents that the principal may see; none of which it sees no agent."""
         return self._store.look(lambda index: seen_sources(index, principal))
 
+    def changes(
+        self, *, since: str = "", agent_id: str = "", limit: int = 100, principal: Principal | None = None
+    ) -> "list[Change]":
+        """What syncs changed of agents that were known before and of their tools: the newest `limit`, newest first.
+
+        `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone only who sees everything learns.
+        Raises InvalidQuery, RegistryNotFound.
+        """
+        from waygraph.registry.changes_seen import checked_since, seen_changes
+
+        asked = checked_since(since, limit)
+        return self.read(lambda session: seen_changes(session, asked, agent_id, limit, principal))
+
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its numbers are those of what the principal may see."""
 
@@ -286,6 +299,7 @@ class Registry:
                 self._choose,
                 texts=texts,
                 max_embedded_chars=self._settings.max_embedded_chars,
+                max_changes_kept=self._settings.max_changes_kept,
                 clock=now,
             )
 
@@ -343,6 +357,22 @@ class Registry:
     def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
         """Removes an agent and its tools, and keeps it away whatever its source says. Raises UnknownName."""
         return self.set(agent_id, removed=True, principal=principal)
+
+    def approve(self, name: str, *, principal: Principal | None = None) -> "Approved":
+        """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
+
+        So are flagged texts approved, as they are now. A new revision, unless nothing waited. Raises UnknownName, also
+        for what the principal may not see; NotAllowed for a source that claims an agent which it may not see.
+        """
+        return self.change(lambda session: session.approve(name, principal))
+
+    def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
+        """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
+
+        Unknown ids are left out; where nothing differs there is no new revision. Raises InvalidSetting.
+        """
+        checked_statuses(statuses)
+        return self.change(lambda session: session.put_statuses(statuses))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
         """Removes a source and the agents that only it claimed.

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waygraph.cypher import load
-from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
+from waygraph.registry.approval import OF_SOURCE, approval_of, approved_entries, waiting
+from waygraph.registry.changes import AgentEntry, Approved, ChangeSet, OperatorSettings
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
 from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
+from waygraph.registry.graph.change_log import Stamp
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     Held,
@@ -24,7 +26,9 @@ from waygraph.registry.graph.writing import (
     advance,
     confirm_source,
     hold,
+    put_agent_props,
     put_setting,
+    put_tool_props,
     remove_agents,
     touched_agents,
     write_changes,
@@ -54,11 +58,12 @@ class WriteSession:
         *,
         texts: TextForm | None,
         max_embedded_chars: int,
+        max_changes_kept: int,
         clock: Callable[[], str],
     ) -> None:
         self._engine, self._keep, self._prepare = writing
         self._choose, self._clock = choose, clock
-        self._texts, self._max_chars = texts, max_embedded_chars
+        self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
         # Read before anything else: if it still holds at the commit, so does all that was read in between.
         self._state = read_state(self._engine)
 
@@ -82,8 +87,12 @@ class WriteSession:
         embedder = chosen.embedder if chosen else None
         before = texts_embedded(embedder)
         vectors = self._vectors(changes.written, state.texts, embedder, progress)
-        now, touched = self._clock(), touched_agents(changes)
-        revision = self._write(state.revision, touched, lambda session: write_changes(session, changes, vectors, now))
+        stamp = Stamp(now=self._clock(), revision=state.revision + 1)
+
+        def work(session: GraphSession) -> None:
+            write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
+
+        revision = self._write(state.revision, touched_agents(changes), work)
         return Written(revision=revision, texts_embedded=texts_embedded(embedder) - before)
 
     def put_setting(self, said: OperatorSettings) -> Written:
@@ -98,6 +107,49 @@ class WriteSession:
             put_setting(session, said)
 
         return Written(revision=self._write(state.revision, [said.agent_id], work))
+
+    def approve(self, name: str, principal: Principal | None = None) -> Approved:
+        """What waits of an agent, a tool or a source (`source:NAME`) waits no more, as its text is now.
+
+        An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for a source
+        that claims an agent which the principal may not see; and as `commit`.
+        """
+        state = self._begin()
+        held = self.held()
+        if name.startswith(OF_SOURCE):
+            self._claimed_by(name.removeprefix(OF_SOURCE), held, principal)
+        agents, tools = waiting(held, name, principal)
+        if not (agents or tools):
+            return Approved(revision=state.revision)
+        entries = approved_entries(held, agents, tools)
+        # Without a tool that joins them, the agents' texts stay as they are.
+        chosen = self._chosen(state) if any(tool.pending for tool in tools) else None
+        vectors = self._vectors(entries, state.texts, chosen.embedder if chosen else None, None)
+        embedded = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
+
+        def work(session: GraphSession) -> None:
+            write_vectors(session, embedded, (), vectors)
+            put_agent_props(session, {agent.id: approval_of(agent) for agent in agents})
+            put_tool_props(session, {tool.id: approval_of(tool) for tool in tools})
+
+        revision = self._write(state.revision, [entry.agent.id for entry in entries], work)
+        return Approved(
+            agents=tuple(agent.id for agent in agents), tools=tuple(tool.id for tool in tools), revision=revision
+        )
+
+    def put_statuses(self, statuses: Mapping[str, str]) -> Written:
+        """Agents' statuses; unknown ids are left out. Without a difference the revision stays."""
+        state = self._begin()
+        agents = self.held().agents
+        differing = {
+            agent_id: {"status": status}
+            for agent_id, status in statuses.items()
+            if agent_id in agents and agents[agent_id].agent.status != status
+        }
+        if not differing:
+            return Written(revision=state.revision)
+        revision = self._write(state.revision, differing, lambda session: put_agent_props(session, differing))
+        return Written(revision=revision)
 
     def forget_source(self, name: str, principal: Principal | None = None) -> Written:
         """Removes a source, its claims, and the agents that only it claimed.

@@ -12,7 +12,7 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
-from waygraph.registry.graph import writing
+from waygraph.registry.graph import batches
 from waygraph.registry.index import generation
 from waygraph.registry.migration.migrate import migrate_at
 from waygraph.registry.registry import Registry
@@ -81,7 +81,7 @@ def files_of(path: Path) -> Mapping[str, bytes]:
 
 def copy_and_stop_half_way(pipe: Connection, source: str, target: str, settings: Settings, parts: int) -> None:
     """Says `half-way` after so many parts of ROWS rows, and waits there."""
-    writing.BATCH_ROWS = ROWS
+    batches.BATCH_ROWS = ROWS
     told: list[int] = []
 
     def progress(done: int, total: int) -> None:

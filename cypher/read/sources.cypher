@@ -1,6 +1,7 @@
 // Every source, also those that claim nothing now.
 // params: none
-// returns: name string, namespace string, rank integer, seen_at string
+// returns: name string, namespace string, rank integer, policy string, seen_at string
 MATCH (source:Source)
-RETURN source.id AS name, source.namespace AS namespace, source.rank AS rank, source.seen_at AS seen_at
+RETURN source.id AS name, source.namespace AS namespace, source.rank AS rank,
+       coalesce(source.policy, 'accept') AS policy, source.seen_at AS seen_at
 ORDER BY name

@@ -1,5 +1,6 @@
 // Creates or confirms a source.
-// params: name string, namespace string, rank integer, seen_at string
+// params: name string, namespace string, rank integer, policy string, seen_at string
 // returns: none
 MERGE (source:Source {id: $name})
-SET source.namespace = $namespace, source.rank = $rank, source.seen_at = $seen_at
+SET source.namespace = $namespace, source.rank = $rank, source.policy = $policy,
+    source.seen_at = $seen_at

@@ -14,6 +14,7 @@ from waygraph.registry.doctor.findings import Finding, attempt
 from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.texts import Parts
 from waygraph.registry.errors import RegistryError
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
@@ -25,7 +26,6 @@ from waygraph.registry.graph.reading import (
     read_state,
     read_tools,
 )
-from waygraph.registry.graph.writing import batches
 from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import Tool
 from waygraph.registry.settings import Settings

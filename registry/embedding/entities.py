@@ -33,7 +33,8 @@ class TextForms:
         return parts
 
     def of_agent(self, agent: Agent, tools: Sequence[Tool]) -> dict[str, Parts]:
-        names = [tool.name for tool in tools]
+        # A tool that waits for approval must not route to its agent either.
+        names = [tool.name for tool in tools if not tool.pending]
         own = {agent.id: Parts(agent_texts(self.form, agent, names, self.max_chars))}
         return own | {tool.id: tool_parts(self.form, agent, tool, self.max_chars) for tool in tools}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from waygraph.cypher import load
 from waygraph.registry.changes import OperatorSettings, SourceSummary
 from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     overlaid,
@@ -17,7 +18,6 @@ from waygraph.registry.graph.reading import (
     read_state,
     read_tools,
 )
-from waygraph.registry.graph.writing import batches
 from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:

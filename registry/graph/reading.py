@@ -6,7 +6,7 @@ from typing import Any
 
 from waygraph.cypher import load
 from waygraph.registry.access import visible
-from waygraph.registry.changes import Claim, OperatorSettings, SourceSummary
+from waygraph.registry.changes import Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.model import Agent, Principal, TextForm, Tool
 
@@ -85,6 +85,7 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
             name=row["name"],
             namespace=row["namespace"],
             rank=row["rank"],
+            policy=row["policy"],
             seen_at=row["seen_at"],
             claims=tuple(claimed.get(row["name"], ())),
         )
@@ -94,12 +95,17 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id."""
+    """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id;
+
+    `owners_named` gives the agents that own a tool of one of these names, by name. `policies` by source.
+    """
 
     agents: Mapping[str, StoredAgent] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     settings: Mapping[str, OperatorSettings] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
+    owners_named: Callable[[Iterable[str]], Mapping[str, set[str]]] = lambda names: {}  # noqa: ARG005
 
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
@@ -113,11 +119,19 @@ def read_held(session: GraphSession) -> Held:
             grouped.setdefault(stored.tool.agent_id, []).append(stored)
         return grouped
 
+    def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
+        owners: dict[str, set[str]] = {}
+        for row in session.run(load("read/tools_named"), names=list(names)):
+            owners.setdefault(row["name"], set()).add(row["agent_id"])
+        return owners
+
     return Held(
         agents=read_agents(session),
         claims=tuple(read_claims(session)),
         settings=read_settings(session),
+        policies={source.name: source.policy for source in read_sources(session, ())},
         tools_of=tools_of,
+        owners_named=owners_named,
     )
 
 
@@ -137,14 +151,22 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
 
 def _agent(row: Mapping[str, Any]) -> StoredAgent:
     texts: dict[str, Any] = {name: row[name] or "" for name in _AGENT_TEXTS}
-    agent = Agent(**texts, tags=_strings(row["tags"]), visible_to=_strings(row["visible_to"]))
+    agent = Agent(**texts, **_approval(row), tags=_strings(row["tags"]), visible_to=_strings(row["visible_to"]))
     return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
 
 
 def _tool(row: Mapping[str, Any]) -> StoredTool:
     texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
-    tool = Tool(**texts, tags=_strings(row["tags"]), questions=_strings(row["questions"]))
+    tool = Tool(**texts, **_approval(row), tags=_strings(row["tags"]), questions=_strings(row["questions"]))
     return StoredTool(tool=tool, vector_key=row["vector_key"] or "")
+
+
+def _approval(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "pending": bool(row["pending"]),
+        "flags": _strings(row["flags"]),
+        "approved_hash": row["approved_hash"] or "",
+    }
 
 
 _AGENT_TEXTS = ("id", "name", "description", "kind", "version", "transport", "status", "content_hash")

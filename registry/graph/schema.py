@@ -19,8 +19,12 @@ class Migration:
     statements: tuple[str, ...]
 
 
-LABELS = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
-MIGRATIONS = (Migration(1, "ids are unique", tuple(f"schema/unique_{label.lower()}" for label in LABELS)),)
+_AT_FIRST = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
+LABELS = (*_AT_FIRST, "Change")
+MIGRATIONS = (
+    Migration(1, "ids are unique", tuple(f"schema/unique_{label.lower()}" for label in _AT_FIRST)),
+    Migration(2, "changes are kept", ("schema/unique_change",)),
+)
 
 
 def migrate(engine: GraphEngine, place: str, now: str) -> None:

@@ -1,3 +1,3 @@
 """The newest schema that this Waygraph knows. Apart from the migrations, since readers of an index need no more."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2

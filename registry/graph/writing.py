@@ -1,22 +1,21 @@
 """A ChangeSet to statements: nodes, OWNS edges, vectors, claims and revision in one transaction."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
 from waygraph.registry.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.errors import WriteConflict
+from waygraph.registry.graph.batches import batches
+from waygraph.registry.graph.change_log import Stamp, keep_changes, stamped
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-BATCH_ROWS = 1_000
-"""Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +39,18 @@ class NewVectors:
         }
 
 
-def write_changes(session: GraphSession, changes: ChangeSet, vectors: NewVectors, now: str) -> None:
+def write_changes(
+    session: GraphSession, changes: ChangeSet, vectors: NewVectors, stamp: Stamp, *, max_changes_kept: int
+) -> None:
     """Writes all of it."""
+    now = stamp.now
     _remove(session, changes)
     _write_entries(session, changes, vectors)
     _put_source(session, changes, now)
     _write_claims(session, changes, now)
     for said in changes.operator:
         put_setting(session, said)
+    keep_changes(session, stamped(changes.log, stamp), max_changes_kept)
 
 
 def touched_agents(changes: ChangeSet) -> set[str]:
@@ -106,11 +109,6 @@ def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Seq
         session.run(load("sync/remove_agents"), ids=list(batch))
 
 
-def batches[T](rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(rows), BATCH_ROWS):
-        yield rows[start : start + BATCH_ROWS]
-
-
 def _remove(session: GraphSession, changes: ChangeSet) -> None:
     remove_agents(session, changes.removed_agents, changes.removed_tools)
     gone = set(changes.removed_agents)
@@ -135,7 +133,12 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
 
 def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
     session.run(
-        load("sync/put_source"), name=changes.source, namespace=changes.namespace, rank=changes.rank, seen_at=now
+        load("sync/put_source"),
+        name=changes.source,
+        namespace=changes.namespace,
+        rank=changes.rank,
+        policy=changes.policy,
+        seen_at=now,
     )
 
 
@@ -165,6 +168,7 @@ def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
         "status": agent.status,
         "content_hash": agent.content_hash,
         "bundle_hash": bundle_hash,
+        **approval_props(agent),
     }
 
 
@@ -181,5 +185,25 @@ def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
         "questions": list(tool.questions),
         "status": tool.status,
         "content_hash": tool.content_hash,
+        **approval_props(tool),
     }
     return props | vectors.props(tool.id)
+
+
+def approval_props(entity: Agent | Tool) -> dict[str, object]:
+    return {"pending": entity.pending, "flags": list(entity.flags), "approved_hash": entity.approved_hash}
+
+
+def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
+    """Sets properties of agents that exist, by id."""
+    _put(session, "sync/put_agents", props)
+
+
+def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
+    """Sets properties of tools that exist, by id."""
+    _put(session, "sync/update_tools", props)
+
+
+def _put(session: GraphSession, statement: str, props: Mapping[str, Mapping[str, object]]) -> None:
+    for batch in batches([{"id": entity, "props": dict(given)} for entity, given in props.items()]):
+        session.run(load(statement), rows=list(batch))

@@ -10,7 +10,14 @@ import numpy as np
 
 from waygraph.registry.changes import SourceSummary
 from waygraph.registry.index import layout
-from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names, tool_record
+from waygraph.registry.index.documents import (
+    agent_document,
+    agent_names,
+    agent_record,
+    tool_document,
+    tool_names,
+    tool_record,
+)
 from waygraph.registry.index.snapshot import Snapshot
 from waygraph.registry.model import Tool
 
@@ -36,10 +43,12 @@ def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
 
 def _tables(snapshot: Snapshot) -> dict[str, Any]:
     position = {agent.id: row for row, agent in enumerate(snapshot.agents)}
+    pending = [row for row, tool in enumerate(snapshot.tools) if tool.pending]
     return {
-        "agents": [asdict(agent) for agent in snapshot.agents],
+        "agents": [agent_record(agent) for agent in snapshot.agents],
         "tool_ids": [tool.id for tool in snapshot.tools],
         "owners": [position[tool.agent_id] for tool in snapshot.tools],
+        **({layout.PENDING_TOOLS: pending} if pending else {}),
     }
 
 

@@ -1,6 +1,6 @@
 """What is searched of an entity, whichever the engine: the words of its text, and the names that it answers to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +16,9 @@ def tool_document(agent: Agent, tool: Tool) -> list[str]:
 
 
 def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
-    """Terms of an agent for BM25: its name twice, description, tags, the names of its tools."""
-    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *(tool.name for tool in tools)]))
+    """Terms of an agent for BM25: its name twice, description, tags, the names of its tools that are in routing."""
+    named = (tool.name for tool in tools if not tool.pending)
+    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *named]))
 
 
 def agent_names(agent: Agent) -> set[str]:
@@ -32,11 +33,27 @@ def tool_names(owner: Agent, tool: Tool) -> set[str]:
 
 
 def tool_record(tool: Tool) -> dict[str, Any]:
-    """The tool as JSON; questions only where it has some."""
-    record = asdict(tool)
-    return record if tool.questions else {name: value for name, value in record.items() if name != "questions"}
+    """The tool as JSON; what few tools have only where it is."""
+    return _without_empty(asdict(tool), ("questions", *_APPROVAL))
 
 
 def tool_of_record(record: Mapping[str, Any]) -> Tool:
-    lists = {name: tuple(record.get(name, ())) for name in ("tags", "questions")}
+    lists = {name: tuple(record.get(name, ())) for name in ("tags", "questions", "flags")}
     return Tool(**{**record, **lists})
+
+
+def agent_record(agent: Agent) -> dict[str, Any]:
+    """The agent as JSON; what few agents have only where it is."""
+    return _without_empty(asdict(agent), _APPROVAL)
+
+
+def agent_of_record(record: Mapping[str, Any]) -> Agent:
+    lists = {name: tuple(record.get(name, ())) for name in ("tags", "visible_to", "flags")}
+    return Agent(**{**record, **lists})
+
+
+_APPROVAL = ("pending", "flags", "approved_hash")
+
+
+def _without_empty(record: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value or name not in names}

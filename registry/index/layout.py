@@ -17,6 +17,8 @@ VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
     "graph.grafeo",
 )
 TEXT_FIELD, ROW_FIELD = "text", "row"
+PENDING_TOOLS = "pending_tools"
+"""In the tables: positions of the tools that wait for approval; absent without any."""
 
 
 def text_schema() -> Any:

@@ -19,7 +19,7 @@ from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.call_names import CallNames
-from waygraph.registry.index.documents import tool_of_record
+from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, Tool
@@ -50,11 +50,12 @@ class LocalIndex:
         if self.state.schema_version > SCHEMA_VERSION:
             raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
         tables = _read_json(self.path / layout.TABLES)
-        self._agents = [_agent(row) for row in tables["agents"]]
+        self._agents = [agent_of_record(row) for row in tables["agents"]]
         self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
         self._pinned = [agent for agent in self._by_id.values() if agent.pinned]
         self._tool_ids: list[str] = tables["tool_ids"]
         first = len(self._agents)
+        self._pending_rows = np.asarray(tables.get(layout.PENDING_TOOLS, ()), dtype=np.int64) + first
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
         self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
         self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
@@ -176,7 +177,11 @@ class LocalIndex:
             dtype=np.bool_,
             count=len(self._agents),
         )
-        return None if allowed.all() else allowed[self._owners]
+        if allowed.all() and not len(self._pending_rows):
+            return None
+        rows = allowed[self._owners]
+        rows[self._pending_rows] = False
+        return rows
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -333,10 +338,6 @@ def _top(scores: "NDArray[np.float32]", depth: int) -> "NDArray[np.int64]":
     # Positions ascend, and a stable sort keeps them so among equal scores. What a mask left out is -inf, and last.
     order = np.argsort(-found, kind="stable")[: min(depth, np.count_nonzero(found > -np.inf))]
     return positions[order]
-
-
-def _agent(row: Mapping[str, Any]) -> Agent:
-    return Agent(**{**row, "tags": tuple(row["tags"]), "visible_to": tuple(row["visible_to"])})
 
 
 def _read_json(path: Path) -> Any:

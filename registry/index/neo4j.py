@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.cypher import load
 from waygraph.registry.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
-from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.call_names import CallNames
-from waygraph.registry.index.documents import tool_of_record
+from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.neo4j_indexes import faults, vector_indexes
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
@@ -250,7 +250,8 @@ class _Ask:
     @property
     def is_scoped(self) -> bool:
         filters = self.scope.filters
-        return self.scope.principal is not None or bool(filters.tags or filters.kinds or filters.agent_ids)
+        chosen = filters.tags or filters.kinds or filters.agent_ids or filters.reachable
+        return self.scope.principal is not None or bool(chosen)
 
     def params(self, reach: int) -> dict[str, object]:
         dimension = len(self.vector)
@@ -277,6 +278,7 @@ class _Ask:
             "tags": list(filters.tags),
             "kinds": list(filters.kinds),
             "agent_ids": list(filters.agent_ids),
+            "reachable": filters.reachable,
             "with_pinned": self.scope.with_pinned,
         }
 
@@ -432,8 +434,7 @@ _SYNTAX = frozenset('+-&|!(){}[]^"~*?:\\/<>=')
 
 
 def agent_of(record: str) -> Agent:
-    row = json.loads(record)
-    return Agent(**{**row, "tags": tuple(row["tags"]), "visible_to": tuple(row["visible_to"])})
+    return agent_of_record(json.loads(record))
 
 
 def tool_of(record: str) -> Tool:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from waygraph.cypher import load
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.writing import batches
 from waygraph.registry.index.neo4j_upkeep import Counts, Documents, counts, differences
 
 Row = Mapping[str, Any]
+_LABELS = ("capability", "apart", "unreachable", "pending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _told(pairs: Mapping[str, tuple[Row, Row]]) -> Iterator[str]:
     for entity, (wanted, held) in pairs.items():
         props, others = wanted["props"], held.get("props", {})
         differing = [name for name in props if props[name] != others.get(name)]
-        differing += [name for name in ("capability", "apart") if wanted.get(name) != held.get(name)]
+        differing += [name for name in _LABELS if wanted.get(name) != held.get(name)]
         if differing:
             yield f"{entity} ({', '.join(differing)})"
 

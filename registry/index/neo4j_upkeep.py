@@ -10,15 +10,23 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from waygraph.cypher import load
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows
 from waygraph.registry.graph.reading import overlaid, read_agents, read_settings, read_tools_of
-from waygraph.registry.graph.writing import batches
-from waygraph.registry.index.documents import agent_document, agent_names, tool_document, tool_names, tool_record
+from waygraph.registry.index.documents import (
+    agent_document,
+    agent_names,
+    agent_record,
+    tool_document,
+    tool_names,
+    tool_record,
+)
 from waygraph.registry.model import Agent, Tool
+from waygraph.registry.statuses import reachable
 
 SCHEMA = (
     "neo4j/schema/unique_term",
@@ -141,15 +149,16 @@ def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
     return {
         "id": agent.id,
         "capability": not tools,
-        "apart": agent.hidden or agent.pinned,
+        "apart": agent.hidden or agent.pending or agent.pinned,
+        "unreachable": not reachable(agent.status),
         "props": {
             "index_owner": agent.id,
-            "index_record": _record(asdict(agent)),
+            "index_record": _record(agent_record(agent)),
             "index_terms": " ".join(agent_document(agent, tools)),
             "index_names": _names(agent_names(agent)),
             "index_tags": list(agent.tags),
             "index_groups": list(agent.visible_to),
-            "index_hidden": agent.hidden,
+            "index_hidden": agent.hidden or agent.pending,
             "index_pinned": agent.pinned,
         },
     }
@@ -158,8 +167,10 @@ def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
 def _tool_row(owner: Agent, tool: Tool) -> dict[str, Any]:
     return {
         "id": tool.id,
+        "pending": tool.pending,
         "props": {
-            "index_owner": owner.id,
+            # An index of vectors that is searched for some owners alone then leaves out what waits.
+            "index_owner": "" if tool.pending else owner.id,
             "index_record": _record(tool_record(tool)),
             "index_terms": " ".join(tool_document(owner, tool)),
             "index_names": _names(tool_names(owner, tool)),

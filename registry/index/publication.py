@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from waygraph.cypher import load
 from waygraph.registry.changes import SourceSummary
 from waygraph.registry.errors import RegistryError
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
@@ -25,7 +26,6 @@ from waygraph.registry.graph.reading import (
     read_state,
     read_tools,
 )
-from waygraph.registry.graph.writing import batches
 from waygraph.registry.index import build, generation, layout
 from waygraph.registry.index.search_index import IndexState
 from waygraph.registry.index.snapshot import Snapshot, index_order
@@ -48,7 +48,8 @@ def publish_graph(folder: Path, engine: PublishingEngine, *, trust_index: bool =
         return False
     shown = published_state(folder)
     # The commit too: a graph file that was restored from a copy may have come to the same revision another way.
-    if shown and (shown.revision, shown.commit) == (state.revision, state.commit) and _sources_of(folder) is not None:
+    wanted = (state.revision, state.commit, state.schema_version)
+    if shown and (shown.revision, shown.commit, shown.schema_version) == wanted and _sources_of(folder) is not None:
         return _publish_confirmations(folder, engine, state.revision)
     snapshot = read_snapshot(engine, state, known_vectors(folder) if trust_index else {})
     generation.publish(folder, state.revision, partial(_build, engine=engine, snapshot=snapshot))

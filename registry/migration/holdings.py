@@ -8,8 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
-from waygraph.registry.changes import Claim, OperatorSettings, SourceSummary
+from waygraph.registry.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.graph.batches import batches
+from waygraph.registry.graph.change_log import read_changes
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
@@ -22,7 +24,6 @@ from waygraph.registry.graph.reading import (
     read_state,
     read_tools,
 )
-from waygraph.registry.graph.writing import batches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,7 @@ class Holdings:
     sources: tuple[SourceSummary, ...]
     claims: tuple[Claim, ...]
     settings: tuple[OperatorSettings, ...]
+    changes: tuple[Change, ...]
     vectors: "Vectors"
     counts: Mapping[str, int]
 
@@ -70,6 +72,7 @@ class Holdings:
             "owns": len(self.tools),
             "sources": len(self.sources),
             "claims": len({(claim.source, claim.agent_id) for claim in self.claims}),
+            "changes": len({change.id for change in self.changes}),
         }
         return listed == self.counts and listed["tools"] == listed["owns"]
 
@@ -94,6 +97,7 @@ def read_holdings(session: GraphSession) -> Holdings:
         sources=tuple(read_sources(session, claims)),
         claims=tuple(claims),
         settings=tuple(read_settings(session).values()),
+        changes=tuple(read_changes(session)),
         vectors=vectors,
         counts=session.run(load("check/counts"))[0],
     )
@@ -108,6 +112,7 @@ def fingerprints(held: Holdings) -> dict[str, dict[str, str]]:
         "tools": {item.tool.id: _sha256(asdict(item)) for item in held.tools},
         "sources": {source.name: _sha256(asdict(source)) for source in held.sources},
         "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in held.claims},
+        "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
         "settings": {said.agent_id: _sha256(asdict(said)) for said in held.settings},
         "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
         "counts": {name: str(number) for name, number in held.counts.items()},

@@ -6,10 +6,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.changes import Claim, OperatorSettings, SourceSummary
+from waygraph.registry.changes import Change, Claim, OperatorSettings, SourceSummary
+from waygraph.registry.graph.batches import batches
+from waygraph.registry.graph.change_log import put_changes, read_changes
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import StoredAgent, StoredTool
-from waygraph.registry.graph.writing import NewVectors, agent_props, batches, put_setting, tool_props
+from waygraph.registry.graph.writing import NewVectors, agent_props, put_setting, tool_props
 from waygraph.registry.migration.holdings import Holdings
 
 
@@ -28,7 +30,12 @@ def parts_of(whole: Holdings, held: Collection[str]) -> list[Part]:
     Operators' words come first: an index that is kept with the agents lays them over. They, sources and claims are put
     again: an ingest that changes nothing else still confirms its claims.
     """
-    return [*_setting_parts(whole.settings), *_entity_parts(whole, held), *_source_parts(whole)]
+    return [
+        *_setting_parts(whole.settings),
+        *_entity_parts(whole, held),
+        *_source_parts(whole),
+        *_change_parts(whole.changes),
+    ]
 
 
 def _setting_parts(settings: Sequence[OperatorSettings]) -> Iterator[Part]:
@@ -99,6 +106,7 @@ def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> Non
             name=source.name,
             namespace=source.namespace,
             rank=source.rank,
+            policy=source.policy,
             seen_at=source.seen_at,
         )
 
@@ -110,3 +118,14 @@ def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
             for c in of_source
         ]
         session.run(load("sync/put_claims"), source=source, rows=rows)
+
+
+def _change_parts(changes: Sequence[Change]) -> Iterator[Part]:
+    for batch in batches(changes):
+        yield Part(len(batch), (), partial(_put_changes, batch))
+
+
+def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
+    """Those that an earlier attempt has not put."""
+    held = {change.id for change in read_changes(session)}
+    put_changes(session, [change for change in changes if change.id not in held])

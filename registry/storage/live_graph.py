@@ -33,7 +33,8 @@ class LiveGraph:
         self._look_first()
         engine = GrafeoEngine.open(self._path)
         try:
-            _ready(engine, self._place)
+            if _ready(engine, self._place):
+                publish_graph(self._folder, engine)
             yield engine
         except BaseException:
             with suppress(RegistryError):  # the first error is the one seen
@@ -80,13 +81,15 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def _ready(engine: GrafeoEngine, place: str) -> None:
-    """Refuses a graph that is not ours, and brings ours to the present schema."""
+def _ready(engine: GrafeoEngine, place: str) -> bool:
+    """Refuses a graph that is not ours, and brings ours to the present schema; says whether it had another."""
     _refuse_other(engine, place)
     migrate(engine, place, now())
     state = read_state(engine)
-    if state is not None and state.schema_version < SCHEMA_VERSION:
+    older = state is not None and state.schema_version < SCHEMA_VERSION
+    if older:
         engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+    return older
 
 
 def _refuse_other(engine: GrafeoEngine, place: str) -> None:

@@ -11,9 +11,9 @@ from dataclasses import asdict, replace
 
 from waygraph.cypher import load
 from waygraph.registry.errors import CopyDiffers, RegistryUnusable, WriteConflict
+from waygraph.registry.graph.batches import BATCH_ROWS
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.reading import read_state
-from waygraph.registry.graph.writing import BATCH_ROWS
 from waygraph.registry.storage.filling import Origin, Work, refuse_registry
 from waygraph.registry.storage.store import Writing
 

@@ -20,7 +20,7 @@ from waygraph.registry.changes import Manifest
 from waygraph.registry.doctor.examine import examine_at
 from waygraph.registry.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.export import export
-from waygraph.registry.graph import writing
+from waygraph.registry.graph import batches
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS
 from waygraph.registry.migration import migrate as migration
 from waygraph.registry.migration.migrate import Migrated, migrate_at
@@ -104,7 +104,7 @@ def server(neo4j_target: Target, driver: Driver) -> Server:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "BATCH_ROWS", ROWS)
+    monkeypatch.setattr(batches, "BATCH_ROWS", ROWS)
 
 
 # -- what arrives --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from waygraph.cypher import load
 from waygraph.registry.doctor.examine import examine_at
 from waygraph.registry.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.export import export
-from waygraph.registry.graph import writing
+from waygraph.registry.graph import batches
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.migration import migrate as migration
 from waygraph.registry.migration.holdings import Holdings, read_holdings
@@ -72,7 +72,7 @@ def copy(source: Path, target: Path) -> Copy:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """So small that agents are parted from their tools."""
-    monkeypatch.setattr(writing, "BATCH_ROWS", 7)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 7)
     return 7
 
 
@@ -297,7 +297,7 @@ def test_a_copy_that_was_tampered_with_is_told(target: Path, copy: Copy) -> None
     copy()
     with closing(EmbeddedStore(target, Settings())) as store, store.writing() as (engine, _, _):
         seen_at = "2030-01-01T00:00:00+00:00"
-        engine.run(load("sync/put_source"), name="live", namespace="bureau-fx", rank=1, seen_at=seen_at)
+        engine.run(load("sync/put_source"), name="live", namespace="bureau-fx", rank=1, policy="hold", seen_at=seen_at)
         engine.run(load("sync/confirm_claims"), source="live", seen_at=seen_at)
     before = files_of(target)
     with pytest.raises(CopyDiffers, match=r"claims: 1 different \(live of bureau-fx\)"):

@@ -86,6 +86,7 @@ def new_graph() -> Graph:
         lambda _: ChosenEmbedder(embedder=embedder, spec="counting"),
         texts="contextual",
         max_embedded_chars=4000,
+        max_changes_kept=100,
         clock=lambda: f"2026-01-01T00:00:00.{next(ticks):06d}+00:00",
     )
     return Graph(engine, session, embedder)

@@ -41,6 +41,8 @@ CALL () {
       AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
       AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
       AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
+      AND NOT node:Pending
+      AND (NOT $ask.reachable OR NOT owner:Unreachable)
       AND (leg <> 'tool_vector' OR node:Tool)
     THEN [node, owner, score, place] END) AS kept
   WITH leg, seen, CASE WHEN leg = 'name' THEN kept ELSE kept[..$ask.depth] END AS kept
@@ -56,7 +58,7 @@ CALL (found) {
 CALL () {
   MATCH (agent:Apart)
   RETURN collect(CASE WHEN agent.index_pinned THEN [agent.id, agent.index_record] END) AS pinned,
-         sum(1 + COUNT { (agent)-[:OWNS]->(:Tool) }) AS apart
+         sum(1 + COUNT { (agent)-[:OWNS]->(:Tool) }) + COUNT { MATCH (:Pending) } AS apart
 }
 CALL () {
   UNWIND $ask.terms AS word

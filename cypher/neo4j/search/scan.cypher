@@ -12,6 +12,7 @@ CALL () {
     AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
     AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
     AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
+    AND (NOT $ask.reachable OR NOT owner:Unreachable)
   WITH collect(owner) AS owners
   CALL (owners) {
     WITH owners, 'agent_vector' AS leg WHERE leg IN $ask.legs
@@ -25,7 +26,7 @@ CALL () {
     UNION ALL
     WITH owners WHERE any(leg IN $ask.legs WHERE leg IN ['capability_vector', 'tool_vector'])
     UNWIND owners AS owner
-    MATCH (owner)-[:OWNS]->(node:Tool)
+    MATCH (owner)-[:OWNS]->(node:Tool) WHERE NOT node:Pending
     UNWIND [leg IN $ask.legs WHERE leg IN ['capability_vector', 'tool_vector']] AS leg
     RETURN leg, owner, node
   }

@@ -9,4 +9,5 @@ RETURN registry.revision AS revision, registry.embedder AS embedder, registry.em
        coalesce(head(COLLECT {
          MATCH (agent:Agent) WHERE agent.embedding IS NOT NULL RETURN size(agent.embedding) LIMIT 1
        }), 0) AS dimension,
-       COUNT { MATCH (:Apart) } + COUNT { MATCH (:Apart)-[:OWNS]->(:Tool) } AS apart
+       COUNT { MATCH (:Apart) } + COUNT { MATCH (:Apart)-[:OWNS]->(:Tool) }
+         + COUNT { MATCH (:Pending) } AS apart

@@ -1,0 +1,94 @@
+"""What becomes of a source's words under its policy: which of them wait for approval, and which look suspicious."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from waygraph.ingest.suspicion import agent_flags, tool_flags
+from waygraph.registry.changes import AgentEntry, Policy
+from waygraph.registry.model import Agent, Tool
+from waygraph.registry.statuses import KNOWN
+
+AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
+TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
+TELLING_OF_AGENT = frozenset({"name", "description", "kind", "version", "transport"})
+TELLING_OF_TOOL = frozenset({"description", "input_schema", "output_schema", "annotations"})
+"""By these a model decides what to call, and how."""
+
+OwnersNamed = Callable[[Collection[str]], Mapping[str, Collection[str]]]
+"""Names of tools → of each name that some tool has, the agents that own one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Weighs entries that are to be written. `first`: the source was never read before."""
+
+    policy: Policy
+    first: bool
+    owners_named: OwnersNamed = field(repr=False)
+
+    def judged(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
+        """The entry with what is known of its approval; `tools` are the agent's as held, by name."""
+        own = {tool.name for tool in entry.tools}
+
+        def owned_elsewhere(names: Collection[str]) -> set[str]:
+            owners = self.owners_named(names)
+            return {name for name in names if name not in own and set(owners.get(name, ())) - {entry.agent.id}}
+
+        return replace(
+            entry,
+            agent=self._agent(entry.agent, held, owned_elsewhere),
+            tools=tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere) for tool in entry.tools),
+        )
+
+    def _agent(self, said: Agent, held: Agent | None, elsewhere: Callable[[Collection[str]], set[str]]) -> Agent:
+        fields = differing(held, said, AGENT_FIELDS) if held else ()
+        if held and not fields:
+            return replace(said, **_standing(held))
+        changed = bool(fields) and self.policy == "strict"
+        return replace(
+            said,
+            **self._weighed(said, held, changed=changed, telling=bool(TELLING_OF_AGENT & set(fields))),
+            flags=agent_flags(said, elsewhere),
+        )
+
+    def _tool(self, said: Tool, held: Tool | None, elsewhere: Callable[[Collection[str]], set[str]]) -> Tool:
+        fields = differing(held, said, TOOL_FIELDS) if held else ()
+        status = held.status if held and said.status == KNOWN else said.status
+        if held and not fields:
+            return replace(said, **_standing(held), status=status)
+        telling = bool(TELLING_OF_TOOL & set(fields))
+        changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
+        return replace(
+            said,
+            **self._weighed(said, held, changed=changed, telling=telling),
+            flags=tool_flags(said, elsewhere),
+            status=status,
+        )
+
+    def _weighed(
+        self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool
+    ) -> dict[str, Any]:
+        """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
+        added = held is None and (self.policy == "strict" or (self.policy == "hold" and not self.first))
+        approved = held.approved_hash if held else said.approved_hash
+        if held and not (telling or changed) and approved == held.content_hash:
+            approved = said.content_hash
+        waits = added or changed or said.pending or (held is not None and held.pending)
+        return {"pending": waits and approved != said.content_hash, "approved_hash": approved}
+
+
+def _standing(held: Agent | Tool) -> dict[str, Any]:
+    """What stays with words that stay."""
+    return {"pending": held.pending, "flags": held.flags, "approved_hash": held.approved_hash}
+
+
+def differing(old: Agent | Tool, new: Agent | Tool, names: Collection[str]) -> tuple[str, ...]:
+    """The fields that say something else."""
+    return tuple(name for name in names if _plain(name, old) != _plain(name, new))
+
+
+def _plain(name: str, of: Agent | Tool) -> object:
+    """The order of tags says nothing, that of questions which come first."""
+    value = getattr(of, name)
+    return tuple(sorted(value)) if isinstance(value, tuple) and name != "questions" else value

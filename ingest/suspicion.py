@@ -1,0 +1,280 @@
+"""Text that looks as if it were written for the model and against its user: a small set of rules, each with a reason.
+
+A flag is a hint to a person, not a verdict: flagged text is shown with it, never dropped. The rules look for what
+published attacks on tool descriptions do (tool poisoning, shadowing of other tools, smuggled Unicode); they know
+English instructions only, and whoever knows them can write around them.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from waygraph.registry.model import Agent, JsonText, Tool
+
+MAX_FLAGS = 5
+MAX_QUOTE_CHARS = 60
+OwnedElsewhere = Callable[[Collection[str]], Collection[str]]
+"""Which of these names are those of other agents' tools, and not of this one's."""
+
+
+class Rule(NamedTuple):
+    """`reason` is what a person reads before the words that it found."""
+
+    reason: str
+    pattern: re.Pattern[str]
+
+
+def _rule(reason: str, pattern: str) -> Rule:
+    return Rule(reason, re.compile(pattern, re.IGNORECASE | re.VERBOSE | re.DOTALL))
+
+
+_KEYS_LIE_IN = r"""(?: ~?/?\.ssh\b | \bid_(?:rsa|ed25519)\b | ~?/?\.aws/ | /etc/(?:passwd|shadow)\b | ~/\.netrc
+    | \.gnupg\b | (?:\.cursor|claude_desktop_config|mcp)(?:/mcp)?\.json\b | (?<![\w.])\.env\b | \bprivate\ key )"""
+INSTRUCTIONS = (
+    _rule(
+        "tells the model to ignore its instructions",
+        r"""\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|every|of|the|your|my|these|those)\s+){0,4}
+        (?:previous|prior|above|earlier|preceding|former|system|safety|original|other)\s+(?:\w+\s+){0,2}
+        (?:instruction|prompt|rule|message|direction|guideline|guardrail|restriction|polic(?:y|ie))s?\b""",
+    ),
+    _rule(
+        "tells the model to keep something from the user",
+        r"""\b(?:do\s+not|don['’]?t|never|without|must\s+not|avoid)\s+(?:ever\s+)?
+        (?: (?:tell|inform|notify|alert|warn)(?:ing)?\s+(?:this\s+to\s+|it\s+to\s+)?(?:the\s+)?(?:user|human)s?\b
+          | (?:mention|reveal|disclos|expos|report)(?:e|ing)?\s+(?:(?:this|that|it|any|of|the|about)\s+){0,3}
+            (?:\w+\s+){0,3}?to\s+(?:the\s+)?(?:user|human)s?\b
+          | let(?:ting)?\s+(?:the\s+)?(?:user|human)\s+(?:know|see|notice)\b )
+        | \b(?:hide|conceal|keep)\s+(?:(?:this|that|it|these|all)\s+)(?:\w+\s+){0,3}?(?:secret\s+|hidden\s+)?
+          from\s+(?:the\s+)?(?:user|human)s?\b""",
+    ),
+    _rule(
+        "marks a part as orders for the model",
+        r"""<\s*/?\s*(?:important|system|system[-_ ]?(?:prompt|reminder|message)|secret|hidden|critical|admin)\s*>
+        | <\|(?:im_start|im_end|system|endoftext)\|> | \[\s*/?\s*(?:INST|SYSTEM)\s*\] | <<\s*/?\s*SYS\s*>>""",
+    ),
+    _rule(
+        "gives the model a new role or new orders",
+        r"""\byou\s+are\s+now\s+(?:in\s+|an?\s+|the\s+)?(?:\w+\s+)?(?:developer|admin|root|god|debug|jailbroken|unrestricted|DAN)\b
+        | \bnew\s+(?:system\s+)?instructions?\s*: | \bsystem\s+(?:prompt|message|override)\s*: """,
+    ),
+    _rule(
+        "asks for a file with secrets",
+        r"""\b(?:you\s+must|must\s+first|first|before\s+(?:using|calling|you|invoking|every)|always|please|need\s+to|make\s+sure)\b
+        .{0,120}?\b(?:read|open|cat|load|copy|send|upload|pass|include|attach|access|provide)\b.{0,80}?"""
+        + _KEYS_LIE_IN,
+    ),
+    _rule(
+        "sends something along to an address",
+        r"""\b(?:always|also|must|secretly|silently|quietly|instead)\b.{0,80}?\b(?:bcc|cc|forward|copy|send|redirect|post|upload)\b
+        .{0,80}?(?:[\w.+-]+@[\w-]+\.\w+|https?://)""",
+    ),
+)
+_MARKS_OF_INSTRUCTIONS = re.compile(
+    r"ignore|disregard|forget|override|bypass|tell|inform|notify|alert|warn|mention|reveal|disclos|expos|report|know"
+    r"|from (?:the )?(?:user|human)|[<\[]|you are now|instructions?\s*:|system|secret|\.ssh|id_rsa|id_ed|\.aws|/etc/"
+    r"|netrc|gnupg|\.json|\.env|private key|@|https?:",
+    re.IGNORECASE,
+)
+"""Without one of these no rule fits: most texts are looked at once."""
+
+_NAME = r"""(?: [`'"“](?P<{0}q>[\w.:/-]{{2,128}})[`'"”] | (?P<{0}c>\w+(?:[_-]\w+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)
+    | (?:the\s+)?(?P<{0}t>[\w-]{{2,128}})\s+tool\b | (?:the\s+)?tool\s+(?P<{0}u>[\w-]{{2,128}})\b )"""
+_INSTEAD = re.compile(
+    r"\b(?i:instead\s+of|rather\s+than|in\s+place\s+of|not|never)\s+(?i:(?:ever\s+)?(?:use|using|call|calling|invoke|the)\s+){0,2}"
+    + _NAME.format("a"),
+    re.VERBOSE,
+)
+_REPLACES = re.compile(
+    r"\b(?i:overrides?|replaces?|supersedes?|takes?\s+precedence\s+over|disables?)\s+(?i:(?:the|any|existing|original)\s+){0,2}"
+    + _NAME.format("b"),
+    re.VERBOSE,
+)
+_MARKS_OF_SHADOWING = re.compile(
+    r"instead|rather than|in place of|\bnot\b|never|overrid|replac|supersed|precedence|disabl", re.IGNORECASE
+)
+MAX_NAMES = 50
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){80,}|(?:\\x[0-9a-fA-F]{2}){20,}|(?:%[0-9a-fA-F]{2}){40,}")
+_LEAST_LETTERS = 20
+"""Different ones in a text in base64: a row of dashes or one word over and over has fewer."""
+
+_FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
+"""Flags of regions, such as that of Scotland, are written with tag characters."""
+_TAGS = re.compile("[\U000e0000-\U000e007f]+")
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_ZERO_WIDTH = re.compile("[\u180e\u200b\u2060-\u2064\ufeff\u115f\u1160\u3164\uffa0]")
+_JOINER = re.compile("[\u200c\u200d]+")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
+_BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
+"""Scripts without spaces, which write U+200B where a line may break."""
+
+
+def agent_flags(agent: Agent, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+    """Why an agent's name and description look suspicious, at most `MAX_FLAGS` reasons."""
+    return _flags((("name", agent.name), ("description", agent.description)), elsewhere)
+
+
+def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+    """As of an agent, and of all texts in schemas and annotations, names of properties included."""
+    texts = [("name", tool.name), ("description", tool.description)]
+    for where, schema in (
+        ("input schema", tool.input_schema),
+        ("output schema", tool.output_schema),
+        ("annotations", tool.annotations),
+    ):
+        if _needs_a_look(schema):
+            texts += [(where, text) for text in _strings(schema)]
+    return _flags(texts, elsewhere)
+
+
+def _flags(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for where, text in texts:
+        if _needs_a_look(text):
+            found |= dict.fromkeys(f"{where}: {reason}" for reason in _reasons(text, elsewhere))
+    return tuple(found)[:MAX_FLAGS]
+
+
+def _needs_a_look(text: str) -> bool:
+    """False for texts, and for JSON as it is written, in which no rule can find anything."""
+    return bool(
+        not text.isascii()
+        or _MARKS_OF_INSTRUCTIONS.search(text)
+        or _MARKS_OF_SHADOWING.search(text)
+        or _BASE64.search(text)
+        or _HEX.search(text)
+    )
+
+
+def _reasons(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
+    if not text.isascii():
+        yield from _hidden(text)
+    plain = _without_hidden(text)
+    for rule in INSTRUCTIONS:
+        found = rule.pattern.search(plain)
+        if found:
+            yield f"{rule.reason} ({_quoted(found.group())})"
+    yield from _shadowing(plain, elsewhere)
+    yield from _blobs(text)
+
+
+# -- hidden Unicode ------------------------------------------------------------------------------------
+
+
+def _hidden(text: str) -> Iterator[str]:
+    """What a model reads, or what reorders what a person reads; not what scripts and emoji are written with."""
+    shown = _FLAG_EMOJI.sub("", text)
+    for what, count in (
+        ("tag characters, which only a model reads", sum(map(len, _TAGS.findall(shown)))),
+        ("marks that reorder the text a person sees", len(_BIDI.findall(shown))),
+        ("invisible characters", sum(1 for _ in _invisible(shown))),
+        ("variation selectors that change nothing to see", sum(_idle_selectors(shown))),
+    ):
+        if count:
+            yield f"holds {count} {what}"
+
+
+def _invisible(text: str) -> Iterator[int]:
+    for found in _ZERO_WIDTH.finditer(text):
+        at, character = found.start(), found.group()
+        byte_order_mark = character == "\ufeff" and at == 0
+        between = character == "\u200b" and _script(text, at - 1) in _BREAKS_BETWEEN_WORDS
+        hangul = character in "\u115f\u1160\u3164\uffa0" and _script(text, at - 1) == "HANGUL"
+        if not (byte_order_mark or between or hangul):
+            yield at
+    for found in _JOINER.finditer(text):
+        if len(found.group()) > 1 or not _may_be_joined(text, found.start() - 1):
+            yield found.start()
+
+
+def _may_be_joined(text: str, at: int) -> bool:
+    """Whether a joiner may follow: a letter of a script that joins, a mark on one, or an emoji."""
+    if at < 0 or text[at].isascii():
+        return False
+    return unicodedata.category(text[at])[0] in "LMS" and _script(text, at) not in ("LATIN", "CYRILLIC", "GREEK")
+
+
+def _idle_selectors(text: str) -> Iterator[int]:
+    """Runs of several, and such as stand behind a letter or at the beginning: digits become keycaps, others emoji."""
+    for found in _SELECTORS.finditer(text):
+        before = text[found.start() - 1] if found.start() else " "
+        if len(found.group()) > 1 or (before.isascii() and before not in "0123456789#*"):
+            yield len(found.group())
+
+
+def _script(text: str, at: int) -> str:
+    return unicodedata.name(text[at], "").partition(" ")[0] if 0 <= at < len(text) else ""
+
+
+def _without_hidden(text: str) -> str:
+    """As a model reads it: invisible characters between letters hide no word."""
+    if text.isascii():
+        return text
+    spelled = _TAGS.sub(_spelled, text)
+    return _SELECTORS.sub("", _JOINER.sub("", _ZERO_WIDTH.sub("", _BIDI.sub("", spelled))))
+
+
+def _spelled(tags: re.Match[str]) -> str:
+    """The ASCII characters that tag characters stand for."""
+    codes = (ord(character) - 0xE0000 for character in tags.group())
+    return "".join(chr(code) for code in codes if 0x20 <= code < 0x7F)
+
+
+# -- other tools' names --------------------------------------------------------------------------------
+
+
+def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
+    if not _MARKS_OF_SHADOWING.search(text):
+        return
+    instead = {_name_in(found, "a"): found.group() for found in _INSTEAD.finditer(text)}
+    replaced = {_name_in(found, "b"): found.group() for found in _REPLACES.finditer(text)}
+    asked = list({**instead, **replaced})[:MAX_NAMES]
+    others = set(elsewhere(asked)) if asked else set()
+    for name, quote in {**instead, **replaced}.items():
+        if name in others:
+            yield f"puts itself in the place of another agent's tool {_quoted(name)} ({_quoted(quote)})"
+
+
+def _name_in(found: re.Match[str], which: str) -> str:
+    return next(name for kind in "qctu" if (name := found.group(which + kind)))
+
+
+# -- encoded text --------------------------------------------------------------------------------------
+
+
+def _blobs(text: str) -> Iterator[str]:
+    for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
+        for found in pattern.finditer(text):
+            blob = found.group()
+            if kind != "base64" or _is_encoded(blob):
+                yield f"holds {len(blob)} characters of encoded text ({kind})"
+                break
+
+
+def _is_encoded(blob: str) -> bool:
+    mixed = any(c.islower() for c in blob) and any(c.isupper() for c in blob) and any(c.isdigit() for c in blob)
+    return mixed and len(set(blob)) >= _LEAST_LETTERS
+
+
+# -- texts ---------------------------------------------------------------------------------------------
+
+
+def _strings(schema: JsonText) -> Iterator[str]:
+    """Every text in a JSON value, names included, at any depth."""
+    left: list[object] = [json.loads(schema)]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            left += [*value.values(), *value]
+        elif isinstance(value, list):
+            left += value
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return json.dumps(line if len(line) <= MAX_QUOTE_CHARS else line[: MAX_QUOTE_CHARS - 1] + "…", ensure_ascii=False)

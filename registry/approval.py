@@ -1,0 +1,81 @@
+"""Approval: what waits for it, and what it says."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from waygraph.registry.changes import AgentEntry, Claim
+from waygraph.registry.errors import UnknownName
+from waygraph.registry.graph.reading import Held
+from waygraph.registry.model import Agent, Principal, Tool
+
+OF_SOURCE = "source:"
+"""Before a source's name: all that waits of it."""
+
+
+def waits(entity: Agent | Tool) -> bool:
+    """Whether it is out of routing until somebody approves it, or flagged and not approved as it is now."""
+    return entity.pending or entity.is_doubtful
+
+
+def approval_of(entity: Agent | Tool) -> dict[str, object]:
+    """The properties that say that it is approved as it is now."""
+    return {"pending": False, "approved_hash": entity.content_hash}
+
+
+def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
+    """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id.
+
+    Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
+    """
+    if name.startswith(OF_SOURCE):
+        return _of_agents(held, spoken_for(held.claims, name.removeprefix(OF_SOURCE)))
+    if held.shows(name, principal):
+        return _of_agents(held, [name])
+    return [], [tool for tool in [_tool_named(held, name, principal)] if waits(tool)]
+
+
+def spoken_for(claims: Iterable[Claim], source: str) -> list[str]:
+    """The agents whose texts are the source's: of all that claim one, a live source speaks first, then the earliest."""
+    speakers: dict[str, tuple[int, str, str]] = {}
+    for claim in claims:
+        rank = (-claim.rank, claim.since, claim.source)
+        speakers[claim.agent_id] = min(rank, speakers.get(claim.agent_id, rank))
+    return sorted(agent_id for agent_id, (_, _, name) in speakers.items() if name == source)
+
+
+def approved_entries(held: Held, agents: Sequence[Agent], tools: Sequence[Tool]) -> list[AgentEntry]:
+    """The agents that change, or whose tools do, whole, as they are once these are approved."""
+    changed = {tool.id for tool in tools}
+    touched = sorted({agent.id for agent in agents} | {tool.agent_id for tool in tools})
+    owned = held.tools_of(touched)
+    return [
+        AgentEntry(
+            key=agent_id,
+            agent=held.agents[agent_id].agent,
+            tools=tuple(
+                replace(item.tool, pending=item.tool.pending and item.tool.id not in changed)
+                for item in owned.get(agent_id, ())
+            ),
+        )
+        for agent_id in touched
+    ]
+
+
+def _of_agents(held: Held, agent_ids: Sequence[str]) -> tuple[list[Agent], list[Tool]]:
+    owned = held.tools_of(agent_ids)
+    agents = [held.agents[agent_id].agent for agent_id in agent_ids]
+    tools = [item.tool for agent_id in agent_ids for item in owned.get(agent_id, ())]
+    return [agent for agent in agents if waits(agent)], [tool for tool in tools if waits(tool)]
+
+
+def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:
+    """Raises UnknownName."""
+    shown = [agent_id for agent_id in held.agents if held.shows(agent_id, principal)]
+    owner = name.partition("/")[0]
+    owners = [owner] if "/" in name and owner in shown else shown
+    tools = [item.tool for items in held.tools_of(owners).values() for item in items]
+    found = next((tool for tool in tools if name in (tool.id, tool.call_name)), None)
+    if found is None:
+        known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
+        raise UnknownName("agent or tool", name, known, hint="`source:NAME` approves all that waits of a source.")
+    return found

@@ -1,0 +1,41 @@
+"""The words of an agent's status: what was last known of whether it answers."""
+
+import re
+
+KNOWN, ONLINE = "known", "online"
+"""Never asked; answered when it was last asked."""
+UNREACHABLE, FAILING = "unreachable since ", "failing: "
+MAX_REASON_CHARS = 200
+_UNREACHABLE = re.compile(re.escape(UNREACHABLE) + r"\d{4}-\d\d-\d\d[^\s]*: \S.*")
+_FAILING = re.compile(re.escape(FAILING) + r"\S.*")
+
+
+def unreachable(since: str, reason: str) -> str:
+    """Cannot be reached since then (ISO 8601), as far as one knows."""
+    return f"{UNREACHABLE}{since}: {_one_line(reason)}"
+
+
+def failing(reason: str) -> str:
+    """Answers, but not as it should."""
+    return f"{FAILING}{_one_line(reason)}"
+
+
+def reachable(status: str) -> bool:
+    """Whether nothing speaks against it: it answered when it was last asked, or was never asked."""
+    return not status.startswith((UNREACHABLE, FAILING))
+
+
+def is_status(text: str) -> bool:
+    """Whether it is one of the four."""
+    return text in (KNOWN, ONLINE) or bool(_UNREACHABLE.fullmatch(text) or _FAILING.fullmatch(text))
+
+
+def unreachable_since(status: str) -> str:
+    """The time it tells, ISO 8601; empty for another status."""
+    return status.removeprefix(UNREACHABLE).partition(": ")[0] if status.startswith(UNREACHABLE) else ""
+
+
+def _one_line(reason: str) -> str:
+    """White space as single spaces, not overlong, not empty."""
+    line = " ".join(reason.split()) or "no reason given"
+    return line if len(line) <= MAX_REASON_CHARS else line[: MAX_REASON_CHARS - 1] + "…"
