@@ -192,8 +192,8 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
 
 def _referred(said: Fields, label: str) -> str:
     """The value or default, with references for what is asked for and for secrets."""
-    told = text(said, "value", "default")
-    if not told or field(said, "isSecret"):
+    told = field(said, "value", "default")
+    if not isinstance(told, str) or field(said, "isSecret"):
         return _reference(label)
     variables = field(said, "variables")
     known = variables if isinstance(variables, Mapping) else {}
