@@ -178,8 +178,9 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
     """Those that are given, have a default or are required."""
     for said in inputs:
         name = text(said, "name") if field(said, "type") != "positional" else ""
-        given = field(said, "value", "default") is not None or bool(field(said, "isRequired"))
-        value = _referred(said, name or text(said, "valueHint") or "argument") if given else ""
+        if field(said, "value", "default") is None and not field(said, "isRequired"):
+            continue
+        value = _referred(said, name or text(said, "valueHint") or "argument")
         # The older form has the flag in the value as well.
         if name and not value.startswith(name):
             yield name
@@ -192,8 +193,8 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
 
 def _referred(said: Fields, label: str) -> str:
     """The value or default, with references for what is asked for and for secrets."""
-    told = text(said, "value", "default")
-    if not told or field(said, "isSecret"):
+    told = field(said, "value", "default")
+    if not isinstance(told, str) or field(said, "isSecret"):
         return _reference(label)
     variables = field(said, "variables")
     known = variables if isinstance(variables, Mapping) else {}

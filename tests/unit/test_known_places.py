@@ -1,0 +1,106 @@
+"""Where clients keep their configs on each system, and what is told of them."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from waygraph.ingest.sources.known_places import KnownConfig, known_configs
+from waygraph.registry.settings import Settings
+
+CONFIG = {"mcpServers": {"a": {"command": "touch", "args": ["/x"]}, "b": {"url": "https://h", "disabled": True}}}
+VS_CODE = {"servers": {"a": {"command": "x"}}, "inputs": []}
+
+
+def placed(home: Path, places: Mapping[str, object]) -> None:
+    for name, content in places.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+
+
+def found(
+    home: Path, platform: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> list[KnownConfig]:
+    return known_configs(home, environ or {}, platform, cwd or home / "nowhere", settings=Settings())
+
+
+@pytest.mark.parametrize(
+    ("platform", "programs"),
+    [("linux", ".config"), ("darwin", "Library/Application Support"), ("win32", "AppData/Roaming")],
+)
+def test_every_client_is_found_on_every_system(tmp_path: Path, platform: str, programs: str) -> None:
+    """With how many servers each names; the disabled ones count, and those in a project of Claude Code's."""
+    placed(
+        tmp_path,
+        {
+            f"{programs}/Claude/claude_desktop_config.json": CONFIG,
+            ".claude.json": {"projects": {"/w/a": CONFIG}},
+            ".cursor/mcp.json": CONFIG,
+            f"{programs}/Code/User/mcp.json": VS_CODE,
+            f"{programs}/Code/User/settings.json": {"editor.x": 1, "mcp": VS_CODE},
+            "work/.mcp.json": CONFIG,
+            "work/.cursor/mcp.json": {"mcpServers": {}},
+            "work/.vscode/mcp.json": '{"servers": {"a": {"command": "x"},}} // mine',
+        },
+    )
+    configs = found(tmp_path, platform, cwd=tmp_path / "work")
+    assert [(c.client, str(c.path.relative_to(tmp_path)), c.servers, c.fault) for c in configs] == [
+        ("Claude Desktop", f"{programs}/Claude/claude_desktop_config.json", 2, ""),
+        ("Claude Code", ".claude.json", 2, ""),
+        ("Claude Code", "work/.mcp.json", 2, ""),
+        ("Cursor", ".cursor/mcp.json", 2, ""),
+        ("Cursor", "work/.cursor/mcp.json", 0, ""),
+        ("VS Code", f"{programs}/Code/User/mcp.json", 1, ""),
+        ("VS Code", f"{programs}/Code/User/settings.json", 1, ""),
+        ("VS Code", "work/.vscode/mcp.json", 1, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "place"),
+    [
+        ("linux", "XDG_CONFIG_HOME", "Claude/claude_desktop_config.json"),
+        ("win32", "APPDATA", "Claude/claude_desktop_config.json"),
+        ("linux", "CLAUDE_CONFIG_DIR", ".claude.json"),
+    ],
+)
+def test_a_client_that_was_moved_is_found(tmp_path: Path, platform: str, variable: str, place: str) -> None:
+    """By the variable that the system, or the client, looks at."""
+    placed(tmp_path / "moved", {place: CONFIG})
+    [config] = found(tmp_path / "home", platform, {variable: str(tmp_path / "moved")})
+    assert (config.path, config.servers) == (tmp_path / "moved" / place, 2)
+
+
+def test_a_project_that_is_the_home_is_looked_at_once(tmp_path: Path) -> None:
+    """Its configs are the user's own."""
+    placed(tmp_path, {".cursor/mcp.json": CONFIG})
+    assert len(found(tmp_path, "linux", cwd=tmp_path)) == 1
+
+
+def test_a_faulty_file_is_told_with_its_fault(tmp_path: Path) -> None:
+    """And does not hide the others; settings that say nothing of servers are no config."""
+    placed(
+        tmp_path,
+        {
+            ".cursor/mcp.json": "{",
+            ".claude.json": {"numStartups": 3},
+            ".config/Code/User/settings.json": {"editor.x": 1},
+            ".config/Code/User/mcp.json": {"servers": {"a": 5, "b": {"command": "x"}}},
+        },
+    )
+    (tmp_path / ".config/Claude/claude_desktop_config.json").mkdir(parents=True)
+    os.mkfifo(tmp_path / ".mcp.json")  # nobody writes to it: reading it would wait for ever
+    told = {config.path.name: (config.servers, config.fault) for config in found(tmp_path, "linux", cwd=tmp_path)}
+    assert told.pop("mcp.json") == (2, "")
+    assert told == {".claude.json": (0, "")}
+    faults = [config.fault for config in found(tmp_path, "linux", cwd=tmp_path) if config.fault]
+    assert len(faults) == 1
+    assert faults[0].startswith("is not JSON")
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
+    """On a machine without any client."""
+    assert found(tmp_path, "linux") == []

@@ -1,0 +1,438 @@
+"""Entries of the MCP registry: every form of list and of server.json, what counts, and what is never told."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tests.fake_mcp_registry import entry
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import mcp_registry, read_path
+from waygraph.ingest.sources.kinds import kind_of
+from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.registry.settings import Settings
+
+SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", Path(__file__).parents[3] / "shared" / "data"))
+S = Settings()
+HERE = "http://127.0.0.1:8000/v0.1/servers"
+SECRET = "ghp_planted4SecretValue"  # noqa: S105
+
+
+def taken(document: object, where: str = "list.json") -> Intake:
+    intake = Intake(where=where, settings=S)
+    for record in mcp_registry.read(document, where, intake):
+        intake.take(record)
+    return intake
+
+
+def transport(**server: object) -> Any:
+    [found] = taken({"name": "a.b/c", "version": "1.0", "packages": [], **server}).entries
+    return json.loads(found.agent.transport or "null")
+
+
+def launches(*servers: Mapping[str, object], where: str = "list.json") -> dict[str, HttpLaunch]:
+    intake = Intake(where=where, settings=S)
+    document = [{"name": f"a/{number}", **server} for number, server in enumerate(servers)]
+    asked = {found.key: found.launch for found in mcp_registry.servers(document, where, intake)}
+    return {key: launch for key, launch in asked.items() if isinstance(launch, HttpLaunch)}
+
+
+# -- the forms of a list ---------------------------------------------------------------------------
+
+TODAY = {"name": "io.example/shop", "description": "Sells", "version": "1.0.2", "packages": [{"registryType": "npm"}]}
+OLDER = {
+    "id": "4e9c",
+    "name": "io.example/shop",
+    "description": "Sells",
+    "version_detail": {"version": "1.0.2", "release_date": "2025-05-16T18:56:49Z", "is_latest": True},
+    "packages": [{"registry_name": "npm", "name": ""}],
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        TODAY,
+        OLDER,
+        {"$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json", **TODAY},
+        [TODAY],
+        [OLDER],
+        ["odd", TODAY],
+        {"server": TODAY, "_meta": {}},
+        {"servers": [{"server": TODAY, "_meta": {}}], "metadata": {"count": 1}},
+        {"servers": [TODAY], "metadata": {}},
+        {"servers": [{"server": TODAY, "x-io.modelcontextprotocol.registry": {"is_latest": True}}]},
+    ],
+    ids=str,
+)
+def test_every_form_of_a_list_is_read(document: object) -> None:
+    """One server.json or many, wrapped by the API or not, today's words or the older."""
+    assert kind_of(document, "list.json").name == "mcp-registry"
+    [found] = taken(document).entries
+    agent = found.agent
+    assert (found.key, agent.id, agent.name) == ("io.example/shop", "io.example.shop", "io.example/shop")
+    assert (agent.description, agent.version, agent.kind, agent.tags) == ("Sells", "1.0.2", "mcp_server", ("npm",))
+    assert found.tools == ()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        5,
+        {},
+        [],
+        [5],
+        {"servers": []},
+        {"servers": {}},
+        {"name": "left-pad", "version": "1.0.0", "packages": {"": {}}},
+        {"server": {"name": "x"}, "tools": []},
+        {"name": "x", "packages": [], "tools": []},
+        [{"name": "x", "description": "y"}],
+    ],
+    ids=str,
+)
+def test_other_documents_are_none(document: object) -> None:
+    """A package-lock.json, a dump of tools, a list of services."""
+    assert not mcp_registry.fits(document)
+
+
+def test_an_empty_page_is_one() -> None:
+    """Of a registry that lists nothing."""
+    assert mcp_registry.fits({"servers": [], "metadata": {"count": 0}})
+
+
+def test_a_title_is_its_name() -> None:
+    """Where it says one."""
+    [found] = taken({**TODAY, "title": "The Shop"}).entries
+    assert found.agent.name == "The Shop"
+
+
+# -- which version counts --------------------------------------------------------------------------
+
+
+def test_only_the_latest_version_of_a_name_counts() -> None:
+    """What says so of itself; else the last published."""
+    document = [
+        entry("a/x", latest=False, at="2026-03-01", version="3.0.0-rc"),
+        entry("a/x", latest=True, at="2026-02-01", version="2.0.0"),
+        entry("a/x", latest=False, at="2026-01-01", version="1.0.0"),
+        {**OLDER, "version_detail": {"version": "1", "release_date": "2025-01-01T00:00:00Z"}},
+        {**OLDER, "version_detail": {"version": "2", "release_date": "2025-02-01T00:00:00Z"}},
+        {**OLDER, "version_detail": {"version": "0", "release_date": "2024-02-01T00:00:00Z"}},
+    ]
+    intake = taken(document)
+    assert {found.key: found.agent.version for found in intake.entries} == {"a/x": "2.0.0", "io.example/shop": "2"}
+    assert intake.rejected == []
+
+
+def test_a_version_listed_twice_is_told() -> None:
+    """The first is kept; what is held of the agent is not touched by the second."""
+    intake = taken([TODAY, {**TODAY, "description": "Other"}])
+    assert [found.agent.description for found in intake.entries] == ["Sells"]
+    [rejected] = intake.rejected
+    assert (rejected.where, rejected.key) == ("list.json#/1", "")
+    assert "listed before" in rejected.reason
+    assert not intake.partial
+
+
+def test_what_was_deleted_is_gone_and_what_is_deprecated_is_marked() -> None:
+    """By the latest version alone: an older one that was deleted says nothing of the agent."""
+    document = [
+        entry("a/dead", status="deleted", version="2"),
+        entry("a/dead", latest=False, version="1"),
+        entry("a/alive", version="2"),
+        entry("a/alive", latest=False, status="deleted", version="1"),
+        entry("a/old", status="deprecated", remotes=[{"type": "sse", "url": "https://h.example/sse"}]),
+        {**TODAY, "name": "a/own-word", "status": "deprecated"},
+    ]
+    intake = taken(document)
+    assert intake.gone == ["a/dead"]
+    tags = {found.key: found.agent.tags for found in intake.entries}
+    assert tags == {"a/alive": (), "a/old": ("deprecated", "remote"), "a/own-word": ("deprecated", "npm")}
+
+
+# -- how it is reached -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("package", "kept"),
+    [
+        (
+            {"registryType": "npm", "identifier": "@a/b", "version": "1.2"},
+            {"command": "npx", "args": ["-y", "@a/b@1.2"]},
+        ),
+        ({"registry_name": "npm", "name": "b", "version": ""}, {"command": "npx", "args": ["-y", "b"]}),
+        ({"registryType": "npm", "identifier": "@a/b@2"}, {"command": "npx", "args": ["-y", "@a/b@2"]}),
+        ({"registryType": "pypi", "identifier": "b", "version": "1"}, {"command": "uvx", "args": ["b@1"]}),
+        (
+            {"registryType": "oci", "identifier": "ghcr.io/a/b:1", "environmentVariables": [{"name": "KEY"}]},
+            {
+                "command": "docker",
+                "args": ["run", "-i", "--rm", "-e", "KEY", "ghcr.io/a/b:1"],
+                "env": {"KEY": "${KEY}"},
+            },
+        ),
+        ({"registry_name": "docker", "name": "a/b"}, {"command": "docker", "args": ["run", "-i", "--rm", "a/b"]}),
+        ({"registryType": "nuget", "identifier": "B", "version": "1"}, {"command": "dnx", "args": ["--yes", "B@1"]}),
+        (
+            {"registryType": "mcpb", "identifier": "https://h/x.mcpb", "fileSha256": "ab"},
+            {"package": {"registryType": "mcpb", "identifier": "https://h/x.mcpb", "fileSha256": "ab"}},
+        ),
+        (
+            {"registry_name": "unknown", "name": "a/b", "version": ""},
+            {"package": {"registryType": "unknown", "identifier": "a/b"}},
+        ),
+        (
+            {"registryType": "npm", "identifier": "b", "runtimeHint": "rm -rf"},
+            {"command": "npx", "args": ["-y", "b"]},
+        ),
+    ],
+    ids=str,
+)
+def test_a_package_is_kept_as_the_command_that_runs_it(package: object, kept: object) -> None:
+    """By the type of its registry; what nothing is known to run is kept as it is told."""
+    assert transport(packages=[package]) == kept
+
+
+ARGUMENTS = [
+    {"type": "named", "name": "--port", "value": "{port}", "variables": {"port": {"default": "80"}}},
+    {"type": "named", "name": "--verbose", "value": ""},
+    {"type": "named", "name": "--home", "isRequired": True},
+    {"type": "named", "name": "--unused", "description": "optional, without a value"},
+    {"type": "named", "name": "--mode fast", "value": "--mode fast"},
+    {"type": "positional", "valueHint": "folder", "isRequired": True},
+    {"type": "positional", "default": "here"},
+    {"type": "positional", "name": "said", "value": '{"a": {b}}'},
+]
+
+
+def test_arguments_are_kept_with_references_for_what_is_asked_for() -> None:
+    """Values and defaults as they are; what is optional and not given is left out."""
+    package = {"registryType": "npm", "identifier": "b", "packageArguments": ARGUMENTS}
+    assert transport(packages=[package])["args"] == [
+        *("-y", "b", "--port", "80", "--verbose", "--home", "${home}", "--mode fast", "${folder}", "here"),
+        '{"a": {b}}',
+    ]
+    before = {"registryType": "npm", "identifier": "b", "runtimeArguments": ARGUMENTS[:1]}
+    assert transport(packages=[before])["args"] == ["-y", "--port", "80", "b"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"packages": [{"environmentVariables": [{"name": "A", "value": SECRET}]}]},
+        {"packages": [{"environmentVariables": [{"name": "A", "default": SECRET, "isSecret": True}]}]},
+        {"packages": [{"packageArguments": [{"type": "named", "name": "--x", "value": SECRET, "isSecret": True}]}]},
+        {"packages": [{"packageArguments": [{"type": "named", "name": "--token", "value": SECRET}]}]},
+        {"packages": [{"packageArguments": [{"type": "named", "name": "--t", "value": f"--token={SECRET}"}]}]},
+        {"packages": [{"runtimeArguments": [{"type": "named", "name": "-e", "value": f"KEY={SECRET}"}]}]},
+        {
+            "packages": [
+                {
+                    "runtimeArguments": [
+                        {
+                            "type": "positional",
+                            "value": "{k}",
+                            "variables": {"k": {"isSecret": True, "default": SECRET}},
+                        }
+                    ]
+                }
+            ]
+        },
+        {
+            "packages": [
+                {"packageArguments": [{"type": "positional", "valueHint": "k", "isSecret": True, "default": SECRET}]}
+            ]
+        },
+        {"remotes": [{"type": "http", "url": f"https://u:{SECRET}@h.example/mcp?k={SECRET}#{SECRET}"}]},
+        {"remotes": [{"url": "https://h.example/{k}", "variables": {"k": {"isSecret": True, "default": SECRET}}}]},
+        {"remotes": [{"url": "https://h.example", "headers": [{"name": "Auth", "value": f"Bearer {SECRET}"}]}]},
+        {
+            "remotes": [
+                {
+                    "url": "https://h.example",
+                    "headers": [{"name": "X", "value": "Bearer {t}", "variables": {"t": {"default": SECRET}}}],
+                }
+            ]
+        },
+    ],
+    ids=str,
+)
+def test_no_secret_of_an_entry_is_kept(place: Mapping[str, list[dict[str, object]]]) -> None:
+    """Wherever an entry gives one: values, defaults, variables of variables, addresses."""
+    packages = [{"registryType": "npm", "identifier": "b", **package} for package in place.get("packages", [])]
+    intake = taken({"name": "a/b", "packages": packages, "remotes": place.get("remotes", [])})
+    assert intake.entries[0].agent.transport
+    assert SECRET not in repr(intake)
+    asked = list(mcp_registry.servers({"name": "a/b", "remotes": place.get("remotes", [])}, "x", intake))
+    assert SECRET not in repr(asked)
+
+
+REMOTE = {"type": "streamable-http", "url": "https://h.example/mcp"}
+CLOSED = {**REMOTE, "headers": [{"name": "Authorization", "isRequired": True, "isSecret": True}]}
+
+
+@pytest.mark.parametrize(
+    ("remotes", "launch"),
+    [
+        ([REMOTE], HttpLaunch(url="https://h.example/mcp")),
+        ([{"type": "sse", "url": "https://h.example/x"}], HttpLaunch(url="https://h.example/x", form="sse")),
+        ([{"transport_type": "sse", "url": "https://h.example/x"}], HttpLaunch(url="https://h.example/x", form="sse")),
+        ([{"transport_type": "", "url": "https://h.example/sse"}], HttpLaunch(url="https://h.example/sse", form="sse")),
+        ([{**REMOTE, "headers": [{"name": "A"}]}], HttpLaunch(url="https://h.example/mcp")),
+        (
+            [{**REMOTE, "headers": [{"name": "A", "default": "b", "isRequired": True}]}],
+            HttpLaunch(url="https://h.example/mcp", headers={"A": "b"}),
+        ),
+        ([CLOSED], None),
+        (
+            [CLOSED, {"type": "sse", "url": "https://h.example/sse"}],
+            HttpLaunch(url="https://h.example/sse", form="sse"),
+        ),
+        ([{"url": "https://{t}.example/"}], None),
+        ([{"url": "https://{t}.example/", "variables": {"t": {"isRequired": True}}}], None),
+        (
+            [{"url": "https://{t}.example/", "variables": {"t": {"default": "eu"}}}],
+            HttpLaunch(url="https://eu.example/"),
+        ),
+        ([{"url": "http://localhost:3000/sse"}], None),
+        ([{"url": "http://127.0.0.1/mcp"}], None),
+        ([{"url": "http://169.254.169.254/latest"}], None),
+        ([{"url": "http://10.1.2.3/mcp"}], None),
+        ([{"url": "http://[::1]/mcp"}], None),
+        ([{"url": "http://printer.local/mcp"}], None),
+        ([{"url": "https://[x/"}], None),
+        ([{"url": "file:///etc/passwd"}], None),
+        ([{"url": 5}], None),
+        ([], None),
+    ],
+    ids=str,
+)
+def test_a_remote_is_open_if_nothing_that_it_requires_is_missing(remotes: object, launch: HttpLaunch | None) -> None:
+    """And if it is no address of our own machine or network, which a list from elsewhere must not have us ask."""
+    assert launches({"remotes": remotes}) == ({"a/0": launch} if launch else {})
+
+
+def test_a_registry_on_this_machine_may_name_this_machine() -> None:
+    """As one does that is tried out."""
+    local = {"remotes": [{"url": "http://127.0.0.1:9/mcp"}]}
+    assert launches(local, where=HERE) == {"a/0": HttpLaunch(url="http://127.0.0.1:9/mcp")}
+    assert launches(local, where="https://registry.example/v0.1/servers") == {}
+
+
+def test_the_open_remote_is_how_it_is_kept() -> None:
+    """What is asked and what is kept are one; then comes a package, then a remote that needs something."""
+    npm = {"registryType": "npm", "identifier": "b"}
+    assert transport(remotes=[CLOSED, REMOTE], packages=[npm]) == {"type": "http", "url": "https://h.example/mcp"}
+    assert transport(remotes=[CLOSED], packages=[npm]) == {"command": "npx", "args": ["-y", "b"]}
+    assert transport(remotes=[CLOSED]) == {
+        "type": "http",
+        "url": "https://h.example/mcp",
+        "headers": {"Authorization": "${Authorization}"},
+    }
+    assert transport(remotes=[{"url": "http://localhost:3000/sse"}]) is None
+    assert transport() is None
+
+
+def test_variables_of_an_address_are_references() -> None:
+    """Unless they have a value or a default."""
+    url = "https://{tenant}.example/{region}/mcp"
+    variables = {"region": {"default": "eu"}, "tenant": {"isRequired": True}}
+    kept = transport(remotes=[{"type": "http", "url": url, "variables": variables}])
+    assert kept == {"type": "http", "url": "https://${tenant}.example/eu/mcp"}
+
+
+# -- what is wrong ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason", "partial"),
+    [
+        (5, "expected an entry of the MCP registry, found a number", True),
+        ({"server": 5}, "expected an entry of the MCP registry, found a number", True),
+        ({"description": "x"}, "name: a name must be a non-empty string", True),
+        (
+            {"name": "", "description": "", "packages": [], "version_detail": {"is_latest": False}},
+            "an empty entry",
+            False,
+        ),
+        ({**TODAY, "name": "a/x", "description": 5}, "description: expected a string, found a number", False),
+        ({**TODAY, "name": "a/x", "version": "\x00"}, "version: a name must not hold control characters", False),
+    ],
+    ids=str,
+)
+def test_a_faulty_entry_costs_itself_alone(wrong: object, reason: str, partial: bool) -> None:
+    """Told with its place; only one that nobody can tell the agent of holds others back from being removed."""
+    intake = taken([TODAY, wrong])
+    assert [found.key for found in intake.entries] == ["io.example/shop"]
+    [rejected] = intake.rejected
+    assert rejected.where == "list.json#/1"
+    assert rejected.reason.startswith(reason)
+    assert intake.partial == partial
+
+
+def test_a_faulty_package_costs_itself_alone() -> None:
+    """The agent is there with what is left."""
+    intake = taken({**TODAY, "packages": [5, {"registryType": "npm", "identifier": "b"}], "remotes": "x"})
+    assert json.loads(intake.entries[0].agent.transport)["command"] == "npx"
+    assert [(fault.where, fault.reason) for fault in intake.rejected] == [
+        ("list.json#/packages/0", "expected an object, found a number"),
+        ("list.json#/remotes", "expected a list, found a string"),
+    ]
+
+
+def test_deep_nesting_is_read_or_refused(tmp_path: Path) -> None:
+    """Not by the stack."""
+    deep = "[" * 900 + "]" * 900
+    path = tmp_path / "list.json"
+    path.write_text(f'[{json.dumps(TODAY)}, {{"name": "", "packages": {deep}}}]')
+    [manifest] = read_path(str(path), S)
+    assert (len(manifest.entries), len(manifest.rejected)) == (1, 1)
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.just(SECRET) | st.text(max_size=3)
+FIELDS = (
+    "name description version title status packages remotes registryType identifier environmentVariables url type "
+    "packageArguments value default variables headers isRequired isSecret version_detail _meta server"
+)
+values = st.recursive(
+    scalars | st.sampled_from(["npm", "https://{a}.example/mcp", "{a}", "named", "docker"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", *FIELDS.split()]), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@given(values | st.lists(values, max_size=3) | st.fixed_dictionaries({"servers": st.lists(values, max_size=3)}))
+@hypothesis_settings(deadline=None, max_examples=400)
+def test_whatever_a_list_holds_it_is_read_or_rejected(document: Any) -> None:
+    """Nothing raises, and every reason is there."""
+    if not mcp_registry.fits(document):
+        return
+    intake = taken(document)
+    list(mcp_registry.servers(document, HERE, intake))
+    assert all(fault.reason and fault.where for fault in intake.rejected)
+
+
+# -- the seed of the official registry -------------------------------------------------------------
+
+
+def test_the_seed_goes_in_whole() -> None:
+    """471 entries: 464 servers, and seven that are empty, each named."""
+    seed = SHARED / "catalogs" / "mcp_registry_seed.json"
+    if not seed.is_file():
+        pytest.skip("no shared data: WAYGRAPH_BENCH_DATA names its folder")
+    [manifest] = read_path(str(seed), S)
+    assert (len(manifest.entries), len(manifest.rejected), manifest.partial) == (464, 7, False)
+    places = [fault.where.partition("#")[2] for fault in manifest.rejected]
+    assert places == ["/15", "/25", "/108", "/132", "/188", "/207", "/406"]
+    assert {fault.reason for fault in manifest.rejected} == {"an empty entry: all its fields are empty"}
+    assert len({found.agent.id for found in manifest.entries}) == 464

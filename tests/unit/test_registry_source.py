@@ -1,0 +1,252 @@
+"""An MCP registry over HTTP: its pages, what changed since, what goes wrong on the way, and its bounds."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fake_mcp_registry import FakeMcpRegistry, entry, fake_mcp_registry
+from waygraph.ingest.sources.registry_pages import World
+from waygraph.ingest.sources.registry_source import OFFICIAL_URL, open_registry
+from waygraph.ingest.sync import sync
+from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.registry import Registry
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+TEN = [entry(f"a.example/s{number}") for number in range(10)]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeMcpRegistry]:
+    with fake_mcp_registry(*TEN) as running:
+        yield running
+
+
+class Waits:
+    """A world in which waiting is only noted."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    @property
+    def world(self) -> World:
+        return World(sleep=self.slept.append, jitter=lambda: 1.0)
+
+
+def read(fake: FakeMcpRegistry, settings: Settings | None = None, **options: Any) -> Manifest:
+    return open_registry(fake.url, settings or Settings(), **{"world": Waits().world, **options}).read()
+
+
+def keys(manifest: Manifest) -> list[str]:
+    return [found.key for found in manifest.entries]
+
+
+def refused(fake: FakeMcpRegistry, settings: Settings | None = None, **options: Any) -> str:
+    with pytest.raises(SourceError) as caught:
+        read(fake, settings, **options)
+    return str(caught.value)
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def test_every_page_is_read(fake: FakeMcpRegistry) -> None:
+    """By cursor, latest versions alone, with progress as they come."""
+    seen: list[tuple[int, int]] = []
+    manifest = read(fake, progress=lambda done, of: seen.append((done, of)))
+    assert keys(manifest) == [f"a.example/s{number}" for number in range(10)]
+    assert (manifest.partial, manifest.rejected, manifest.rank) == (False, (), 0)
+    assert seen == [(3, 0), (6, 0), (9, 0), (10, 0)]
+    assert [query.get("cursor") for query in fake.requests] == [None, "3", "6", "9"]
+    assert all(query["version"] == "latest" and query["limit"] == "100" for query in fake.requests)
+
+
+def test_its_name_is_its_address(fake: FakeMcpRegistry) -> None:
+    """So that its source is the same whichever way it was written; the official one needs no address."""
+    wanted = f"mcp-registry:{fake.url}"
+    assert read(fake).source == wanted
+    assert open_registry(f"{fake.url}/", Settings()).name == wanted
+    official = open_registry("", Settings())
+    assert (official.name, official.namespace) == (f"mcp-registry:{OFFICIAL_URL}", "mcp-registry")
+    assert official.url == f"{OFFICIAL_URL}/v0.1/servers"
+    assert open_registry("https://h.example/api/v0", Settings()).url == "https://h.example/api/v0/servers"
+    assert open_registry("https://h.example/v0.1/servers", Settings()).url == "https://h.example/v0.1/servers"
+    assert open_registry("https://h.example", Settings()).namespace == "h.example"
+
+
+def test_what_changed_since_is_a_part_and_tombstones_remove(fake: FakeMcpRegistry) -> None:
+    """A registry that holds all learns what is new, changed and deleted, and keeps the rest."""
+    with Registry.open(":memory:", embedder="none", settings=Settings(), environ={}) as registry:
+        sync(registry, read(fake))
+        fake.entries[2] = entry("a.example/s2", at="2026-05-01", description="Another")
+        fake.entries[4] = entry("a.example/s4", at="2026-05-02", status="deleted")
+        fake.entries[5] = entry("a.example/s5", at="2026-05-02", status="deprecated")
+        fake.entries += [
+            entry("a.example/s6", latest=False, status="deleted", at="2026-05-02", version="0.1"),
+            entry("a.example/new", at="2026-05-03"),
+        ]
+        manifest = read(fake, since="2026-04-30T12:00:00+02:00")
+        assert fake.requests[-1]["updated_since"] == "2026-04-30T12:00:00+02:00"
+        assert (manifest.partial, manifest.gone) == (True, ("a.example/s4",))
+        assert keys(manifest) == ["a.example/s2", "a.example/s5", "a.example/new"]
+
+
+def test_the_servers_that_are_open_can_be_asked(fake: FakeMcpRegistry) -> None:
+    """Beside the manifest, which lists all."""
+    fake.entries = [
+        entry("a/open", remotes=[{"type": "sse", "url": "http://127.0.0.1:9/sse"}]),
+        entry("a/closed", remotes=[{"url": "http://x.example", "headers": [{"name": "K", "isRequired": True}]}]),
+    ]
+    manifest, servers = open_registry(fake.url, Settings()).read_with_servers()
+    assert keys(manifest) == ["a/open", "a/closed"]
+    assert [(server.key, server.launch) for server in servers] == [
+        ("a/open", HttpLaunch(url="http://127.0.0.1:9/sse", form="sse"))
+    ]
+
+
+def test_headers_go_with_every_request_and_nowhere_else(fake: FakeMcpRegistry) -> None:
+    """A subregistry may ask for a token; no error shows it."""
+    read(fake, headers={"Authorization": "Bearer s3cret"})
+    assert fake.authorizations == ["Bearer s3cret"] * 4
+    fake.troubles = [(403, None)]
+    source = open_registry(fake.url, Settings(), headers={"Authorization": "Bearer s3cret"})
+    with pytest.raises(SourceError) as caught:
+        source.read()
+    assert "s3cret" not in f"{caught.value!r} {caught.value} {source!r}"
+
+
+# -- what passes -----------------------------------------------------------------------------------
+
+
+def test_an_overloaded_registry_is_asked_again() -> None:
+    """After as long as it says, else longer each time."""
+    waits = Waits()
+    with fake_mcp_registry(*TEN[:1]) as fake:
+        fake.troubles = [(429, "7"), (503, None), (500, None)]
+        assert len(read(fake, world=waits.world).entries) == 1
+    assert waits.slept == [7.0, 1.0, 2.0]
+
+
+def test_a_broken_connection_is_tried_again(fake: FakeMcpRegistry) -> None:
+    """It may be an idle one that was closed."""
+    fake.broken_connections = 2
+    assert len(read(fake).entries) == 10
+
+
+def test_a_registry_that_stays_overloaded_is_given_up(fake: FakeMcpRegistry) -> None:
+    """After so many tries as are set, or when waiting longer would take too long."""
+    fake.troubles = [(503, None)] * 9
+    assert "still answers 503 after 3 tries" in refused(fake, Settings(mcp_registry_retries=2))
+    fake.troubles = [(429, "50")] * 9
+    assert "still answers 429 after 1 tries" in refused(fake, Settings(mcp_registry_total_s=20))
+
+
+# -- what does not ---------------------------------------------------------------------------------
+
+
+def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry) -> None:
+    """What was read counts, nothing is removed, and the reason is told."""
+    fake.fails_from = 6
+    manifest = read(fake, Settings(mcp_registry_retries=1))
+    assert len(manifest.entries) == 6
+    assert manifest.partial
+    [rejected] = manifest.rejected
+    assert rejected.reason == "still answers 500 after 2 tries; 2 pages were read"
+
+
+def test_an_endless_list_ends(fake: FakeMcpRegistry) -> None:
+    """By the number of pages, and at once where a cursor comes again."""
+    fake.endless = True
+    manifest = read(fake, Settings(mcp_registry_max_pages=7))
+    assert (len(manifest.entries), len(fake.requests), manifest.partial) == (10, 7, True)
+    assert "more than 7 pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)" in manifest.rejected[0].reason
+    fake.endless, fake.same_cursor = False, True
+    fake.requests.clear()
+    manifest = read(fake)
+    assert (len(fake.requests), manifest.partial) == (2, True)
+    assert any("gives a cursor again" in rejected.reason for rejected in manifest.rejected)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"<html>", "answers with what is no JSON"),
+        (b"[" * 100_000, "answers with what is no JSON"),
+        (b"[]", "answers with what is no list of servers"),
+        (b"{}", "answers with what is no list of servers"),
+        (b'{"servers": {}}', "answers with what is no list of servers"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(fake: FakeMcpRegistry, body: bytes, reason: str) -> None:
+    """Nothing is read of it."""
+    fake.body = body
+    assert reason in refused(fake)
+
+
+@pytest.mark.parametrize("body", [b'{"servers": null}', b'{"servers": [], "metadata": 5}'])
+def test_a_registry_may_be_empty(fake: FakeMcpRegistry, body: bytes) -> None:
+    """Then it lists nothing, and all of it."""
+    fake.body = body
+    manifest = read(fake)
+    assert (manifest.entries, manifest.partial) == ((), False)
+
+
+def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
+    """Of all pages together; nothing compressed is taken."""
+    page = len(json.dumps(TEN[:3]))
+    manifest = read(fake, Settings(max_source_bytes=2 * page))
+    assert 0 < len(manifest.entries) < 10
+    assert "bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES); " in manifest.rejected[0].reason
+    fake.headers = {"Content-Encoding": "gzip"}
+    assert "answers with a compressed body" in refused(fake)
+
+
+def test_an_answer_that_drips_ends(fake: FakeMcpRegistry) -> None:
+    """Each byte comes in time, all of them do not."""
+    fake.drip_s = 0.02
+    started = time.monotonic()
+    assert "did not end within 0.2 s" in refused(fake, Settings(mcp_registry_total_s=0.2), world=World())
+    assert time.monotonic() - started < 10
+
+
+def test_a_silent_registry_is_given_up(fake: FakeMcpRegistry) -> None:
+    """After the limit for each part of an answer."""
+    fake.drip_s = 3.0
+    assert "did not answer within 0.2 s" in refused(fake, Settings(mcp_registry_timeout_s=0.2))
+
+
+def test_redirects_are_not_followed(fake: FakeMcpRegistry) -> None:
+    """Nobody else gets the token."""
+    fake.troubles = [(307, None)]
+    assert "answers 307; redirects are not followed" in refused(fake)
+
+
+def test_a_registry_that_is_not_there_is_told() -> None:
+    """At once: no connection is no overload."""
+    with fake_mcp_registry() as gone:
+        pass
+    assert "cannot be reached" in refused(gone)
+
+
+# -- what is given ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url", ["https://u:s3cret@h", "https://h?token=s3cret", "https://h#s3cret", "ftp://h/s3cret", "s3cret", "https://"]
+)
+def test_an_address_that_is_none_is_refused_and_not_repeated(url: str) -> None:
+    """It may hold a password."""
+    with pytest.raises(SourceError) as caught:
+        open_registry(url, Settings())
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-04-30T12:00:00", "2026-04-30", "1"])
+def test_a_time_without_a_zone_is_refused(since: str) -> None:
+    """With what was seen, and how one looks."""
+    with pytest.raises(SourceError, match="such as 2026-11-21T08:00:00Z, found"):
+        open_registry("", Settings(), since=since)
