@@ -22,8 +22,9 @@ WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
 _TELLING = frozenset(("supportedInterfaces", "additionalInterfaces", "preferredTransport", "defaultInputModes"))
 _WITH_SKILLS = frozenset(("capabilities", "protocolVersion", "provider", "url"))
-DEFAULT_BINDING = "JSONRPC"
-"""Of a card that names none (protocol 0.3, `preferredTransport`)."""
+INTERFACE_FIELDS = ("url", "protocolBinding", "protocolVersion", "tenant")
+DEFAULT_BINDING, DEFAULT_VERSION = "JSONRPC", "0.3.0"
+"""Of a card that names none."""
 
 
 def card_urls(base: str) -> tuple[str, ...]:
@@ -122,22 +123,18 @@ def _transport(card: Mapping[str, Any]) -> dict[str, object] | None:
 
 
 def _interfaces(card: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Those of 1.0 as they are, then those of 0.3 in the words of 1.0; each once."""
-    version = text_of(card.get("protocolVersion"))
-    preferred = {"url": card.get("url"), "transport": text_of(card.get("preferredTransport")) or DEFAULT_BINDING}
+    """Those of 1.0, or else those of 0.3 in the words of 1.0; each once."""
     stated = [fields_of(interface) for interface in items_of(card.get("supportedInterfaces"))]
-    older = [preferred, *(fields_of(interface) for interface in items_of(card.get("additionalInterfaces")))]
+    if not any(text_of(interface.get("url")) for interface in stated):
+        version = text_of(card.get("protocolVersion")) or DEFAULT_VERSION
+        preferred = {"url": card.get("url"), "transport": text_of(card.get("preferredTransport")) or DEFAULT_BINDING}
+        older = [preferred, *(fields_of(interface) for interface in items_of(card.get("additionalInterfaces")))]
+        stated = [{"protocolBinding": each.get("transport"), "protocolVersion": version, **each} for each in older]
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for interface in (*stated, *({"protocolVersion": version, **interface} for interface in older)):
-        binding = text_of(interface.get("protocolBinding")) or text_of(interface.get("transport"))
-        told = {
-            "url": text_of(interface.get("url")),
-            "protocolBinding": binding,
-            "protocolVersion": text_of(interface.get("protocolVersion")),
-            "tenant": text_of(interface.get("tenant")),
-        }
-        if told["url"]:
-            found.setdefault((told["url"], binding.casefold()), {name: value for name, value in told.items() if value})
+    for interface in stated:
+        told = {name: value for name in INTERFACE_FIELDS if (value := text_of(interface.get(name)))}
+        if "url" in told:
+            found.setdefault((told["url"], told.get("protocolBinding", "").casefold()), told)
     return list(found.values())
 
 

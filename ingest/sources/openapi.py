@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, is_lines, shape_of
 from waygraph.ingest.sources.foreign import escaped, fields_of, items_of, tags_of, text_of, version_of
 from waygraph.ingest.sources.openapi_calls import Arguments, body_of, is_json, media_of, parameters_of
-from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS, Schemas, fields_of_object
+from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS, Schemas, is_object
 from waygraph.ingest.transport import references_only
 from waygraph.registry.identity import digest, name_fault
 from waygraph.registry.index.analyser import fold
@@ -27,6 +27,7 @@ _REPEATABLE = frozenset(("put", "delete"))
 MAX_OPERATIONS = 20_000
 MAX_TOOL_NAME_CHARS = 128
 DEPRECATED = "deprecated"
+_VERSION = re.compile(r"[23](\.|$)")
 _ANSWERS = re.compile(r"2\d\d|2[xX]{2}|default")
 
 
@@ -40,9 +41,10 @@ def fits(document: Any) -> bool:
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's key is the title of the service, or the file's name where it has none."""
-    stated = document.get("openapi", document.get("swagger"))
-    if not str(stated).startswith(("3.", "2")):
-        intake.reject_agent("/openapi", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {str(stated)[:20]!r}")
+    word = "openapi" if "openapi" in document else "swagger"
+    stated = str(document[word])[:20]
+    if not _VERSION.match(stated):
+        intake.reject_agent(f"/{word}", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {stated!r}")
         return
     yield _Service(document, where, intake).agent()
 
@@ -196,12 +198,15 @@ class _Service:
         return None
 
     def _object(self, schema: object, place: str, pointer: str) -> dict[str, Any] | None:
-        if not fields_of_object(self.schemas, schema, place):
+        if not is_object(self.schemas, schema, place):
             return None
         stated, place = self.schemas.followed(schema, place)
         converted = self.schemas.converted(stated, place)
         if converted.chars > MAX_SCHEMA_CHARS:
-            self.intake.note_cut(f"{pointer}/responses", "the schema of the answer is left out: more than is kept")
+            self.intake.note_cut(
+                f"{pointer}/responses",
+                f"longer than the {MAX_SCHEMA_CHARS} characters that are kept of a schema; left out",
+            )
             return None
         made = {**converted.schema, "type": "object"}
         if definitions := self.schemas.definitions(converted.refs, MAX_SCHEMA_CHARS - converted.chars, pointer):

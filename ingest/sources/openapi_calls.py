@@ -124,7 +124,10 @@ class Arguments:
 
     def _take(self, name: str, converted: Converted, demanded: bool, remarks: Mapping[str, Any]) -> None:
         if self._chars + converted.chars > MAX_SCHEMA_CHARS:
-            self.schemas.note(self.pointer, f"the schema of its argument {name[:60]!r} is left out: more than is kept")
+            self.schemas.note(
+                self.pointer,
+                f"the schema of {name[:60]!r} is left out, since no more than {MAX_SCHEMA_CHARS} characters are kept",
+            )
             converted = Converted({})
         schema = converted.schema if isinstance(converted.schema, dict) else {}
         told = {word: value for word, value in remarks.items() if isinstance(value, (str, bool))}

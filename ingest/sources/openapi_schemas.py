@@ -11,11 +11,11 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
-from waygraph.ingest.sources.foreign import escaped, fields_of
+from waygraph.ingest.sources.foreign import escaped, fields_of, items_of
 from waygraph.registry.identity import canonical_json, digest
 
 MAX_SCHEMA_CHARS = 12_000
@@ -98,7 +98,7 @@ class Schemas:
     _pointers: dict[str, str] = field(default_factory=dict)
     """Name under `$defs` → JSON pointer in the document."""
     _definitions: dict[str, Converted] = field(default_factory=dict)
-    _noted: set[str] = field(default_factory=set)
+    _noted: set[tuple[str, str]] = field(default_factory=set)
     _brought: int = 0
 
     # -- references --------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Schemas:
     def _target(self, reference: str, pointer: str) -> str | None:
         """The JSON pointer that a reference names; None, with a note, if it is none of this document."""
         if not reference.startswith("#"):
-            self._note_once(pointer, "a reference to another document is left out; none is fetched")
+            self._note_once(pointer, f"a reference to another document{_told(reference)} is left out; none is fetched")
             return None
         target = unquote(reference[1:])
         if target.startswith("/") and self._at(target) is not None:
@@ -140,8 +140,8 @@ class Schemas:
         return value
 
     def _note_once(self, pointer: str, reason: str) -> None:
-        if pointer not in self._noted:
-            self._noted.add(pointer)
+        if (pointer, reason) not in self._noted:
+            self._noted.add((pointer, reason))
             self.note(pointer, reason)
 
     # -- standing alone ----------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Schemas:
         What finds no room may be anything.
         """
         brought: dict[str, Any] = {}
-        waiting, without_room = deque(refs), 0
+        waiting, without_room = deque(refs), []
         while waiting:
             name = waiting.popleft()
             if name in brought:
@@ -166,14 +166,18 @@ class Schemas:
             found = self._definition(name)
             if found.chars > room or self._brought > MAX_DOCUMENT_CHARS:
                 brought[name] = {}
-                without_room += 1
+                without_room.append(name)
                 continue
             room -= found.chars
             self._brought += found.chars
             brought[name] = found.schema
             waiting.extend(found.refs)
         if without_room:
-            self._note_once(pointer, f"{without_room} of the schemas it refers to are left out: more than is kept")
+            told = ", ".join(without_room[:3]) + (f" and {len(without_room) - 3} more" if without_room[3:] else "")
+            self._note_once(
+                pointer,
+                f"of its schemas are left out, since no more than {MAX_SCHEMA_CHARS} characters are kept: {told}",
+            )
         return brought
 
     def _definition(self, name: str) -> Converted:
@@ -220,6 +224,15 @@ class Schemas:
                 )
             elif word in _CHECKED and (plain := _plain(value)) and _CHECKED[word](plain[0]):
                 yield word, plain[0]
+
+
+def _told(reference: str) -> str:
+    """The document that a reference names, without what may be secret in its address."""
+    try:
+        parts = urlsplit(reference)
+        return f" ({((parts.hostname or '') + parts.path)[:80]})"
+    except ValueError:
+        return ""
 
 
 def _plain(value: object) -> tuple[Any] | tuple[()]:
@@ -283,34 +296,59 @@ class Field:
 
     schema: object
     pointer: str
-    required: bool
+    required: bool = False
 
 
-_OTHERWISE = ("oneOf", "anyOf", "not", "if", "patternProperties", "dependentSchemas", "minProperties", "nullable")
-MAX_FIELDS = 200
+MAX_FIELDS, MAX_PARTS = 200, 100
+"""Of one object: its properties, and the schemas that tell them."""
+_OBJECT = ("object", ["object"], ["object", "null"], ["null", "object"])
 
 
-def fields_of_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> dict[str, Field] | None:
-    """Its properties, those of `allOf` too; None for what is no object, or is more than its properties tell."""
-    schema, pointer = schemas.followed(schema, pointer)
-    if not isinstance(schema, Mapping) or hops > MAX_HOPS or any(schema.get(word) for word in _OTHERWISE):
+def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> bool:
+    """Whether it describes an object for certain."""
+    stated, pointer = schemas.followed(schema, pointer)
+    if not isinstance(stated, Mapping) or hops > MAX_HOPS:
+        return False
+    if "type" in stated:
+        return stated["type"] in _OBJECT
+    parts = items_of(stated.get("allOf"))[:MAX_HOPS]
+    return "properties" in stated or any(is_object(schemas, part, pointer, hops + 1) for part in parts[:1])
+
+
+def fields_of_object(schemas: Schemas, schema: object, pointer: str) -> dict[str, Field] | None:
+    """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
+
+    None for what may be something else than an object, and where the parts contradict one another.
+    """
+    return _fields(schemas, schema, pointer, set())
+
+
+def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> dict[str, Field] | None:
+    stated, pointer = schemas.followed(schema, pointer)
+    if pointer in seen:
+        return {}
+    seen.add(pointer)
+    if not isinstance(stated, Mapping) or stated.get("type", "object") not in _OBJECT or len(seen) > MAX_PARTS:
         return None
-    if schema.get("type", "object") not in ("object", ["object"]) or schema.get("additionalProperties"):
-        return None
-    required = schema.get("required") if isinstance(schema.get("required"), list) else []
     found = {
-        str(name): Field(stated, f"{pointer}/properties/{escaped(name)}", name in (required or []))
-        for name, stated in fields_of(schema.get("properties")).items()
+        str(name): Field(each, f"{pointer}/properties/{escaped(name)}")
+        for name, each in fields_of(stated.get("properties")).items()
     }
-    parts = schema.get("allOf") or []
-    if not isinstance(parts, list) or len(parts) > MAX_HOPS:
-        return None
-    for number, part in enumerate(parts):
-        more = fields_of_object(schemas, part, f"{pointer}/allOf/{number}", hops + 1)
-        if more is None or found.keys() & more.keys():
-            return None
-        found |= more
-    for name in required or []:
-        if isinstance(name, str) and name in found:  # `allOf` often demands what another part of it describes
-            found[name] = Field(found[name].schema, found[name].pointer, True)
+    for word in ("allOf", "anyOf", "oneOf"):
+        branches: dict[str, Field] = {}
+        for number, part in enumerate(items_of(stated.get(word))):
+            told = _fields(schemas, part, f"{pointer}/{word}/{number}", seen)
+            if told is None or (word != "allOf" and _at_odds(branches, told, found)):
+                return None
+            optional = {name: replace(each, required=False) for name, each in told.items()}
+            branches |= told if word == "allOf" else optional
+        found |= {name: each for name, each in branches.items() if name not in found}
+    for name in items_of(stated.get("required")):  # `allOf` often demands what another part of it describes
+        if isinstance(name, str) and name in found:
+            found[name] = replace(found[name], required=True)
     return found if len(found) <= MAX_FIELDS else None
+
+
+def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], known: Mapping[str, Field]) -> bool:
+    """Whether two branches say different things of one name, and what they narrow down is not known either."""
+    return any(one[name].schema != other[name].schema for name in one.keys() & other.keys() - known.keys())
