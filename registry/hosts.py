@@ -1,7 +1,10 @@
 """What a URL says of where it leads: its parts, a user in it, and whether its host is this machine."""
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
+
+_NAT64 = ip_network("64:ff9b::/96")
+"""Stands for IPv4 addresses by their last 32 bits (RFC 6052)."""
 
 
 def is_loopback(host: str) -> bool:
@@ -25,3 +28,15 @@ def split_url(location: str) -> SplitResult | None:
         return parts if parts.port is None or parts.port > 0 else None
     except ValueError:
         return None
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the open internet, also where it stands in for one of IPv4."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, IPv6Address):
+        translated = IPv4Address(int(parsed) & 0xFFFF_FFFF) if parsed in _NAT64 else None
+        parsed = parsed.ipv4_mapped or parsed.sixtofour or translated or parsed
+    return parsed.is_global and not parsed.is_multicast

@@ -41,6 +41,10 @@ class Settings:
     max_description_chars: int = 1_000_000
     max_schema_chars: int = 1_000_000
     max_source_bytes: int = 512 * 1024 * 1024
+    fetch_timeout_s: float = 30.0
+    """For each part of the answer of an address that a document is fetched from."""
+    fetch_total_s: float = 300.0
+    """For the whole document, redirects included."""
     mcp_registry_timeout_s: float = 30.0
     """For each part of a registry's answer."""
     mcp_registry_total_s: float = 900.0

@@ -1,0 +1,226 @@
+"""A document over HTTP: within limits of size, time and redirects, with no header sent where it was not meant for.
+
+A person names an address on their own machine, and may mean one of their own network. Whoever fetches what others name
+hands in `allowed`: names are then resolved once, each address is asked about, and that very address is connected to.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import httpx2
+
+from waygraph.ingest.transport import references_only
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
+_GZIP = 31
+"""zlib's word for a gzip stream of any window."""
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+class Unfetched(SourceError):
+    """An address that gave no document. `status`: of the last answer; 0 if none came."""
+
+    def __init__(self, where: str, reason: str, *, status: int = 0) -> None:
+        self.status = status
+        super().__init__(where, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """`address`: where it came from at the end of all redirects, without secrets."""
+
+    address: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """How addresses are asked. `headers` go to the origin that was named, and to no other.
+
+    `allowed` judges an IP address before it is connected to, proxies left aside; None: all are.
+    """
+
+    settings: Settings
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed: Callable[[str], bool] | None = None
+
+
+def address_of(url: str) -> str:
+    """An address as it may be shown: no login, names of its query but no values. Raises SourceError for none."""
+    try:
+        parsed = httpx2.URL(url)
+        told = str(references_only({"url": str(parsed)})["url"])
+    except (httpx2.InvalidURL, ValueError):
+        raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        raise SourceError("URL", "expected an address such as https://host/path")
+    return told
+
+
+def fetch(url: str, how: Fetching) -> Page:
+    """The document at an address. Raises Unfetched, whose text holds no login, header or query value."""
+    where = address_of(url)
+    _check_headers(how.headers)
+    most_s = how.settings.fetch_total_s
+    try:
+        return asyncio.run(asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
+    except TimeoutError:
+        raise Unfetched(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """The library's own error would quote the value."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise SourceError("--header", "a header's name has letters, digits and dashes")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise SourceError("--header", f"the value of {name} holds characters that no header may")
+
+
+@dataclass(slots=True)
+class _Fetch:
+    how: Fetching
+    where: str
+
+    async def page(self, url: httpx2.URL) -> Page:
+        headers = dict(self.how.headers)
+        settings = self.how.settings
+        own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
+        async with httpx2.AsyncClient(
+            headers=own, timeout=settings.fetch_timeout_s, follow_redirects=False, trust_env=self.how.allowed is None
+        ) as client:
+            for _ in range(MAX_REDIRECTS + 1):
+                request = await self._request(client, url, headers)
+                found = await self._asked(client, request, url)
+                if isinstance(found, Page):
+                    return found
+                headers = headers if _same_party(url, found) else {}
+                url = found
+        raise self._unfetched(f"redirects more than {MAX_REDIRECTS} times")
+
+    async def _request(self, client: httpx2.AsyncClient, url: httpx2.URL, headers: Mapping[str, str]) -> httpx2.Request:
+        if self.how.allowed is None:
+            return client.build_request("GET", url, headers=headers)
+        # Connected to by number: a second look-up of the name could give another address than was judged.
+        number = await self._resolved(url, self.how.allowed)
+        named = {name: value for name, value in headers.items() if name.lower() != "host"}
+        named["Host"] = url.netloc.decode("ascii")
+        return client.build_request(
+            "GET", url.copy_with(host=number), headers=named, extensions={"sni_hostname": url.host}
+        )
+
+    async def _resolved(self, url: httpx2.URL, allowed: Callable[[str], bool]) -> str:
+        """The first of the host's addresses, all of which must be allowed."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(url.host, _port(url), type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise self._unfetched("has a host whose name cannot be resolved") from None
+        numbers = [str(address[0]).partition("%")[0] for *_, address in found]
+        if not numbers or not all(map(allowed, numbers)):
+            raise self._unfetched("is of a host that may not be asked from here: a private or reserved address")
+        return numbers[0]
+
+    async def _asked(self, client: httpx2.AsyncClient, request: httpx2.Request, url: httpx2.URL) -> Page | httpx2.URL:
+        """The document, or where to ask next."""
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                return await self._answer(response, url)
+            finally:
+                await response.aclose()
+        except httpx2.TimeoutException:
+            limit = f"{self.how.settings.fetch_timeout_s:g} s (WAYGRAPH_FETCH_TIMEOUT_S)"
+            raise self._unfetched(f"did not answer within {limit}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
+            raise self._unfetched(_told(exc)) from None
+
+    async def _answer(self, response: httpx2.Response, url: httpx2.URL) -> Page | httpx2.URL:
+        status = response.status_code
+        if status in _REDIRECTS and "location" in response.headers:
+            return self._next(url, response.headers["location"])
+        if status != HTTPStatus.OK:
+            known = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
+            raise self._unfetched(f"answers {status}{known}", status)
+        if response.headers.get("content-type", "").startswith("text/event-stream"):
+            raise self._unfetched("answers with a stream of events, which is no document", status)
+        content = await self._content(response)
+        if content.lstrip()[:1] == b"<":
+            raise self._unfetched("answers with a web page, which is no document", status)
+        return Page(address=address_of(str(url)), content=content)
+
+    def _next(self, url: httpx2.URL, location: str) -> httpx2.URL:
+        try:
+            following = url.join(location)
+            following = following.copy_with(userinfo=url.userinfo if _same_party(url, following) else b"")
+        except httpx2.InvalidURL:
+            raise self._unfetched("redirects to what is no address") from None
+        if following.scheme not in {"http", "https"} or not following.host:
+            raise self._unfetched("redirects to what is no address of the web")
+        if url.scheme == "https" and following.scheme == "http":
+            raise self._unfetched("redirects from https to http, which is not followed")
+        self.where = f"{self.where} → {address_of(str(following))}"
+        return following
+
+    async def _content(self, response: httpx2.Response) -> bytes:
+        """The body, unpacked, as far as `max_source_bytes` allow."""
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in {"identity", "gzip"}:
+            raise self._unfetched("answers with a compressed body, which was not asked for")
+        most = self.how.settings.max_source_bytes
+        content, unpacked = bytearray(), zlib.decompressobj(_GZIP)
+        try:
+            async for part in response.aiter_raw():
+                content += part if encoding == "identity" else unpacked.decompress(part, most + 1 - len(content))
+                if len(content) > most:
+                    raise self._unfetched(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
+        except zlib.error:
+            raise self._unfetched("answers with a body that cannot be unpacked") from None
+        if unpacked.unused_data:
+            raise self._unfetched("answers with a body that cannot be unpacked")
+        if encoding == "gzip" and not unpacked.eof:
+            raise self._unfetched("breaks off amid its answer")
+        return bytes(content)
+
+    def _unfetched(self, reason: str, status: int = 0) -> Unfetched:
+        return Unfetched(self.where, reason, status=status)
+
+
+def _same_party(url: httpx2.URL, following: httpx2.URL) -> bool:
+    """Whether headers meant for the one may go to the other: the same origin, or the same host over https."""
+    ports = (_port(url), _port(following))
+    upgraded = following.scheme == "https" and ports == (80, 443)
+    return following.host == url.host and (upgraded or (following.scheme == url.scheme and ports[0] == ports[1]))
+
+
+def _port(url: httpx2.URL) -> int | None:
+    return url.port or {"http": 80, "https": 443}.get(url.scheme)
+
+
+def _told(exc: Exception) -> str:
+    """Why there was no answer. The text of some errors quotes what was sent: only what is known not to is told."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"has a certificate that is not trusted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):
+            return f"cannot be asked over TLS: {cause.reason or type(cause).__name__}"
+        if isinstance(cause, socket.gaierror):
+            return "has a host whose name cannot be resolved"
+        cause = cause.__cause__ or cause.__context__
+    match exc:
+        case httpx2.ConnectError():
+            return "cannot be reached: no connection"
+        case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
+            return f"breaks off amid its answer ({type(exc).__name__})"
+    return f"cannot be asked ({type(exc).__name__})"

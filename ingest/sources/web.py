@@ -1,0 +1,88 @@
+"""A document by its address: one source, whatever its content turns out to be.
+
+Of an address that gives no document the card is looked for, as an A2A agent has it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from waygraph.ingest.sources.fetching import Fetching, Unfetched, address_of, fetch
+from waygraph.ingest.sources.kinds import UnknownShape
+from waygraph.ingest.sources.parsing import SUFFIXES
+from waygraph.ingest.sources.reading import Listing, Reading, read_listing
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import SourceError
+from waygraph.registry.identity import agent_id
+
+CARD_KIND = "a2a-card"
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where an A2A agent has its card: since protocol 0.3, and before."""
+_REFUSING = frozenset({401, 403, 407, 429})
+"""What says nothing of whether a document is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebDocument:
+    """Implements Source. Made by `open_document`, which checks the address."""
+
+    url: str
+    name: str
+    namespace: str
+    how: Fetching
+    reading: Reading
+
+    def __repr__(self) -> str:
+        return f"WebDocument({self.name!r})"
+
+    def read(self) -> Manifest:
+        """Asks anew. Raises SourceError, also for an export of several sources; Unfetched if there is no document."""
+        manifests = self.first(lambda listing: read_listing(listing, self.reading))
+        if len(manifests) != 1:
+            raise SourceError(self.name, f"is an export of {len(manifests)} sources: fetch it, and ingest the file")
+        return manifests[0]
+
+    def first[T](self, read: Callable[[Listing], T]) -> T:
+        """What `read` makes of the document, or of the card where that is to be found instead.
+
+        Raises what the document itself met, if there is no card either.
+        """
+        missed: list[SourceError] = []
+        for listing in self._listings():
+            try:
+                return read(listing)
+            except (Unfetched, UnknownShape) as error:
+                missed.append(error)
+                if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):
+                    break
+        raise missed[0]
+
+    def _listings(self) -> Iterator[Listing]:
+        """Unread: of the address itself, then of each place for a card under it."""
+        path = urlsplit(self.url).path
+        places = [] if path.lower().endswith(SUFFIXES) else card_addresses(self.url)
+        if not places or self.reading.kind != CARD_KIND:
+            places = [self.url, *places]
+        for place in places:
+            yield self._listing(place)
+
+    def _listing(self, url: str) -> Listing:
+        def content(most_bytes: int) -> bytes:
+            return fetch(url, self.how).content[:most_bytes]
+
+        # Without the query, so that the path's end can say what it is.
+        return Listing(files=[(address_of(url).partition("?")[0], content)], source=self.name, namespace=self.namespace)
+
+
+def open_document(url: str, how: Fetching, reading: Reading, *, source: str = "", namespace: str = "") -> WebDocument:
+    """`source` empty: the address without its secrets. Raises SourceError for what is no address of the web."""
+    name = source or address_of(url)
+    space = namespace or agent_id(urlsplit(url).hostname or "source")
+    return WebDocument(url=url, name=name, namespace=space, how=how, reading=reading)
+
+
+def card_addresses(base: str) -> list[str]:
+    """Under the address, then at the root of its host; today's path first."""
+    parts = urlsplit(base)
+    folders = dict.fromkeys((parts.path.rstrip("/"), ""))
+    return [parts._replace(path=f"{folder}{path}", fragment="").geturl() for path in CARD_PATHS for folder in folders]
