@@ -29,6 +29,7 @@ _MOST_ERROR_BYTES = 64 * 1024
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 _OVER_SESSION = "mcp-session-id"
+_EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _RETRYABLE = frozenset({408, 425, 429})
 _OLDER = frozenset({400, 404, 405})
 """How a server of the older transport answers what it does not know (MCP 2025-11-25, Transports, Backwards
@@ -46,7 +47,7 @@ async def http_transport(
         async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
             yield streams
         return
-    most = settings.upstream_max_message_bytes
+    most = 2 * settings.upstream_max_message_bytes  # beyond our own bound, which says by which setting it can be moved
     async with client, streamable_http_client(launch.url, http_client=client, max_sse_event_size=most) as streams:
         yield streams
 
@@ -111,7 +112,7 @@ class OriginClient(httpx2.AsyncClient):
                 request.headers.pop(name, None)
         if request.method == "POST" and not _asks(request):
             request.extensions["timeout"] = {**self.timeout.as_dict(), "read": _NOTICE_TIMEOUT_S}
-            if _OVER_SESSION not in request.headers:
+            if self._form == "http" and _OVER_SESSION not in request.headers:
                 self._settle(False)  # without a session the SDK opens no stream for what the server tells by itself
         try:
             response = await super().send(request, **how)
@@ -135,20 +136,20 @@ class OriginClient(httpx2.AsyncClient):
 
     def _accepted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if request.method == "GET":
+        if request.method == "GET" and self._form == "http":
             self._settle(is_stream)
-        most = None if is_stream else self._settings.upstream_max_message_bytes
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
-            response.stream = _Bounded(response.stream, most, self._wire)
+            most = self._settings.upstream_max_message_bytes
+            response.stream = _Bounded(response.stream, most, self._wire, events=is_stream)
         return response
 
     def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
         """An error answer that names the reason, in the form that the SDK hands on."""
         self._wire.trouble = error
-        if request.method == "GET":
-            self._missed_stream(status)
-        elif self._form == "sse":
+        if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
+        elif request.method == "GET":
+            self._missed_stream(status)
         body = {
             "jsonrpc": "2.0",
             "id": None,
@@ -222,19 +223,24 @@ class OriginClient(httpx2.AsyncClient):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends the reading when it is too long. What breaks it is an error that the SDK expects."""
+    """A body that ends the reading when it, or one event of it, is too long.
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int | None, wire: Wire) -> None:
+    What breaks it is an error that the SDK expects there.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, wire: Wire, *, events: bool) -> None:
         self._inner = inner
         self._most_bytes = most_bytes
         self._wire = wire
+        self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
         try:
             async for chunk in self._inner:
-                read += len(chunk)
-                if self._most_bytes is not None and read > self._most_bytes:
+                begun = max(chunk.rfind(end) for end in _EVENT_ENDS) if self._events else -1
+                read = len(chunk) - begun if begun >= 0 else read + len(chunk)
+                if read > self._most_bytes:
                     self._wire.trouble = UpstreamRefused(
                         f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
                     )

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import anyio
+import httpx2
 from mcp import Client, MCPError
 from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_TIMEOUT, Implementation
 from pydantic import ValidationError
@@ -208,6 +209,8 @@ class OpenConnection:
             return UpstreamRefused(
                 f"its answer is not of the protocol (at {self._discretion.line(where) or 'its top'})"
             )
+        if isinstance(exc, httpx2.SSEError):
+            return UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
         if isinstance(exc, RuntimeError):  # the SDK's word for versions that do not meet
             return UpstreamRefused(self._discretion.line(str(exc)))
         return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")

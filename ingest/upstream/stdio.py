@@ -132,6 +132,7 @@ class _Server:
         self._discretion = discretion
         self._errors = Ring(settings.upstream_stderr_bytes)
         self._written = anyio.Event()
+        self._stopping = self._fell_silent = False
         self._incoming, self.read_stream = anyio.create_memory_object_stream[_Incoming](0)
         self.write_stream, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
         wire.last_words = self.last_words
@@ -152,6 +153,7 @@ class _Server:
         with suppress(TooLong):
             async with self._incoming:
                 await self._read_lines()
+                self._fell_silent = not self._stopping
         with suppress(*_GONE):  # one that is still writing would never come to read the end of its input
             while True:
                 await self._stdout.receive(_CHUNK)
@@ -202,12 +204,13 @@ class _Server:
 
     async def stop(self) -> None:
         """Ends the process and its group: asked, told, killed. Takes less than 2 s."""
+        self._stopping = True
         self.read_stream.close()
         self.write_stream.close()
         with anyio.move_on_after(FLUSH_S):
             await self._written.wait()
         await _closed(self._stdin)
-        if await self._has_left(LEAVE_S):
+        if await self._has_left(LEAVE_S) and self._fell_silent:
             self._note_end()
         if _signalled(self._process.pid, signal.SIGTERM) and not await self._has_ended(TERM_S):
             _signalled(self._process.pid, signal.SIGKILL)
