@@ -69,11 +69,6 @@ def name_of_command(command: Sequence[str]) -> str:
     return shlex.join([str(told["command"]), *(str(argument) for argument in _listed(told["args"]))])
 
 
-def name_of_url(url: str) -> str:
-    """The address as a source's name, without login and query values. Raises ValueError, which may hold the secret."""
-    return str(references_only({"url": url})["url"])
-
-
 def _program(word: str) -> str:
     """`python` of `/usr/bin/python3.12`."""
     return re.sub(r"[\d.]+$", "", PurePosixPath(word).name)

@@ -11,7 +11,7 @@ from waygraph.ingest.sources.configured_server import Faulty, configured, launch
 from waygraph.ingest.sources.files import STDIN, list_path, list_stream
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
-from waygraph.ingest.sources.naming import REGISTRY_PREFIX, key_of_command, key_of_url, name_of_command, name_of_url
+from waygraph.ingest.sources.naming import REGISTRY_PREFIX, key_of_command, key_of_url, name_of_command
 from waygraph.ingest.sources.reading import Ask, Listing, Parts, Reading, answered, read_parts
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
@@ -70,7 +70,11 @@ class OpenedSource:
     """Of documents: themselves, for whoever reads them elsewhere."""
 
     def read(self) -> Manifest:
-        return answered(self.parts(), self.ask)
+        parts = self.parts()
+        manifest = answered(parts, self.ask)
+        if len(parts.servers) == 1 and not manifest.entries and manifest.rejected:
+            raise SourceError(self.name, manifest.rejected[-1].reason)  # nothing at all could be read
+        return manifest
 
 
 def open_sources(given: str, how: Opening) -> list[OpenedSource]:
@@ -163,13 +167,36 @@ def _registry(url: str, how: Opening) -> OpenedSource:
 
 def _address(url: str, how: Opening) -> OpenedSource:
     """An MCP server if its path or the person says so; else a document, and a server if it is none."""
-    try:
-        name, path = name_of_url(url), urlsplit(url).path
-    except ValueError:
-        raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
-    if how.kind == SERVER_KIND or (not how.kind and path.rstrip("/").rpartition("/")[2] in _SERVER_PATHS):
+    from waygraph.ingest.sources.fetching import address_of  # brings the HTTP client
+
+    name = address_of(url)
+    path = urlsplit(url).path.rstrip("/")
+    if how.kind == SERVER_KIND or (not how.kind and path.rpartition("/")[2] in _SERVER_PATHS):
         return _server_at(url, name, how)
-    return _server_at(url, name, how)
+    return _document_at(url, name, how)
+
+
+def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.sources.fetching import Fetching, Unfetched
+    from waygraph.ingest.sources.web import open_document
+
+    reading = how.reading()
+    fetching = Fetching(settings=how.settings, headers=_resolved(how.headers, how))
+    document = open_document(url, fetching, reading, source=how.source, namespace=how.namespace)
+
+    def parts() -> Parts:
+        try:
+            held = document.first(partial(read_parts, reading=reading))
+        except SourceError as error:
+            nobody_there = isinstance(error, Unfetched) and not error.status
+            if how.kind or reading.ask is None or nobody_there:
+                raise
+            return _server_at(url, name, how).parts()
+        if len(held) != 1:
+            raise SourceError(document.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
+        return held[0]
+
+    return OpenedSource(name=document.name, parts=parts, ask=reading.ask)
 
 
 def _server_at(url: str, name: str, how: Opening) -> OpenedSource:

@@ -1,0 +1,126 @@
+"""What a person writes, and the source that it opens: by real programs, a real server, real files."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from waygraph.ingest.sources.mcp_servers import McpServers
+from waygraph.ingest.sources.opening import Opening, open_command, open_sources
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+S = Settings()
+PROGRAM = """
+import sys
+from mcp.server import MCPServer
+server = MCPServer("tide tables", version="1.2", instructions="Tides at harbours.")
+
+@server.tool()
+async def tides(harbour: str) -> str:
+    "High and low water at a harbour."
+    return "low"
+
+server.run()
+"""
+
+
+def ask(source: str, servers: "list[ServerEntry] | tuple[ServerEntry, ...]") -> Manifest:
+    return McpServers(name=source, servers=servers, settings=S).read()
+
+
+def opening(**options: object) -> Opening:
+    return Opening(settings=S, ask=ask, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "tide_tables.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+def test_a_command_is_started_and_asked(program: Path) -> None:
+    """Its key comes from the command, its name, version and text from the server."""
+    source = open_command([sys.executable, str(program)], opening())
+    manifest = source.read()
+    [entry] = manifest.entries
+    assert (entry.key, entry.agent.version, entry.agent.description) == ("tide_tables", "1.2", "Tides at harbours.")
+    assert [tool.name for tool in entry.tools] == ["tides"]
+    assert (manifest.rank, entry.agent.status) == (1, "online")
+    assert manifest.source == source.name == f"{sys.executable} {program}"
+
+
+def test_the_only_server_of_a_source_that_fails_is_the_source_s_failure() -> None:
+    """So that what is held of it stays, and the command says so."""
+    with pytest.raises(SourceError, match="command not found"):
+        open_command(["no-such-program-anywhere"], opening()).read()
+
+
+def test_a_command_s_variables_are_kept_as_references(program: Path) -> None:
+    """The value reaches the server's launch; the graph gets the name."""
+    how = opening(env={"TIDE_KEY": "${TIDE_KEY}", "OTHER": "literal-s3cret"})
+    with pytest.raises(SourceError, match="TIDE_KEY"):
+        open_command([sys.executable, str(program)], how)
+    how = opening(
+        env={"TIDE_KEY": "${TIDE_KEY}", "OTHER": "literal-s3cret"},
+        surroundings=Surroundings(environ={"TIDE_KEY": "s3cret-value"}),
+    )
+    source = open_command([sys.executable, str(program)], how)
+    [server] = source.parts().servers
+    assert server.launch.env == {"TIDE_KEY": "s3cret-value", "OTHER": "literal-s3cret"}  # type: ignore[union-attr]
+    [entry] = source.read().entries
+    assert json.loads(entry.agent.transport)["env"] == {"TIDE_KEY": "${TIDE_KEY}", "OTHER": "${OTHER}"}
+
+
+def test_a_config_starts_its_servers_and_rejects_what_fails(tmp_path: Path, program: Path) -> None:
+    """An agent for each that answers; each other is one rejected record with its key, and the rest stays partial."""
+    config = tmp_path / "mcp.json"
+    servers = {
+        "tides": {"command": sys.executable, "args": [str(program)]},
+        "missing": {"command": "no-such-program-anywhere"},
+        "unset": {"command": sys.executable, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
+        "off": {"command": sys.executable, "disabled": True},
+    }
+    config.write_text(json.dumps({"mcpServers": servers}))
+    [source] = open_sources(str(config), opening())
+    manifest = source.read()
+    assert {entry.key: len(entry.tools) for entry in manifest.entries} == {"tides": 1, "off": 0}
+    assert {fault.key for fault in manifest.rejected} == {"missing", "unset"}
+
+
+def test_nothing_is_started_without_leave(tmp_path: Path, program: Path) -> None:
+    """`--no-connect`: the servers of a config are agents without tools."""
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"tides": {"command": sys.executable, "args": [str(program)]}}}))
+    [source] = open_sources(str(config), opening(connect=False))
+    [entry] = source.read().entries
+    assert (entry.key, entry.tools) == ("tides", ())
+
+
+def test_a_source_read_again_tells_what_holds_then(tmp_path: Path) -> None:
+    """What was read at opening counts once."""
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({"waygraph": 1, "agents": [{"id": "a"}]}))
+    [source] = open_sources(str(file), opening())
+    file.write_text(json.dumps({"waygraph": 1, "agents": [{"id": "a"}, {"id": "b"}]}))
+    assert [[entry.key for entry in source.read().entries] for _ in range(2)] == [["a"], ["a", "b"]]
+
+
+@pytest.mark.parametrize("text", ["http://", "https://user:s3cret@", "http://[::1", "ftp://x/y"])
+def test_what_is_no_address_is_refused_without_repeating_it(text: str) -> None:
+    """It may hold a login."""
+    with pytest.raises(SourceError) as caught:
+        [source] = open_sources(text, opening())
+        source.read()
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_empty_command_is_refused() -> None:
+    """Nothing stands after the dashes."""
+    with pytest.raises(SourceError, match="command is missing"):
+        open_command([], opening())
