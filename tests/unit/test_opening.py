@@ -37,6 +37,10 @@ def opening(**options: object) -> Opening:
     return Opening(settings=S, ask=ask, **options)  # type: ignore[arg-type]
 
 
+def read_first(text: str) -> Manifest:
+    return open_sources(text, opening())[0].read()
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     file = tmp_path / "tide_tables.py"
@@ -115,8 +119,7 @@ def test_a_source_read_again_tells_what_holds_then(tmp_path: Path) -> None:
 def test_what_is_no_address_is_refused_without_repeating_it(text: str) -> None:
     """It may hold a login."""
     with pytest.raises(SourceError) as caught:
-        [source] = open_sources(text, opening())
-        source.read()
+        read_first(text)
     assert "s3cret" not in str(caught.value)
 
 
