@@ -1,6 +1,6 @@
 """A server on version 1 of the SDK, whose newest protocol is 2025-11-25: `sdk_1.py [stdio | http | sse] [port]`.
 
-Two tools; once they have been listed, a third (`late`) comes and is told of. Its own instructions, a prompt, a resource.
+Two tools; once they have been listed, a third (`late`) comes and is told of. Instructions, a prompt, a resource.
 """
 
 import asyncio
@@ -30,7 +30,6 @@ tools = [WEATHER, SHOUT]
 growing: set[asyncio.Task[None]] = set()
 
 
-@server.list_tools()
 async def list_tools() -> list[Any]:
     if not growing:
         growing.add(asyncio.create_task(grow(server.request_context.session)))
@@ -43,14 +42,17 @@ async def grow(session: Any) -> None:
     await session.send_tool_list_changed()
 
 
-@server.list_prompts()
 async def list_prompts() -> list[Any]:
     return [types.Prompt(name="greet", description="A greeting.")]
 
 
-@server.list_resources()
 async def list_resources() -> list[Any]:
     return [types.Resource(uri="memo://1", name="memo")]
+
+
+server.list_tools()(list_tools)
+server.list_prompts()(list_prompts)
+server.list_resources()(list_resources)
 
 
 def options() -> Any:
