@@ -111,7 +111,7 @@ class OriginClient(httpx2.AsyncClient):
                 request.headers.pop(name, None)
         if request.method == "POST" and not _asks(request):
             request.extensions["timeout"] = {**self.timeout.as_dict(), "read": _NOTICE_TIMEOUT_S}
-            if _OVER_SESSION not in request.headers:
+            if self._form == "http" and _OVER_SESSION not in request.headers:
                 self._settle(False)  # without a session the SDK opens no stream for what the server tells by itself
         try:
             response = await super().send(request, **how)
@@ -135,7 +135,7 @@ class OriginClient(httpx2.AsyncClient):
 
     def _accepted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if request.method == "GET":
+        if request.method == "GET" and not response.has_redirect_location:
             self._settle(is_stream)
         most = None if is_stream else self._settings.upstream_max_message_bytes
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
