@@ -28,9 +28,9 @@ from waygraph.registry.settings import Settings
 
 PROGRAM = Path(misbehaving.__file__)
 SETTINGS = Settings(upstream_connect_timeout_s=20.0, upstream_list_timeout_s=20.0)
-SOON = {"upstream_connect_timeout_s": 1.0, "upstream_list_timeout_s": 1.0}
+SOON: Mapping[str, Any] = {"upstream_connect_timeout_s": 1.0, "upstream_list_timeout_s": 1.0}
 """For a server that is to be given up. One that starts in time is given time: no row counts on a fast machine."""
-LISTS_SOON = {"upstream_list_timeout_s": 1.0}
+LISTS_SOON: Mapping[str, Any] = {"upstream_list_timeout_s": 1.0}
 GRACE_S = 20.0
 """For what is beside the deadline: the start, the end of a process that does not want to. Not for hanging."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -42,8 +42,8 @@ OFFERS = {
         "mcp-git",
         MODERN,
         frozenset(
-            f"git_{verb}"
-            for verb in "status diff_unstaged diff_staged diff commit add reset log create_branch checkout show branch".split()
+            "git_status git_diff_unstaged git_diff_staged git_diff git_commit git_add git_reset git_log "
+            "git_create_branch git_checkout git_show git_branch".split()
         ),
     ),
     "fetch": Offers("mcp-fetch", MODERN, frozenset({"fetch"}), prompts=1),
@@ -51,8 +51,8 @@ OFFERS = {
         "mcp-servers/everything",
         HANDSHAKE,
         frozenset(
-            "echo get-annotated-message get-env get-resource-links get-resource-reference get-structured-content get-sum "
-            "get-tiny-image gzip-file-as-resource toggle-simulated-logging toggle-subscriber-updates "
+            "echo get-annotated-message get-env get-resource-links get-resource-reference get-structured-content "
+            "get-sum get-tiny-image gzip-file-as-resource toggle-simulated-logging toggle-subscriber-updates "
             "trigger-long-running-operation simulate-research-query".split()
         ),
         prompts=4,
@@ -91,6 +91,9 @@ OFFERS = {
 }
 
 
+OVER_HTTP = [("sdk_1", "http"), ("sdk_1", "sse"), ("sdk_2", "http")]
+
+
 def stdio(name: str, folder: Path, *args: str) -> StdioLaunch:
     server = real_server(name, folder, *args)
     return StdioLaunch(command=server.command, args=server.args, env=server.env)
@@ -124,8 +127,8 @@ def test_all_that_a_program_offers(name: str, tmp_path: Path) -> None:
 
 
 @contextmanager
-def http_launch(name: str, form: str, folder: Path) -> Iterator[HttpLaunch]:
-    """A server that listens, and how it is reached. `form`: http or sse."""
+def http_launch(name: str, form: Literal["http", "sse"], folder: Path) -> Iterator[HttpLaunch]:
+    """A server that listens, and how it is reached."""
     port = free_port()
     if name == "everything":
         server, environ = real_server(name, folder, "streamableHttp" if form == "http" else "sse"), {"PORT": str(port)}
@@ -138,11 +141,8 @@ def http_launch(name: str, form: str, folder: Path) -> Iterator[HttpLaunch]:
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [("everything", "http"), ("everything", "sse"), ("sdk_1", "http"), ("sdk_1", "sse"), ("sdk_2", "http")],
-)
-def test_all_that_an_address_offers(name: str, form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "form"), [("everything", "http"), ("everything", "sse"), *OVER_HTTP])
+def test_all_that_an_address_offers(name: str, form: Literal["http", "sse"], tmp_path: Path) -> None:
     """The same over streamable HTTP, and over the older SSE."""
     with http_launch(name, form, tmp_path) as launch:
         compare(listing_of(launch), OFFERS[name])
@@ -172,8 +172,8 @@ def test_a_tool_arrives_whole(name: str, tmp_path: Path) -> None:
     assert listing.lasts_s == {"sdk_1": None, "sdk_2": 60.0}[name]
 
 
-@pytest.mark.parametrize(("name", "form"), [("sdk_1", ""), ("sdk_2", ""), ("sdk_1", "http"), ("sdk_2", "http")])
-def test_a_change_is_heard_of(name: str, form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "form"), [("sdk_1", None), ("sdk_2", None), *OVER_HTTP])
+def test_a_change_is_heard_of(name: str, form: Literal["http", "sse"] | None, tmp_path: Path) -> None:
     """A server that tells of a new tool, in the way of its era, is listed anew with it."""
 
     async def before_and_after(launch: Launch) -> tuple[ServerListing, ServerListing]:
@@ -204,13 +204,13 @@ def test_nothing_is_installed_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         raise AssertionError(command)
 
     monkeypatch.setattr(live_servers, "_run", run)
-    for environment in live_servers.ENVIRONMENTS.values():
-        assert live_servers._made.__wrapped__(environment) == environment.programs
+    again = {name: live_servers._made.__wrapped__(made) for name, made in live_servers.ENVIRONMENTS.items()}
+    assert again == {name: made.programs for name, made in live_servers.ENVIRONMENTS.items()}
 
 
 def test_without_npm_they_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One line says what is missing; with WAYGRAPH_REQUIRE_LIVE_SERVERS=1 it fails the test."""
-    monkeypatch.setattr(live_servers, "installed", lambda name: NoServers("no npm"))
+    monkeypatch.setattr(live_servers, "installed", lambda _: NoServers("no npm"))
     monkeypatch.setitem(live_servers.ENVIRON, live_servers.REQUIRED, "0")
     with pytest.raises(pytest.skip.Exception, match="no live servers to test with: no npm"):
         real_server("memory", tmp_path)
