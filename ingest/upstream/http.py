@@ -136,7 +136,7 @@ class OriginClient(httpx2.AsyncClient):
 
     def _accepted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if request.method == "GET" and self._form == "http":
+        if request.method == "GET" and not response.has_redirect_location:
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes

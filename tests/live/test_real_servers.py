@@ -1,0 +1,231 @@
+"""Servers that other people wrote, and two of our own on either version of the SDK: all that they offer arrives."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import pytest
+
+from tests import live_servers
+from tests.live_http import free_port, listening_server
+from tests.live_servers import REAL_SERVERS, NoServers, real_server
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.ingest.upstream.opening import connect
+from waygraph.registry.settings import Settings
+
+SETTINGS = Settings(upstream_connect_timeout_s=120.0, upstream_list_timeout_s=120.0)
+"""Nothing here is about being late."""
+
+HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What the pinned version of a server offers."""
+
+    name: str
+    protocol: str
+    tools: frozenset[str]
+    prompts: int = 0
+    resources: int = 0
+    resource_templates: int = 0
+    notifies: bool = False
+
+
+OFFERS = {
+    "time": Offers("mcp-time", MODERN, frozenset({"get_current_time", "convert_time"})),
+    "git": Offers(
+        "mcp-git",
+        MODERN,
+        frozenset(
+            "git_status git_diff_unstaged git_diff_staged git_diff git_commit git_add git_reset git_log "
+            "git_create_branch git_checkout git_show git_branch".split()
+        ),
+    ),
+    "fetch": Offers("mcp-fetch", MODERN, frozenset({"fetch"}), prompts=1),
+    "everything": Offers(
+        "mcp-servers/everything",
+        HANDSHAKE,
+        frozenset(
+            "echo get-annotated-message get-env get-resource-links get-resource-reference get-structured-content "
+            "get-sum get-tiny-image gzip-file-as-resource toggle-simulated-logging toggle-subscriber-updates "
+            "trigger-long-running-operation simulate-research-query".split()
+        ),
+        prompts=4,
+        resources=7,
+        resource_templates=2,
+        notifies=True,
+    ),
+    "filesystem": Offers(
+        "secure-filesystem-server",
+        HANDSHAKE,
+        frozenset(
+            "read_file read_text_file read_media_file read_multiple_files write_file edit_file create_directory "
+            "list_directory list_directory_with_sizes directory_tree move_file search_files get_file_info "
+            "list_allowed_directories".split()
+        ),
+        notifies=True,
+    ),
+    "memory": Offers(
+        "memory-server",
+        HANDSHAKE,
+        frozenset(
+            "create_entities create_relations add_observations delete_entities delete_observations delete_relations "
+            "read_graph search_nodes open_nodes".split()
+        ),
+        resources=1,
+        notifies=True,
+    ),
+    "sdk_1": Offers("sdk-1", HANDSHAKE, frozenset({"weather", "shout"}), prompts=1, resources=1, notifies=True),
+    "sdk_2": Offers(
+        "sdk-2",
+        MODERN,
+        frozenset({"weather", *(f"drawer_{number:03}" for number in range(1, 250))}),
+        prompts=1,
+        notifies=True,
+    ),
+}
+
+
+OVER_HTTP = [("sdk_1", "http"), ("sdk_1", "sse"), ("sdk_2", "http")]
+
+
+def stdio(name: str, folder: Path, *args: str) -> StdioLaunch:
+    server = real_server(name, folder, *args)
+    return StdioLaunch(command=server.command, args=server.args, env=server.env)
+
+
+def listing_of(launch: Launch) -> ServerListing:
+    async def listing() -> ServerListing:
+        async with connect(launch, SETTINGS) as connection:
+            return await connection.listing()
+
+    return anyio.run(listing)
+
+
+def compare(listing: ServerListing, offers: Offers) -> None:
+    assert listing.name == offers.name
+    assert listing.protocol == offers.protocol
+    assert {tool["name"] for tool in listing.tools} == offers.tools
+    assert len(listing.tools) == len(offers.tools)
+    assert (listing.prompts, listing.resources, listing.resource_templates) == (
+        offers.prompts,
+        offers.resources,
+        offers.resource_templates,
+    )
+    assert listing.notifies == offers.notifies
+
+
+@pytest.mark.parametrize("name", OFFERS)
+def test_all_that_a_program_offers(name: str, tmp_path: Path) -> None:
+    """Over stdio, in the era that the server speaks: every tool of every page, and how much else there is."""
+    compare(listing_of(stdio(name, tmp_path)), OFFERS[name])
+
+
+@contextmanager
+def http_launch(name: str, form: Literal["http", "sse"], folder: Path) -> Iterator[HttpLaunch]:
+    """A server that listens, and how it is reached."""
+    port = free_port()
+    if name == "everything":
+        server, environ = real_server(name, folder, "streamableHttp" if form == "http" else "sse"), {"PORT": str(port)}
+    else:
+        server, environ = real_server(name, folder, form, str(port)), {}
+    with listening_server((server.command, *server.args), port, environ):
+        yield HttpLaunch(
+            url=f"http://127.0.0.1:{port}/{'mcp' if form == 'http' else 'sse'}",
+            form="http" if form == "http" else "sse",
+        )
+
+
+@pytest.mark.parametrize(("name", "form"), [("everything", "http"), ("everything", "sse"), *OVER_HTTP])
+def test_all_that_an_address_offers(name: str, form: Literal["http", "sse"], tmp_path: Path) -> None:
+    """The same over streamable HTTP, and over the older SSE."""
+    with http_launch(name, form, tmp_path) as launch:
+        compare(listing_of(launch), OFFERS[name])
+
+
+def test_an_address_of_the_older_form_is_found_out(tmp_path: Path) -> None:
+    """One who names the address of a server that only speaks the older SSE need not know that."""
+    with http_launch("sdk_1", "sse", tmp_path) as launch:
+        compare(listing_of(HttpLaunch(url=launch.url)), OFFERS["sdk_1"])
+
+
+def tool_of(listing: ServerListing, name: str) -> Mapping[str, Any]:
+    return next(tool for tool in listing.tools if tool["name"] == name)
+
+
+@pytest.mark.parametrize("name", ["sdk_1", "sdk_2"])
+def test_a_tool_arrives_whole(name: str, tmp_path: Path) -> None:
+    """Schemas, annotations and title are those of the wire, and the server's own words come with them."""
+    listing = listing_of(stdio(name, tmp_path))
+    weather = tool_of(listing, "weather")
+    assert weather["description"] == "The weather of a city today."
+    assert weather["inputSchema"]["required"] == ["city"]
+    assert weather["outputSchema"]["properties"] == {"celsius": {"type": "number"}}
+    assert weather["annotations"] == {"title": "Weather", "readOnlyHint": True, "openWorldHint": True}
+    assert listing.instructions == "Ask for the weather first."
+    assert listing.version == {"sdk_1": "1.2.3", "sdk_2": "2.3.4"}[name]
+    assert listing.lasts_s == {"sdk_1": None, "sdk_2": 60.0}[name]
+
+
+@pytest.mark.parametrize(("name", "form"), [("sdk_1", None), ("sdk_2", None), *OVER_HTTP])
+def test_a_change_is_heard_of(name: str, form: Literal["http", "sse"] | None, tmp_path: Path) -> None:
+    """A server that tells of a new tool, in the way of its era, is listed anew with it."""
+
+    async def before_and_after(launch: Launch) -> tuple[ServerListing, ServerListing]:
+        async with connect(launch, SETTINGS) as connection:
+            before = await connection.listing()
+            with anyio.fail_after(60):
+                await connection.changed()
+            return before, await connection.listing()
+
+    if form:
+        with http_launch(name, form, tmp_path) as launch:
+            before, after = anyio.run(before_and_after, launch)
+    else:
+        before, after = anyio.run(before_and_after, stdio(name, tmp_path))
+    new = {tool["name"] for tool in after.tools} - {tool["name"] for tool in before.tools}
+    assert new == {"late"}
+
+
+# How they are installed
+
+
+def test_nothing_is_installed_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once an environment is there, neither pip nor npm is run for it again."""
+    for name in REAL_SERVERS:
+        real_server(name, tmp_path)
+
+    def run(*command: str) -> None:
+        raise AssertionError(command)
+
+    monkeypatch.setattr(live_servers, "_run", run)
+    again = {name: live_servers._made.__wrapped__(made) for name, made in live_servers.ENVIRONMENTS.items()}
+    assert again == {name: made.programs for name, made in live_servers.ENVIRONMENTS.items()}
+
+
+def test_without_npm_they_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One line says what is missing; with WAYGRAPH_REQUIRE_LIVE_SERVERS=1 it fails the test."""
+    monkeypatch.setattr(live_servers, "installed", lambda _: NoServers("no npm"))
+    monkeypatch.setitem(live_servers.ENVIRON, live_servers.REQUIRED, "0")
+    with pytest.raises(pytest.skip.Exception, match="no live servers to test with: no npm"):
+        real_server("memory", tmp_path)
+    monkeypatch.setitem(live_servers.ENVIRON, live_servers.REQUIRED, "1")
+    with pytest.raises(pytest.fail.Exception, match="no npm"):
+        real_server("memory", tmp_path)
+
+
+def test_an_installer_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What pip or npm said of its failure is the reason, and the next attempt begins anew."""
+    monkeypatch.setitem(live_servers.ENVIRON, "WAYGRAPH_TEST_CACHE", str(tmp_path))
+    bad = tmp_path / "bad.txt"
+    bad.write_text("no-such-distribution @ file:///no/such/wheel.whl\n")
+    environment = live_servers.Environment("bad", (bad,), live_servers._install_python)
+    outcome = live_servers._made.__wrapped__(environment)
+    assert isinstance(outcome, NoServers)
+    assert "did not install it" in str(outcome)
+    assert not environment.is_whole

@@ -1,0 +1,40 @@
+"""A real MCP server on a free loopback port, for the length of a test."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+START_S = 60.0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@contextmanager
+def listening_server(command: Sequence[str], port: int, environ: Mapping[str, str]) -> Iterator[None]:
+    """The program, once its port is open. It ends with the test."""
+    everything = {**os.environ, **environ}
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=everything, stdin=quiet, stdout=quiet, stderr=quiet) as process:
+        try:
+            _await_port(port, process)
+            yield
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            process.kill()
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens on port {port}; exit status {process.poll()}")

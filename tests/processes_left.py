@@ -1,0 +1,67 @@
+"""Which processes are left of those that a test started: they carry a mark in their environment, as do their children.
+
+Reads /proc, so on Linux alone.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+MARK = "WAYGRAPH_TEST_MARK"
+PROC = Path("/proc")
+
+needs_proc = pytest.mark.skipif(not PROC.joinpath("self", "environ").exists(), reason="needs /proc to see processes")
+
+
+def new_mark() -> str:
+    return uuid.uuid4().hex
+
+
+def left_of(mark: str) -> list[int]:
+    """The processes that carry the mark, zombies not counted."""
+    wanted = f"{MARK}={mark}".encode()
+    return sorted(int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and wanted in _environ(entry))
+
+
+def _environ(entry: Path) -> list[bytes]:
+    with suppress(OSError):
+        return (entry / "environ").read_bytes().split(b"\0")
+    return []
+
+
+def command_of(pid: int) -> str:
+    with suppress(OSError):
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return "(gone)"
+
+
+def none_left(mark: str, within_s: float) -> bool:
+    """Whether all have gone, at the latest after so many seconds."""
+    return until(lambda: not left_of(mark), within_s)
+
+
+def until(holds: Callable[[], bool], within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while not (held := holds()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return held
+
+
+def end_all(mark: str) -> None:
+    """With SIGKILL, so that a failed test leaves nothing behind."""
+    for pid in left_of(mark):
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """The most memory that a process ever had resident (VmHWM)."""
+    for line in (PROC / str(pid) / "status").read_text("ascii", "replace").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"/proc/{pid}/status tells no VmHWM")
