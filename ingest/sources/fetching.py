@@ -17,6 +17,7 @@ import httpx2
 
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError
+from waygraph.registry.hosts import split_url
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
@@ -63,7 +64,7 @@ def address_of(url: str) -> str:
         told = str(references_only({"url": str(parsed)})["url"])
     except (httpx2.InvalidURL, ValueError):
         raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
-    if parsed.scheme not in {"http", "https"} or not parsed.host:
+    if parsed.scheme not in {"http", "https"} or not parsed.host or split_url(url) is None:
         raise SourceError("URL", "expected an address such as https://host/path")
     return told
 
@@ -97,8 +98,10 @@ class _Fetch:
         headers = dict(self.how.headers)
         settings = self.how.settings
         own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
+        # Given a transport, the client takes no proxy from the environment: that would resolve names by itself.
+        direct = httpx2.AsyncHTTPTransport() if self.how.allowed else None
         async with httpx2.AsyncClient(
-            headers=own, timeout=settings.fetch_timeout_s, follow_redirects=False, trust_env=self.how.allowed is None
+            headers=own, timeout=settings.fetch_timeout_s, follow_redirects=False, transport=direct
         ) as client:
             for _ in range(MAX_REDIRECTS + 1):
                 request = await self._request(client, url, headers)

@@ -1,23 +1,24 @@
 """A document by its address: one source, whatever its content turns out to be.
 
-Of an address that gives no document the card is looked for, as an A2A agent has it.
+Of an address that gives no document the card is looked for, as an A2A agent has it. What was fetched is somebody
+else's: no command in it is started, and no variable of ours is put into it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from waygraph.ingest.sources.a2a_card import card_urls
 from waygraph.ingest.sources.fetching import Fetching, Unfetched, address_of, fetch
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parsing import SUFFIXES
 from waygraph.ingest.sources.reading import Listing, Reading, read_listing
+from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.identity import agent_id
 
 CARD_KIND = "a2a-card"
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where an A2A agent has its card: since protocol 0.3, and before."""
 _REFUSING = frozenset({401, 403, 407, 429})
 """What says nothing of whether a document is there."""
 
@@ -60,10 +61,9 @@ class WebDocument:
     def _listings(self) -> Iterator[Listing]:
         """Unread: of the address itself, then of each place for a card under it."""
         path = urlsplit(self.url).path
-        places = [] if path.lower().endswith(SUFFIXES) else card_addresses(self.url)
-        if not places or self.reading.kind != CARD_KIND:
-            places = [self.url, *places]
-        for place in places:
+        places = () if path.lower().endswith(SUFFIXES) else card_urls(self.url)
+        itself = () if places and self.reading.kind == CARD_KIND else (self.url,)
+        for place in (*itself, *places):
             yield self._listing(place)
 
     def _listing(self, url: str) -> Listing:
@@ -78,11 +78,5 @@ def open_document(url: str, how: Fetching, reading: Reading, *, source: str = ""
     """`source` empty: the address without its secrets. Raises SourceError for what is no address of the web."""
     name = source or address_of(url)
     space = namespace or agent_id(urlsplit(url).hostname or "source")
-    return WebDocument(url=url, name=name, namespace=space, how=how, reading=reading)
-
-
-def card_addresses(base: str) -> list[str]:
-    """Under the address, then at the root of its host; today's path first."""
-    parts = urlsplit(base)
-    folders = dict.fromkeys((parts.path.rstrip("/"), ""))
-    return [parts._replace(path=f"{folder}{path}", fragment="").geturl() for path in CARD_PATHS for folder in folders]
+    untrusting = replace(reading, ask=None, surroundings=Surroundings())
+    return WebDocument(url=url, name=name, namespace=space, how=how, reading=untrusting)

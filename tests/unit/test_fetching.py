@@ -1,0 +1,424 @@
+"""Documents by their address: limits, redirects, certificates; no secret is sent or told where it must not be."""
+
+import gzip
+import json
+import socket
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.web_pages import WebPages, web_pages, write_certificate
+from waygraph.ingest.sources.fetching import Fetching, Page, Unfetched, address_of, fetch
+from waygraph.ingest.sources.reading import Reading
+from waygraph.ingest.sources.web import open_document
+from waygraph.registry.errors import SourceError
+from waygraph.registry.hosts import is_public
+from waygraph.registry.settings import Settings
+
+S = Settings(fetch_timeout_s=5.0, fetch_total_s=20.0)
+PLANTED = "s3cret-value"
+CATALOGUE = json.dumps({"waygraph": 1, "agents": [{"id": "far"}]}).encode()
+LINES = b'{"name": "One", "url": "https://one.example"}\n{\n{"name": "Two", "url": "https://two.example"}\n'
+CARD = {
+    "name": "Harbour",
+    "description": "Looks after ships",
+    "version": "1",
+    "url": "https://harbour.example",
+    "capabilities": {},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "moor", "name": "Moor", "description": "Moors", "tags": []}],
+}
+
+
+def ok(body: bytes, **headers: str) -> tuple[int, Mapping[str, str], bytes]:
+    return 200, {name.replace("_", "-"): value for name, value in headers.items()}, body
+
+
+def asked(url: str, settings: Settings = S, **how: Any) -> Page:
+    return fetch(url, Fetching(settings=settings, **how))
+
+
+def refused(url: str, settings: Settings = S, **how: Any) -> Unfetched:
+    with pytest.raises(Unfetched) as caught:
+        asked(url, settings, **how)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+# -- what is a document ----------------------------------------------------------------------------
+
+
+def keys_of(url: str, kind: str = "") -> list[str]:
+    document = open_document(url, Fetching(settings=S), Reading(settings=S, kind=kind))
+    return [entry.key for entry in document.read().entries]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "keys"),
+    [
+        ("/fleet.json", CATALOGUE, ["far"]),
+        ("/fleet", CATALOGUE, ["far"]),
+        ("/fleet.yaml", b"waygraph: 1\nagents: [{id: far}]\n", ["far"]),
+        ("/fleet/yaml", b"# by its look\nwaygraph: 1\nagents: [{id: far}]\n", ["far"]),
+        ("/list.jsonl", LINES, ["one.example", "two.example"]),
+        ("/list", LINES, ["one.example", "two.example"]),
+    ],
+)
+@pytest.mark.parametrize("media_type", ["application/json", "text/plain", "application/octet-stream", "text/html"])
+def test_the_content_says_what_it_is(path: str, body: bytes, keys: list[str], media_type: str) -> None:
+    """Whatever the server calls it; JSON, YAML and lines also under a name that does not say so."""
+    with web_pages({path: ok(body, Content_Type=media_type)}) as web:
+        assert keys_of(web.url + path) == keys
+
+
+def test_a_document_is_a_source_under_its_address(tmp_path: Path) -> None:
+    """Without login and query values, which still are sent; places name the address too."""
+    with web_pages({"/list.jsonl": ok(LINES)}) as web:
+        login = web.url.replace("//", f"//me:{PLANTED}@")
+        document = open_document(
+            f"{login}/list.jsonl?key={PLANTED}", Fetching(settings=S), Reading(settings=S, kind="server-lines")
+        )
+        manifest = document.read()
+        assert web.asked[0][0] == f"/list.jsonl?key={PLANTED}"
+        assert web.asked[0][1]["authorization"].startswith("Basic ")
+        assert (
+            document.name
+            == manifest.source
+            == f"{web.url.replace('//', '//${USER}:${PASSWORD}@')}/list.jsonl?key=${{key}}"
+        )
+        assert [rejected.where.rpartition("/")[2] for rejected in manifest.rejected] == ["list.jsonl#L2"]
+        assert PLANTED not in repr((document, manifest))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (ok(b"<!DOCTYPE html><html>"), "answers with a web page, which is no document"),
+        (ok(b"", Content_Type="text/event-stream; charset=utf-8"), "answers with a stream of events"),
+        ((404, {}, b"{}"), "answers 404 (Not Found)"),
+        ((799, {}, b"{}"), "answers 799"),
+        (ok(b"x", Content_Encoding="br"), "answers with a compressed body, which was not asked for"),
+        (ok(b"plain" * 9, Content_Encoding="gzip"), "answers with a body that cannot be unpacked"),
+        (ok(gzip.compress(CATALOGUE)[:-5], Content_Encoding="gzip"), "breaks off amid its answer"),
+        (ok(gzip.compress(b"{}") * 2, Content_Encoding="gzip"), "answers with a body that cannot be unpacked"),
+        (ok(b"{}", Content_Length="100"), "breaks off amid its answer"),
+    ],
+)
+def test_what_is_no_document_is_told_in_one_line(answer: Any, reason: str) -> None:
+    """With the status where there is one."""
+    with web_pages({"/a": answer}) as web:
+        error = refused(f"{web.url}/a")
+    assert error.reason.startswith(reason)
+    assert error.where == f"{web.url}/a"
+    assert error.status in (0, answer[0])
+
+
+def test_a_host_that_is_not_there_is_told() -> None:
+    """By name, and by a port where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        assert refused(f"http://127.0.0.1:{taken.getsockname()[1]}/a").reason == "cannot be reached: no connection"
+    assert "cannot be resolved" in refused("http://nowhere.invalid/a").reason
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://h/a", "https://", "h/a", "http://[::1", "http://h:99999999/", f"http://{PLANTED}:x@h:p/"]
+)
+def test_what_is_no_address_is_refused_unquoted(url: str) -> None:
+    """It may hold a login."""
+    with pytest.raises(SourceError) as caught:
+        address_of(url)
+    assert PLANTED not in str(caught.value)
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_packed_document_is_unpacked() -> None:
+    """gzip is asked for, and nothing else."""
+    with web_pages({"/a.json": ok(gzip.compress(CATALOGUE), Content_Encoding="gzip")}) as web:
+        assert asked(f"{web.url}/a.json").content == CATALOGUE
+    assert web.asked[0][1]["accept-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_document_that_is_too_large_is_not_read_on(packed: bool) -> None:
+    """Some kilobytes that unpack to a quarter of a gigabyte cost no more memory than the limit."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    zeros = bytes(2**20)
+    body = b"".join([*(packer.compress(zeros) for _ in range(256)), packer.flush()]) if packed else zeros
+    headers = {"Content_Encoding": "gzip"} if packed else {}
+    with web_pages({"/a": ok(body, **headers)}) as web:
+        error = refused(f"{web.url}/a", replace(S, max_source_bytes=1000))
+    assert error.reason == "has more than the 1000 bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)"
+
+
+def slowly(part: bytes) -> Any:
+    """Sends the part again and again, for longer than any test waits."""
+
+    def act(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for _ in range(100):
+            handler.wfile.write(part)
+            handler.wfile.flush()
+            time.sleep(0.05)
+
+    return act
+
+
+@pytest.mark.parametrize("part", [b"X-More: 1\r\n", b"\r\nx"])
+def test_an_answer_that_trickles_ends_in_time(part: bytes) -> None:
+    """Headers and body alike, though each part comes soon."""
+    with web_pages({"/a": slowly(part)}) as web:
+        error = refused(f"{web.url}/a", replace(S, fetch_total_s=0.3))
+    assert error.reason == "did not end within 0.3 s (WAYGRAPH_FETCH_TOTAL_S)"
+
+
+def test_an_answer_that_does_not_come_ends_in_time() -> None:
+    """A part that takes too long."""
+    with web_pages({"/a": lambda _: time.sleep(0.6)}) as web:
+        error = refused(f"{web.url}/a", replace(S, fetch_timeout_s=0.2))
+    assert error.reason == "did not answer within 0.2 s (WAYGRAPH_FETCH_TIMEOUT_S)"
+
+
+# -- redirects and headers -------------------------------------------------------------------------
+
+HEADERS = {"Authorization": f"Bearer {PLANTED}", "X-Key": PLANTED}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_on_the_same_origin_keeps_headers(status: int) -> None:
+    """And what was fetched says where from."""
+    with web_pages({"/b": ok(CATALOGUE)}) as web:
+        web.redirect("/a", "/b", status)
+        page = asked(f"{web.url}/a", headers=HEADERS)
+    assert (page.address, page.content) == (f"{web.url}/b", CATALOGUE)
+    assert [headers["x-key"] for _, headers in web.asked] == [PLANTED, PLANTED]
+
+
+def test_a_redirect_to_another_origin_loses_headers_for_good() -> None:
+    """Another port is another origin; also when it sends us back, and a login in the address is lost as well."""
+    with web_pages({"/c": ok(CATALOGUE)}) as web, web_pages() as other:
+        web.redirect("/a", f"{other.url}/b")
+        other.redirect("/b", f"{web.url}/c")
+        asked(f"{web.url.replace('//', f'//me:{PLANTED}@')}/a", headers={"X-Key": PLANTED})
+        assert [path for path, _ in [*web.asked, *other.asked]] == ["/a", "/c", "/b"]
+        assert "authorization" in web.asked[0][1]
+        for _, headers in (web.asked[1], other.asked[0]):
+            assert PLANTED not in json.dumps(dict(headers))
+            assert "authorization" not in headers
+
+
+def test_a_redirect_goes_from_http_to_https_but_not_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for https gets nothing else."""
+    certificate = write_certificate(tmp_path / "c.pem", "127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with web_pages({"/a": ok(CATALOGUE)}) as plain, web_pages({"/b": ok(CATALOGUE)}, certificate=certificate) as safe:
+        safe.redirect("/down", f"{plain.url}/a")
+        plain.redirect("/up", f"{safe.url}/b")
+        assert asked(f"{plain.url}/up").address == f"{safe.url}/b"
+        assert refused(f"{safe.url}/down").reason == "redirects from https to http, which is not followed"
+        assert plain.paths == ["/up"]
+
+
+@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://h/a", "data:,x", "http://h:x/"])
+def test_a_redirect_elsewhere_than_the_web_is_not_followed(to: str) -> None:
+    """Files of this machine above all."""
+    with web_pages() as web:
+        web.redirect("/a", to)
+        assert "redirects to what is no address" in refused(f"{web.url}/a").reason
+
+
+def test_redirects_come_to_an_end() -> None:
+    """The error says where they led."""
+    with web_pages() as web:
+        web.redirect("/a", "/a")
+        error = refused(f"{web.url}/a")
+        assert error.reason == "redirects more than 5 times"
+        assert len(web.asked) == 6
+        assert f"{web.url}/a → {web.url}/a" in error.where
+
+
+@pytest.mark.parametrize("value", [f"{PLANTED}\r\nX: y", f"{PLANTED}\0", f"{PLANTED}☃"])
+def test_a_header_that_cannot_be_sent_is_told_without_its_value(value: str) -> None:
+    """By its name."""
+    with pytest.raises(SourceError) as caught:
+        asked("http://127.0.0.1:1/", headers={"X-Key": value})
+    assert "X-Key" in str(caught.value)
+    assert PLANTED not in str(caught.value)
+
+
+def test_no_error_tells_a_header_or_a_login() -> None:
+    """Nor the chain of errors behind it."""
+    with web_pages({"/a": lambda handler: handler.connection.close()}) as web:
+        error: BaseException | None = refused(
+            f"{web.url.replace('//', f'//me:{PLANTED}@')}/a?k={PLANTED}", headers=HEADERS
+        )
+        while error:
+            assert PLANTED not in f"{error!r} {error}"
+            error = error.__cause__
+
+
+# -- certificates ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "reason"),
+    [
+        ("elsewhere.example", 1, "has a certificate that is not trusted: IP address mismatch"),
+        ("127.0.0.1", -1, "has a certificate that is not trusted: certificate has expired"),
+    ],
+)
+def test_a_certificate_that_does_not_fit_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, days: int, reason: str
+) -> None:
+    """What is wrong with it, and nothing sent."""
+    certificate = write_certificate(tmp_path / "c.pem", name, days=days)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
+        assert refused(f"{web.url}/a", headers=HEADERS).reason.startswith(reason)
+        assert web.asked == []
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path: Path) -> None:
+    """As a test server has it."""
+    certificate = write_certificate(tmp_path / "c.pem", "127.0.0.1")
+    with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
+        assert refused(f"{web.url}/a").reason == "has a certificate that is not trusted: self-signed certificate"
+
+
+def test_what_speaks_no_tls_is_told() -> None:
+    """https asked of a plain server."""
+    with web_pages() as web:
+        assert "cannot be asked over TLS" in refused(web.url.replace("http:", "https:")).reason
+
+
+# -- addresses that a service may not ask ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:4700::1111", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),  # noqa: S104
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::5db8:d822", True),
+        ("2002:7f00:1::", False),
+        ("localhost", False),
+    ],
+)
+def test_an_address_is_public_or_not(address: str, public: bool) -> None:
+    """Private, reserved and local ones are not, however they are written."""
+    assert is_public(address) is public
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.1", "2130706433"])
+def test_a_service_asks_no_address_of_its_own_network(host: str) -> None:
+    """However it is written: nothing is connected to."""
+    with web_pages({"/a": ok(CATALOGUE)}) as web:
+        url = web.url.replace("127.0.0.1", host)
+        assert "may not be asked from here" in refused(f"{url}/a", allowed=is_public).reason
+        assert web.asked == []
+
+
+def test_a_redirect_into_the_network_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each address on the way is judged."""
+    judged: list[str] = []
+
+    def only_the_first(address: str) -> bool:
+        judged.append(address)
+        return len(judged) == 1
+
+    with web_pages({"/b": ok(CATALOGUE)}) as web:
+        web.redirect("/a", "/b")
+        assert "may not be asked from here" in refused(f"{web.url}/a", allowed=only_the_first).reason
+        assert web.paths == ["/a"]
+
+
+def test_the_address_that_was_judged_is_the_one_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number, under the host's own name: in the request and in the check of the certificate."""
+    certificate = write_certificate(tmp_path / "c.pem", "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
+        url = web.url.replace("127.0.0.1", "localhost")
+        page = asked(f"{url}/a", allowed=lambda address: address in ("127.0.0.1", "::1"), headers={"host": "x"})
+        assert page.content == CATALOGUE
+        assert web.asked[0][1]["host"] == url.removeprefix("https://")
+
+
+# -- the card of an A2A agent ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
+@pytest.mark.parametrize("kind", ["", "a2a-card"])
+@pytest.mark.parametrize(
+    "root", [None, ok(b"<html>"), ok(b'{"status": "ok"}', Content_Type="application/json"), (405, {}, b"")]
+)
+def test_the_card_of_an_agent_is_found_by_its_address(path: str, kind: str, root: Any) -> None:
+    """Where the address itself is no source: today's place, and the older one."""
+    with web_pages({path: ok(json.dumps(CARD).encode()), **({"/": root} if root else {})}) as web:
+        assert keys_of(f"{web.url}/", kind) == ["Harbour"]
+        assert (web.paths[0] == "/") is (kind == "")
+
+
+def test_a_card_below_a_path_and_by_its_own_address() -> None:
+    """An agent among others of a host."""
+    with web_pages({"/agents/harbour/.well-known/agent-card.json": ok(json.dumps(CARD).encode())}) as web:
+        assert keys_of(f"{web.url}/agents/harbour") == ["Harbour"]
+        assert keys_of(f"{web.url}/agents/harbour/.well-known/agent-card.json") == ["Harbour"]
+
+
+def test_without_a_card_the_address_itself_is_told() -> None:
+    """Not the last place that was tried. Where a login is missing nothing else is tried."""
+    with web_pages({"/private": (401, {}, b""), "/x.json": ok(b"5")}) as web:
+        with pytest.raises(Unfetched) as missing:
+            keys_of(f"{web.url}/none")
+        assert (missing.value.where, missing.value.status) == (f"{web.url}/none", 404)
+        with pytest.raises(Unfetched, match="answers 401"):
+            keys_of(f"{web.url}/private")
+        assert web.paths[-1] == "/private"
+        with pytest.raises(SourceError, match="no kind of source is known"):
+            keys_of(f"{web.url}/x.json")
+        assert web.paths[-1] == "/x.json"
+
+
+def test_a_fetched_configuration_starts_nothing(web_of: WebPages) -> None:
+    """Its servers are listed as it tells of them, with no variable of ours in them."""
+    asked_for: list[object] = []
+
+    def ask(*servers: object) -> Any:
+        asked_for.append(servers)
+        raise AssertionError("a server of a fetched document was asked")
+
+    config = {"mcpServers": {"x": {"command": "sh", "args": ["-c", "${HOME}"]}}}
+    web_of.pages["/mcp.json"] = ok(json.dumps(config).encode())
+    reading = Reading(settings=S, ask=ask, connect=True)
+    document = open_document(f"{web_of.url}/mcp.json", Fetching(settings=S), reading)
+    manifest = document.read()
+    assert asked_for == []
+    assert [entry.key for entry in manifest.entries] == ["x"]
+    assert all(not entry.tools for entry in manifest.entries)
+
+
+@pytest.fixture
+def web_of() -> Any:
+    with web_pages() as web:
+        yield web
