@@ -99,8 +99,8 @@ def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> A
         intake.reject(f"{pointer}/skills", f"expected a list of skills, found {shape_of(card['skills'])}")
     return AgentRecord(
         pointer=pointer,
-        key=key or card.get("name"),
-        name=card.get("name") or "",
+        key=key or text_of(card.get("name")) or None,
+        name=text_of(card.get("name")),
         description=card.get("description"),
         kind="a2a_agent",
         version=version_of(card.get("version")),

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parsing import SUFFIXES, Content, text_of
 from waygraph.ingest.sources.reading import Listing, Reading, read_listing
 from waygraph.ingest.sources.skill_folder import NAME, is_skill, packed
@@ -54,7 +55,9 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
         raise SourceError(text[:200], f"is no path: {exc}") from exc
     space = namespace or agent_id(_last_plain_part(text) or "source")
-    return Listing(files=[(str(path), partial(_read_file, path)) for path in files], source=name, namespace=space)
+    folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
+    content = [(str(path), partial(_read_file, path, folder)) for path in files]
+    return Listing(files=content, source=name, namespace=space)
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
@@ -82,8 +85,11 @@ def _content_of(document: Document, most_bytes: int) -> bytes:
     return document.text.encode("utf-8", "surrogatepass")[:most_bytes]
 
 
-def _read_file(path: Path, most_bytes: int) -> bytes:
+def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
+    """A skill that a folder only links to is not read: what it holds was not put there."""
     if is_skill(path):
+        if folder and not path.resolve().is_relative_to(folder.resolve()):
+            raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
         return packed(path, most_bytes)
     with path.open("rb") as file:
         return file.read(most_bytes)
@@ -112,10 +118,8 @@ def _under(folder: Path) -> list[Path]:
     """The files that may be sources. In a folder with a SKILL.md that is the one; its other files belong to it."""
     named = (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES or is_skill(p))
     files = [p for p in named if p.is_file() and _meant(p, folder)]
-    inside = folder.resolve()
-    skills = [p for p in files if is_skill(p) and p.resolve().is_relative_to(inside)]
-    owned = {p.parent for p in skills}
-    return sorted([*skills, *(p for p in files if not is_skill(p) and owned.isdisjoint(p.parents))])
+    owned = {p.parent for p in files if is_skill(p)}
+    return sorted(p for p in files if is_skill(p) or owned.isdisjoint(p.parents))
 
 
 def _meant(file: Path, folder: Path) -> bool:

@@ -1,0 +1,314 @@
+"""A2A agent cards: what becomes of a card of 0.3 and of 1.0, of lists of them, and of cards that are none."""
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2a.client.card_resolver import parse_agent_card
+from google.protobuf.json_format import MessageToDict
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import a2a_card, read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import Manifest
+from waygraph.registry.model import Query
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "sources" / "pilot-desk.json"
+SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", ROOT.parent / "shared" / "data")) / "a2x/agent_cards_default.json"
+
+CARD_1_0: dict[str, Any] = json.loads(EXAMPLE.read_text())
+CARD_0_3: dict[str, Any] = {
+    "protocolVersion": "0.3.0",
+    "name": "Chandler",
+    "description": "Sells rope, paint and lamps",
+    "version": "1",
+    "url": "https://chandler.example/a2a",
+    "preferredTransport": "GRPC",
+    "additionalInterfaces": [
+        {"url": "https://chandler.example/a2a", "transport": "GRPC"},
+        {"url": "https://chandler.example/json", "transport": "JSONRPC"},
+    ],
+    "capabilities": {},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "securitySchemes": {"shopKey": {"type": "apiKey", "in": "header", "name": "X-Shop"}},
+    "security": [{"shopKey": []}],
+    "skills": [{"id": "sell", "name": "Sell", "description": "Sells", "tags": ["rope"], "examples": ["Some rope"]}],
+}
+
+
+def read(document: Any) -> Intake:
+    intake = Intake("card.json", Settings())
+    for record in a2a_card.read(document, "card.json", intake):
+        intake.take(record)
+    return intake
+
+
+def rejected(intake: Intake) -> dict[str, str]:
+    return {each.where.removeprefix("card.json#"): each.reason for each in intake.rejected}
+
+
+def manifest_of(path: Path) -> Manifest:
+    [manifest] = read_path(str(path), Settings())
+    return manifest
+
+
+# -- cards -----------------------------------------------------------------------------------------
+
+
+def test_a_card_of_1_0_is_an_agent_with_its_skills_as_tools() -> None:
+    """Name, version, interfaces and names of security schemes; skills with tags, examples as questions, and modes."""
+    [entry] = read(CARD_1_0).entries
+    agent, (book, tugs) = entry.agent, entry.tools
+    assert (entry.key, agent.name, agent.kind, agent.version) == ("Pilot Desk", "Pilot Desk", "a2a_agent", "2.1.0")
+    assert agent.tags == ("booking", "pilotage", "towage")
+    assert json.loads(agent.transport) == {
+        "url": "https://pilots.example/a2a",
+        "protocolBinding": "JSONRPC",
+        "protocolVersion": "1.0",
+        "interfaces": CARD_1_0["supportedInterfaces"],
+        "security": ["harbourKey"],
+    }
+    assert (book.name, book.tags, book.input_schema) == ("book-pilot", ("booking", "pilotage"), "{}")
+    assert book.questions == tuple(CARD_1_0["skills"][0]["examples"])
+    assert book.description.startswith("Book a pilot: Finds a free pilot")
+    assert json.loads(book.annotations) == {
+        "title": "Book a pilot",
+        "inputModes": ["text/plain"],
+        "outputModes": ["text/plain", "application/json"],
+    }
+    assert json.loads(tugs.annotations)["inputModes"] == ["text/plain", "application/json"]
+    assert tugs.description.startswith("Says how many tugs"), "a title that says what the id says is not repeated"
+
+
+def test_a_card_of_0_3_is_told_in_the_words_of_1_0() -> None:
+    """The preferred interface first, the additional ones after it, none twice."""
+    [entry] = read(CARD_0_3).entries
+    assert json.loads(entry.agent.transport) == {
+        "url": "https://chandler.example/a2a",
+        "protocolBinding": "GRPC",
+        "protocolVersion": "0.3.0",
+        "interfaces": [
+            {"url": "https://chandler.example/a2a", "protocolBinding": "GRPC", "protocolVersion": "0.3.0"},
+            {"url": "https://chandler.example/json", "protocolBinding": "JSONRPC", "protocolVersion": "0.3.0"},
+        ],
+        "security": ["shopKey"],
+    }
+
+
+def _cards() -> list[dict[str, Any]]:
+    """Our own, and the real ones that the parser of a2a-sdk takes: not those whose capabilities are a list of words."""
+    listed = json.loads(SHARED.read_text()) if SHARED.exists() else []
+    real = [entry["metadata"] for entry in listed if entry["metadata"].get("name")]
+    return [CARD_0_3, CARD_1_0, *(card for card in real if not isinstance(card.get("capabilities"), list))]
+
+
+@pytest.mark.parametrize("card", _cards(), ids=lambda card: card["name"])
+def test_a_card_is_read_as_the_sdk_of_a2a_reads_it(card: dict[str, Any]) -> None:
+    """The same interfaces and skills."""
+    theirs = MessageToDict(parse_agent_card(copy.deepcopy(card)))
+    [entry] = read(card).entries
+    interfaces = json.loads(entry.agent.transport or "{}").get("interfaces", [])
+    stated = [each for each in theirs.get("supportedInterfaces", []) if each.get("url")]
+    addresses = dict.fromkeys((each["url"], each.get("protocolBinding") or "JSONRPC") for each in stated)
+    assert [(each["url"], each["protocolBinding"]) for each in interfaces] == list(addresses)
+    assert (entry.agent.name, entry.agent.version) == (theirs["name"], theirs.get("version", ""))
+    for tool, skill in zip(entry.tools, theirs.get("skills", []), strict=True):
+        assert tool.name == skill["id"]
+        assert tool.tags == tuple(sorted(set(skill.get("tags", []))))
+        assert tool.questions == tuple(" ".join(line.split()) for line in skill.get("examples", []))
+        assert tool.description.endswith(skill.get("description", "").strip())
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="no shared data: WAYGRAPH_BENCH_DATA names its folder")
+def test_the_list_of_an_a2x_registry_goes_in_whole() -> None:
+    """21 agents and their 51 skills, under the list's own ids; also the three whose card was never got."""
+    manifest = manifest_of(SHARED)
+    listed = json.loads(SHARED.read_text())
+    assert [entry.key for entry in manifest.entries] == [entry["id"] for entry in listed]
+    assert len(manifest.entries) == 21
+    assert [len(e.tools) for e in manifest.entries] == [len(e["metadata"].get("skills", [])) for e in listed]
+    assert (manifest.rejected, manifest.cut, manifest.partial) == ((), (), False)
+    never_got = next(e for e in manifest.entries if e.key == "agent_797b3998f7fac8c7")
+    assert "Unresolved agent card" in never_got.agent.description
+
+
+def test_a_list_tells_agents_of_one_name_apart() -> None:
+    """By their address; the same card twice has one key, and a sync keeps the first."""
+    other = {**CARD_0_3, "url": "https://elsewhere.example/a2a"}
+    keys = [entry.key for entry in read([CARD_0_3, other, CARD_0_3, CARD_1_0]).entries]
+    assert keys[0] == "Chandler"
+    assert keys[3] == "Pilot Desk"
+    assert len(set(keys[:2])) == 2
+    assert keys == [entry.key for entry in read([CARD_0_3, other, CARD_0_3, CARD_1_0]).entries]
+
+
+def test_secrets_in_an_address_become_references() -> None:
+    """Login and query of every interface."""
+    url = "https://me:hunter2@host.example/a2a?key=hunter3"
+    card = {**CARD_1_0, "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC"}]}
+    [entry] = read(card).entries
+    assert "hunter" not in entry.agent.transport
+    assert entry.agent.transport.count("host.example") == 2
+
+
+def test_what_a_scheme_of_security_says_is_not_kept() -> None:
+    """Its name alone; older cards name types."""
+    schemes = {"corp": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://t.example/secret"}}}}
+    [entry] = read({**CARD_0_3, "securitySchemes": schemes, "authentication": {"schemes": ["Bearer"]}}).entries
+    assert json.loads(entry.agent.transport)["security"] == ["Bearer", "corp"]
+    assert "t.example" not in repr(entry)
+
+
+# -- what is wrong ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("skill", "reason"),
+    [
+        (5, "expected a skill object, found a number"),
+        ({"description": "no name"}, "tool name: a name must be a non-empty string"),
+        ({"id": "x" * 129}, "at most 128 characters"),
+        ({"id": ["x"]}, "tool name"),
+        ({"id": "b", "description": ["x"]}, "description: expected a string, found a list"),
+        ({"id": "sell"}, "has a tool 'sell' already"),
+    ],
+)
+def test_a_bad_skill_costs_itself(skill: object, reason: str) -> None:
+    """Place and reason; the skills beside it are taken."""
+    intake = read({**CARD_0_3, "skills": [*CARD_0_3["skills"], skill, {"id": "last"}]})
+    assert [tool.name for tool in intake.entries[0].tools] == ["sell", "last"]
+    assert reason in rejected(intake)["/skills/1"]
+
+
+@pytest.mark.parametrize("skills", [{"id": "a"}, "a", 5])
+def test_skills_of_another_shape_leave_an_agent_without_tools(skills: object) -> None:
+    """It can be routed by what it says of itself."""
+    intake = read({**CARD_0_3, "skills": skills})
+    assert [(entry.key, entry.tools) for entry in intake.entries] == [("Chandler", ())]
+    assert "expected a list of skills" in rejected(intake)["/skills"]
+
+
+def test_a_card_that_says_little_is_taken_if_it_has_a_name() -> None:
+    """Nothing but name and skills; and fields that nobody knows."""
+    intake = read({"name": "Bare", "skills": [{"name": "do"}], "capabilities": ["x"], "wallet": {"chain": 1}})
+    assert [(e.key, [t.name for t in e.tools], e.agent.transport) for e in intake.entries] == [("Bare", ["do"], "")]
+    assert not intake.rejected
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", 5, ["x"], "x" * 129, "a\x00b"])
+def test_a_card_without_a_usable_name_is_rejected(name: object) -> None:
+    """Nobody could tell it from another; what is held of the source stays."""
+    intake = read({**CARD_0_3, "name": name})
+    assert not intake.entries
+    assert "agent id: a name" in rejected(intake)[""]
+    assert intake.partial or intake.rejected[0].key == name
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (5, "expected an agent card, found a number"),
+        ({"id": "g", "type": "generic", "metadata": {}}, 'expected `"type": "a2a"`'),
+        ({"id": "g", "type": "a2a", "metadata": []}, 'expected `"type": "a2a"`'),
+        ({}, "agent id: a name"),
+    ],
+)
+def test_a_bad_entry_of_a_list_costs_itself(entry: object, reason: str) -> None:
+    """The cards before and after it are taken."""
+    intake = read([CARD_0_3, entry, CARD_1_0])
+    assert [each.key for each in intake.entries] == ["Chandler", "Pilot Desk"]
+    assert reason in rejected(intake)["/1"]
+
+
+@pytest.mark.parametrize("document", [CARD_0_3, CARD_1_0, [CARD_0_3], [5, CARD_1_0], {"skills": [], "url": ""}])
+def test_cards_are_told_from_other_documents(document: Any) -> None:
+    """By their own fields."""
+    assert a2a_card.fits(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"name": "x", "description": "y", "version": "1"},
+        {"skills": [{"id": "x"}]},
+        {"skills": {}, "url": "https://x.example"},
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s"}},
+        [{"id": "s", "name": "S", "description": "a service"}],
+        [{"id": "s", "type": "generic", "metadata": {}}],
+        [],
+    ],
+)
+def test_other_documents_are_no_cards(document: Any) -> None:
+    """An MCP server's answer, a list of services."""
+    assert not a2a_card.fits(document)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+SKILL = st.fixed_dictionaries({}, optional=dict.fromkeys((*CARD_1_0["skills"][0], "inputModes"), JSON))
+CARD = st.fixed_dictionaries(
+    {"name": st.just("a") | JSON, "skills": st.lists(SKILL | JSON, max_size=3) | JSON},
+    optional=dict.fromkeys({*CARD_0_3, *CARD_1_0, "authentication"} - {"name", "skills"}, JSON),
+)
+
+
+@given(
+    st.lists(CARD | st.fixed_dictionaries({"id": JSON, "type": st.just("a2a"), "metadata": CARD | JSON}), max_size=3)
+)
+@hypothesis_settings(deadline=None, max_examples=200)
+def test_no_card_raises(cards: list[Any]) -> None:
+    """Whatever its fields hold: each is taken, or rejected with a place and a reason."""
+    intake = read(cards)
+    assert len(intake.entries) + sum("/skills" not in each.where for each in intake.rejected) >= len(cards)
+    assert all(each.where.startswith("card.json#/") and each.reason for each in intake.rejected)
+
+
+# -- routes and addresses --------------------------------------------------------------------------
+
+
+def test_an_agent_is_found_by_an_example_of_its_skill() -> None:
+    """The agent by a request in words of its own; the tool by words that stand in its example alone."""
+    with Registry.open(":memory:", embedder="none") as registry:
+        for manifest in [manifest_of(EXAMPLE), *read_path(str(ROOT / "examples" / "catalog"), Settings())]:
+            sync(registry, manifest)
+        route = registry.route(Query(text="We need a pilot and two tugs for the ship's arrival"))
+        assert route.matches[0].agent.id == "Pilot Desk"
+        assert {tool.name for tool in route.matches[0].tools} == {"book-pilot", "order-tugs"}
+        assert registry.find_tools("aboard the Marigold").matches[0].tool.id == "Pilot Desk/book-pilot"
+
+
+@pytest.mark.parametrize(
+    ("base", "urls"),
+    [
+        (
+            "https://host.example",
+            ("https://host.example/.well-known/agent-card.json", "https://host.example/.well-known/agent.json"),
+        ),
+        (
+            "https://host.example/agents/one/",
+            (
+                "https://host.example/agents/one/.well-known/agent-card.json",
+                "https://host.example/.well-known/agent-card.json",
+                "https://host.example/agents/one/.well-known/agent.json",
+                "https://host.example/.well-known/agent.json",
+            ),
+        ),
+        ("https://host.example/card.json?v=2", ("https://host.example/card.json?v=2",)),
+    ],
+)
+def test_where_a_card_may_be(base: str, urls: tuple[str, ...]) -> None:
+    """Under the agent's address, then at the root of its host; today's path before the older one."""
+    assert a2a_card.card_urls(base) == urls

@@ -1,0 +1,386 @@
+"""Agent Skills: folders with a SKILL.md, what is read of them and their scripts, and what is left alone."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.manifest import Intake
+from waygraph.ingest.sources import documents, list_path, read_documents, read_path, skill, skill_folder
+from waygraph.ingest.sources.script_head import MAX_CHARS, described
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import SourceError
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "sources" / "tide-report"
+S = Settings()
+FRONT = "name: {name}\ndescription: Does {name} things"
+
+
+def read(path: Path | str, **options: str) -> Manifest:
+    [manifest] = read_path(str(path), S, **options)
+    return manifest
+
+
+def written(folder: Path, name: str = "knots", *, front: str = "", body: str = "", file: str = "SKILL.md") -> Path:
+    """A skill's folder."""
+    place = folder / name
+    (place / "scripts").mkdir(parents=True, exist_ok=True)
+    (place / file).write_text(f"---\n{front or FRONT.format(name=name)}\n---\n{body}")
+    return place
+
+
+def script(place: Path, name: str, text: str | bytes) -> Path:
+    path = place / "scripts" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def told(records: Any) -> dict[str, str]:
+    """JSON pointer → reason."""
+    return {each.where.rpartition("#")[2]: each.reason for each in records}
+
+
+# -- what becomes of a skill -----------------------------------------------------------------------
+
+
+def test_a_skill_is_an_agent_and_its_scripts_are_tools() -> None:
+    """Front matter, the beginning of the text, and of each script what it says of itself."""
+    [entry] = read(EXAMPLE).entries
+    agent = entry.agent
+    assert (entry.key, agent.name, agent.kind, agent.version) == ("tide-report", "tide-report", "skill", "1.0")
+    described_first, opening = agent.description.split("\n\n")
+    assert described_first.startswith("Makes a tide report of a place from its gauge readings.")
+    assert opening.startswith("Reads a file of gauge readings, finds high and low water")
+    transport = json.loads(agent.transport)
+    assert len(transport.pop("sha256")) == 64
+    assert transport == {
+        "folder": "tide-report",
+        "license": "Apache-2.0",
+        "compatibility": "Needs Python 3.12",
+        "allowed-tools": ["Read", "Bash(python:*)"],
+        "metadata": {"version": "1.0"},
+    }
+    assert {tool.name: tool.description for tool in entry.tools} == {
+        "clearance.sh": "Says how much water a ship of the given draught has under her keel at each height read from"
+        " standard input.",
+        "extremes.py": "Finds the times and heights of high and low water in a file of gauge readings.",
+    }
+    assert json.loads(entry.tools[0].annotations)["script"]["path"] == "scripts/clearance.sh"
+
+
+@pytest.mark.parametrize("named", ["tide-report", "tide-report/SKILL.md", "*/SKILL.md", "."])
+def test_a_skill_is_read_by_its_folder_its_file_or_a_folder_of_skills(named: str) -> None:
+    """The same agent, however it is named."""
+    by_folder = read(EXAMPLE).entries[0]
+    found = {entry.key: entry for entry in read(EXAMPLE.parent / named).entries}
+    assert found["tide-report"] == by_folder
+
+
+def test_a_skill_travels_as_one_document() -> None:
+    """What a service makes of the documents is what is made of the files here."""
+    listing = list_path(str(EXAMPLE))
+    packed = list(documents(listing, S))
+    assert len(packed) == 1
+    [there] = read_documents(packed, S, source=listing.source)
+    assert there.entries == read(EXAMPLE).entries
+
+
+def test_other_files_of_a_skill_are_no_sources(tmp_path: Path) -> None:
+    """A catalogue among its assets is the skill's; one beside the skills is a source."""
+    place = written(tmp_path)
+    catalogue = {"waygraph": 1, "id": "inside"}
+    (place / "assets").mkdir()
+    (place / "assets" / "data.json").write_text(json.dumps(catalogue))
+    (place / "package.json").write_text("{}")
+    (tmp_path / "beside.json").write_text(json.dumps({**catalogue, "id": "beside"}))
+    manifest = read(tmp_path)
+    assert sorted(entry.key for entry in manifest.entries) == ["beside", "knots"]
+    assert not manifest.rejected
+
+
+def test_a_changed_text_or_script_shows(tmp_path: Path) -> None:
+    """Also far behind what is read of it: the digest is another, and with it the agent's or the tool's hash."""
+    long = "word " * 10_000
+    place = written(tmp_path, body=long)
+    path = script(place, "run.py", f"# Runs\n{'x = 1\n' * 2000}")
+    before = read(place).entries[0]
+    (place / "SKILL.md").write_text(f"---\n{FRONT.format(name='knots')}\n---\n{long}and one thing more")
+    path.write_text(path.read_text() + "y = 2\n")
+    after = read(place).entries[0]
+    assert after.agent.description == before.agent.description
+    assert after.agent.content_hash != before.agent.content_hash
+    assert after.tools[0].content_hash != before.tools[0].content_hash
+
+
+def test_skills_are_found_by_what_they_are_for(tmp_path: Path) -> None:
+    """Among the example catalogue, by a request in other words."""
+    with Registry.open(":memory:", embedder="none") as registry:
+        for source in (EXAMPLE, ROOT / "examples" / "catalog"):
+            sync(registry, read(source))
+        assert registry.route("make me a tide table for Sunday").matches[0].agent.id == "tide-report"
+        assert registry.find_tools("water under the keel").matches[0].tool.id == "tide-report/clearance.sh"
+
+
+# -- names and front matter ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("front", "key", "remarks"),
+    [
+        ("name: hitches\ndescription: d", "hitches", {"/name": "'hitches', its folder 'knots'"}),
+        ("name: My Knots\ndescription: d", "My Knots", {"/name": "at most 64 of a-z"}),
+        ("name: a--b\ndescription: d", "a--b", {"/name": "at most 64 of a-z"}),
+        ("description: d", "knots", {"/name": "that of its folder is taken"}),
+        ("name: 5\ndescription: d", "knots", {"/name": "that of its folder is taken"}),
+        ("name: knots", "knots", {"/description": "no description"}),
+        (f"name: knots\ndescription: {'x' * 1025}", "knots", {"/description": "longer than the 1024"}),
+        ("name: knots\ndescription: d\ncolour: red\nmetadata: [1]\nlicense: {a: b}", "knots", {}),
+    ],
+)
+def test_what_the_specification_does_not_allow_is_taken_with_a_remark(
+    tmp_path: Path, front: str, key: str, remarks: dict[str, str]
+) -> None:
+    """The skill can be routed: it goes in, and what is odd is told."""
+    manifest = read(written(tmp_path, front=front, body="Ties knots."))
+    assert [entry.key for entry in manifest.entries] == [key]
+    assert not manifest.rejected
+    said = told(manifest.cut)
+    assert said.keys() == remarks.keys()
+    assert all(reason in said[pointer] for pointer, reason in remarks.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("# No front matter", "has no front matter"),
+        ("", "has no front matter"),
+        ("---\nname: open", "has no front matter"),
+        ("---\nname: a: b\n---\n", "is not YAML"),
+        ("---\n- a\n---\n", "its front matter is a list"),
+        ("---\nname: " + "[" * 300 + "\n---\n", "nested deeper than"),
+        ("---\nname: knots\ndescription: [x]\n---\n", "description: expected a string, found a list"),
+        (f"---\nname: {'x' * 129}\n---\n", "at most 128 characters"),
+        ('---\nname: "a\\u0007b"\n---\n', "control characters"),
+    ],
+)
+def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str) -> None:
+    """The reason is told under the skill's key, so that what is held of it stays; the skill beside it is taken."""
+    (written(tmp_path) / "SKILL.md").write_text(text)
+    written(tmp_path, "splices")
+    manifest = read(tmp_path)
+    assert [entry.key for entry in manifest.entries] == ["splices"]
+    [rejected] = manifest.rejected
+    assert reason in rejected.reason
+    assert "knots/SKILL.md" in rejected.where
+    assert rejected.key
+    assert not manifest.partial
+
+
+def test_what_is_no_text_costs_itself(tmp_path: Path) -> None:
+    """Broken UTF-8, and more than a skill can be."""
+    (written(tmp_path) / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
+    (written(tmp_path, "long") / "SKILL.md").write_bytes(b"-" * (skill_folder.MAX_SKILL_BYTES + 1))
+    written(tmp_path, "splices")
+    manifest = read(tmp_path)
+    assert [entry.key for entry in manifest.entries] == ["splices"]
+    assert ["has more than" in each.reason or "is not UTF-8" in each.reason for each in manifest.rejected] == [True] * 2
+    with pytest.raises(SourceError, match="UTF-8"):
+        read(tmp_path / "knots")
+
+
+def test_line_ends_of_windows_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
+    """As some editors write them."""
+    place = written(tmp_path)
+    (place / "SKILL.md").write_bytes(b"\xef\xbb\xbf---\r\nname: knots\r\ndescription: Ties\r\n---\r\n\r\nBody.\r\n")
+    assert read(place).entries[0].agent.description == "Ties\n\nBody."
+
+
+def test_the_beginning_of_a_text_is_its_first_paragraphs(tmp_path: Path) -> None:
+    """Whole, at most 500 characters; no headings, lists, code, remarks, or the line that leads to code."""
+    body = (
+        "# Knots\n\n<!-- internal -->\n\nTies [all](x.md)\nknots.\n\n```sh\nrm -rf /\n```\n\n"
+        "- one\n- two\n\n| a | b |\n\n"
+        f"Run this:\n\n    tie --all\n\n{'Then rest. ' * 60}\n\nNever reached."
+    )
+    description = read(written(tmp_path, body=body)).entries[0].agent.description
+    assert description == "Does knots things\n\nTies all knots.\n\ntie --all"
+    long = read(written(tmp_path, "long", body="One sentence. " * 60)).entries[0].agent.description
+    opening = long.partition("\n\n")[2]
+    assert opening.endswith("One sentence.")
+    assert len(opening) <= skill.MAX_OPENING_CHARS
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    ["Read, Bash(git add:*) Grep", ["Read", "Bash(git add:*)", "Grep"], ["Read", 5, "Bash(git add:*)", "Grep"]],
+)
+def test_allowed_tools_are_a_text_or_a_list(tmp_path: Path, allowed: object) -> None:
+    """Spaces inside parentheses belong to the tool."""
+    place = written(tmp_path, front=f"name: knots\ndescription: d\nallowed-tools: {json.dumps(allowed)}")
+    transport = json.loads(read(place).entries[0].agent.transport)
+    assert transport["allowed-tools"] == ["Read", "Bash(git add:*)", "Grep"]
+
+
+def test_secrets_in_the_metadata_become_references(tmp_path: Path) -> None:
+    """As in every transport."""
+    front = 'name: knots\ndescription: d\nmetadata: {api_key: "hunter2", home: "https://a:hunter2@x.example"}'
+    assert "hunter2" not in repr(read(written(tmp_path, front=front)).entries)
+
+
+# -- scripts ---------------------------------------------------------------------------------------
+
+
+def test_scripts_are_files_that_can_run(tmp_path: Path) -> None:
+    """By their suffix or first line; nothing hidden, no data, no caches; one in a folder is named by its path."""
+    place = written(tmp_path)
+    for name in ("run.py", "sub/run.py", "go.sh", "__init__.py", "__pycache__/a.py", ".hidden.py", "data.json"):
+        script(place, name, "# Runs\n")
+    script(place, "tool", "#!/usr/bin/env python3\n# A tool\n")
+    script(place, "plain", "no script")
+    (place / "other.py").write_text("# not among the scripts")
+    tools = read(place).entries[0].tools
+    assert [tool.name for tool in tools] == ["go.sh", "run.py", "sub.run.py", "tool"]
+    assert json.loads(tools[2].annotations)["script"]["path"] == "scripts/sub/run.py"
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    """Files, folders, links to themselves, and a SKILL.md that is one; what leads inside is read."""
+    secret = tmp_path / "outside"
+    secret.mkdir()
+    (secret / "secret.py").write_text("# hunter2\n")
+    (secret / "SKILL.md").write_text("---\nname: stolen\ndescription: hunter2\n---\n")
+    skills = tmp_path / "skills"
+    place = written(skills)
+    inside = script(place, "inside.py", "# Inside\n")
+    (place / "scripts" / "out.py").symlink_to(secret / "secret.py")
+    (place / "scripts" / "folder").symlink_to(secret, target_is_directory=True)
+    (place / "scripts" / "loop.py").symlink_to(place / "scripts" / "loop.py")
+    (place / "scripts" / "again.py").symlink_to(inside)
+    stolen = skills / "stolen"
+    stolen.mkdir()
+    (stolen / "SKILL.md").symlink_to(secret / "SKILL.md")
+    manifest = read(skills)
+    [entry] = manifest.entries
+    assert [tool.name for tool in entry.tools] == ["again.py", "inside.py"]
+    reasons = told(manifest.rejected)
+    assert "is a link to what is not in the folder" in reasons["/scripts/out.py"]
+    assert "is a link to what is not in the folder" in reasons[""]
+    assert reasons.keys() == {"/scripts/out.py", "/scripts/loop.py", ""}
+    assert "hunter2" not in repr(manifest)
+    assert not manifest.partial
+
+
+def test_a_folder_of_scripts_that_is_a_link_out_gives_none(tmp_path: Path) -> None:
+    """Each is refused by itself."""
+    place = written(tmp_path)
+    (place / "scripts").rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.py").write_text("# hunter2")
+    (place / "scripts").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    manifest = read(place)
+    assert manifest.entries[0].tools == ()
+    assert "hunter2" not in repr(manifest)
+
+
+def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
+    """Bytes, pipes and files without end: none of them hangs or raises."""
+    place = written(tmp_path)
+    script(place, "bytes.py", b"\x00\xff" * 5000)
+    script(place, "touch.sh", f"#!/bin/sh\ntouch {tmp_path}/ran\n").chmod(0o755)
+    os.mkfifo(place / "scripts" / "pipe.py")
+    manifest = read(place)
+    assert [tool.name for tool in manifest.entries[0].tools] == ["bytes.py", "touch.sh"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_of_very_many_scripts_the_rest_is_told(tmp_path: Path) -> None:
+    """The first 200 by name."""
+    place = written(tmp_path)
+    for number in range(skill_folder.MAX_SCRIPTS + 3):
+        script(place, f"s{number:04}.py", "")
+    manifest = read(place)
+    assert len(manifest.entries[0].tools) == skill_folder.MAX_SCRIPTS
+    assert "the other 3 are left out" in told(manifest.rejected)["/scripts"]
+
+
+HEADS = {
+    "python docstring": (
+        '#!/usr/bin/env python3\n"""Ties a bowline.\n\nUsage: tie.py ROPE\n"""\nimport os',
+        "Ties a bowline.\nUsage: tie.py ROPE",
+    ),
+    "python comment": ("# Ties a bowline.\n# In any rope.\nimport os  # not this", "Ties a bowline.\nIn any rope."),
+    "docstring before comment": ("# Copyright 2026 Someone\n# SPDX-License-Identifier: MIT\n'''Ties'''\n", "Ties"),
+    "inline metadata": ("# /// script\n# dependencies = ['x']\n# ///\n# Ties\n", "Ties"),
+    "shell": ("#!/bin/bash\n# ------\n# Ties\n# ------\nset -e\n# not this", "Ties"),
+    "javascript": ("#!/usr/bin/env node\n'use strict';\n/**\n * Ties\n * a rope.\n */\nconst a = 1", "Ties\na rope."),
+    "typescript": ("// eslint-disable\n// Ties\nimport x", "Ties"),
+    "powershell": ("<#\nTies\n#>\nparam()", "Ties"),
+    "lua": ("--[[ Ties ]]\n", "Ties"),
+    "sql": ("-- Ties\nselect 1", "Ties"),
+    "batch": ("@echo off\nREM Ties\ndir", "Ties"),
+    "open docstring": ('"""Ties ' + "x" * 10, "Ties xxxxxxxxxx"),
+    "nothing": ("import os\n# not this", ""),
+    "empty": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("head", "says"), HEADS.values(), ids=HEADS.keys())
+def test_what_a_script_says_of_itself(head: str, says: str) -> None:
+    """Its docstring or first comment, without marks, licences and settings."""
+    assert described(head) == says
+
+
+@given(st.text(st.sampled_from("\"'#/*-<>=;%![] \nabc`"), max_size=200))
+@hypothesis_settings(deadline=None, max_examples=300)
+def test_no_head_of_a_script_raises(head: str) -> None:
+    """Whatever it is; and what comes of it is bounded."""
+    assert len(described(head * 20)) <= MAX_CHARS
+
+
+# -- hostile input ---------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+PACKED = st.fixed_dictionaries(
+    {
+        "folder": st.just("knots") | JSON,
+        "skill": st.text(max_size=40) | st.text("name: descripton\n'\"[]{}&*!|>-", max_size=80) | JSON,
+        "body": st.text(max_size=60) | JSON,
+        "scripts": st.lists(
+            st.fixed_dictionaries({}, optional={"path": JSON, "head": JSON, "sha256": JSON, "left_out": JSON}) | JSON,
+            max_size=3,
+        ),
+    },
+    optional={"sha256": JSON},
+)
+
+
+@given(PACKED)
+@hypothesis_settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_no_packed_skill_raises(document: Any) -> None:
+    """It may come from a caller of the service: it is taken or rejected, with a reason."""
+    intake = Intake("SKILL.md", S)
+    assert skill.fits(document)
+    for record in skill.read(document, "SKILL.md", intake):
+        intake.take(record)
+    assert len(intake.entries) == 1 or intake.rejected
+
+
+@given(st.text(max_size=100) | st.text("-\n name:.", max_size=60))
+@hypothesis_settings(deadline=None, max_examples=300)
+def test_every_text_can_be_packed(text: str) -> None:
+    """With or without front matter."""
+    assert skill.fits(json.loads(skill_folder.packed_text(text)))
