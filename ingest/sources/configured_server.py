@@ -189,7 +189,9 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
             raise Faulty("its command is empty")
         held = _variables_in(Path(folder, env_file), server.env_file) if env_file else {}
         where = str(Path(folder, cwd)) if cwd else scope.workspace
-        return StdioLaunch(command=command, args=args, env={**held, **env}, cwd=where)
+        return StdioLaunch(
+            command=command, args=args, env={**held, **env}, cwd=where, confidential=resolver.confidential
+        )
 
     return launch
 
@@ -203,7 +205,7 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
         if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise Faulty("its url is none that begins with https:// or http://")
         form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
-        return HttpLaunch(url=url, headers=headers, form=form, oauth=server.oauth)
+        return HttpLaunch(url=url, headers=headers, form=form, oauth=server.oauth, confidential=resolver.confidential)
 
     return launch
 

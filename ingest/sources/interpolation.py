@@ -21,6 +21,8 @@ INPUT_PREFIX = "WAYGRAPH_INPUT_"
 MAX_DEPTH = 16
 """Of defaults within defaults."""
 _SHOWN = 8
+_PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
+"""Variables whose value is no secret, and makes errors readable."""
 _MARK = re.compile(r"\$\{|\}")
 _VARIABLE = re.compile(r"(?s)(?:env:)?([A-Za-z_]\w{0,127})(?::-(.*))?")
 _INPUT = re.compile(r"input:([^${}:]{1,128})")
@@ -48,7 +50,13 @@ class Resolver:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._missing: dict[str, str] = {}
+        self._told = set[str]()
         self._places = _places(scope)
+
+    @property
+    def confidential(self) -> frozenset[str]:
+        """What variables and inputs held, and the defaults that stood for them."""
+        return frozenset(self._told)
 
     def text(self, text: str) -> str:
         """Raises Unresolved for what is no reference; one that is not set is told by `finish`."""
@@ -85,8 +93,8 @@ class Resolver:
     def _variable(self, name: str, default: str | None, depth: int) -> str:
         value = self._scope.surroundings.environ.get(name)
         if value is None and default is not None:
-            return self._text(default, depth - 1)
-        return self._set(name, value, name)
+            value = self._text(default, depth - 1)
+        return self._set(name, value, name, plain=name in _PLAIN)
 
     def _input(self, name: str) -> str:
         variable = input_variable(name)
@@ -94,11 +102,13 @@ class Resolver:
         return self._set(variable, value, f"{variable} (for ${{input:{name}}})")
 
     def _place(self, name: str) -> str:
-        return self._set(name, self._places[name] or None, f"the folder for ${{{name}}}")
+        return self._set(name, self._places[name] or None, f"the folder for ${{{name}}}", plain=True)
 
-    def _set(self, name: str, value: str | None, shown: str) -> str:
+    def _set(self, name: str, value: str | None, shown: str, *, plain: bool = False) -> str:
         if value is None:
             self._missing[name] = shown
+        elif value and not plain:
+            self._told.add(value)
         return value or ""
 
 

@@ -86,7 +86,17 @@ def open_launch(remote: Fields, is_reachable: Callable[[str], bool]) -> HttpLaun
     if not parts.hostname or not is_reachable(parts.hostname):
         return None
     headers = _open_headers(objects(remote, "headers"))
-    return None if headers is None else HttpLaunch(url=url, headers=headers, form=_form(remote))
+    if headers is None:
+        return None
+    return HttpLaunch(url=url, headers=headers, form=_form(remote), confidential=_secrets_in(remote))
+
+
+def _secrets_in(remote: Fields) -> frozenset[str]:
+    """Of its address; those of its headers stand in the headers."""
+    variables = field(remote, "variables")
+    inputs = variables.values() if isinstance(variables, Mapping) else ()
+    told = {text(said, "value", "default") for said in inputs if isinstance(said, Mapping) and field(said, "isSecret")}
+    return frozenset(told - {""})
 
 
 def _open_headers(inputs: Sequence[Fields]) -> dict[str, str] | None:

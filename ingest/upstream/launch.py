@@ -20,6 +20,8 @@ class StdioLaunch:
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
+    confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """What references in it stood for, wherever they stood: no message shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class HttpLaunch:
     form: Literal["http", "sse"] = "http"
     oauth: bool = False
     """Whether to log in by OAuth, with the tokens kept for this address."""
+    confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """As of a StdioLaunch."""
 
 
 Launch = StdioLaunch | HttpLaunch

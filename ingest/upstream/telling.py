@@ -46,6 +46,7 @@ class Discretion:
 def discretion(launch: Launch) -> Discretion:
     """Longest secrets first, so that one that holds another is struck as a whole."""
     found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
+    found |= _values({value: value for value in launch.confidential})
     return Discretion(tuple(sorted(found, key=lambda secret: (-len(secret), secret))))
 
 

@@ -300,6 +300,14 @@ def test_a_reference_means_what_its_host_says(written: str, meant: str) -> None:
     assert http == HttpLaunch(url=f"https://h/{meant}", headers={"A": meant})
 
 
+def test_what_references_stood_for_is_confidential() -> None:
+    """Wherever they stood, so that no message shows it; folders are none, nor what every error needs."""
+    around = Surroundings(environ={"T": "t0", "HOME": "/home/ann", "WAYGRAPH_INPUT_K": "k0"}, cwd="/work/here")
+    args = ["${T}", "${UNSET:-d0}", "${input:k}", "${HOME}", "${workspaceFolder}", "plain"]
+    assert launched({"command": "x", "args": args}, around=around).confidential == {"t0", "d0", "k0"}
+    assert launched({"url": "https://h/${T}"}, around=around).confidential == {"t0"}
+
+
 def test_what_a_variable_holds_is_not_read_again() -> None:
     """A value that looks like a reference is a value."""
     around = Surroundings(environ={"A": "${B}", "B": "secret"})

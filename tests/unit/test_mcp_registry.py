@@ -320,6 +320,14 @@ def test_a_remote_is_open_if_nothing_that_it_requires_is_missing(remotes: object
     assert launches({"remotes": remotes}) == ({"a/0": launch} if launch else {})
 
 
+def test_a_secret_of_an_address_is_confidential() -> None:
+    """No message about its server shows it."""
+    variables = {"k": {"isSecret": True, "default": "s0"}, "region": {"default": "eu"}}
+    remote = {"url": "https://{region}.example/{k}", "variables": variables}
+    launch = launches({"remotes": [remote]})["a/0"]
+    assert (launch.url, launch.confidential) == ("https://eu.example/s0", {"s0"})
+
+
 def test_a_registry_on_this_machine_may_name_this_machine() -> None:
     """As one does that is tried out."""
     local = {"remotes": [{"url": "http://127.0.0.1:9/mcp"}]}
