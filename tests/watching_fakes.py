@@ -105,7 +105,7 @@ class World:
     servers: dict[str, FakeServer]
     clock: TestClock = field(default_factory=TestClock)
     told: list[ServerEvent] = field(default_factory=list)
-    pace: Pace = Pace(jitter=0.0)
+    pace: Pace = field(default_factory=lambda: Pace(jitter=0.0))
     starts: int = 100
     patience_s: float = 2.0
 
@@ -116,10 +116,10 @@ class World:
             Surroundings(
                 connect=self.connect,
                 tell=self.told.append,
-                starts=lambda launch: starts,
+                starts=lambda _: starts,
                 pace=self.pace,
                 clock=self.clock,
-                random=Random(1),
+                random=Random(1),  # noqa: S311 - jitter, not a secret
             ),
         )
 

@@ -81,7 +81,10 @@ def told(event: WatchEvent) -> tuple[str, str]:
             return event.key, told_of_server(event.event)
         case SourceRead():
             rejected = f", {event.rejected} rejected" if event.rejected else ""
-            return event.source, f"read: {_counted(event.servers, 'server')}, {_counted(event.agents, 'agent')}{rejected}"
+            return (
+                event.source,
+                f"read: {_counted(event.servers, 'server')}, {_counted(event.agents, 'agent')}{rejected}",
+            )
         case SourceFailed():
             return event.source, f"not taken: {event.reason}"
         case Synced():

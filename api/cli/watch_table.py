@@ -35,7 +35,6 @@ _STYLES = {"online": "green", "starting": "dim", "unreachable": "red", "failing"
 class _Row:
     status: str = ""
     tools: int = 0
-    listings: int = 0
     at: str = ""
     note: str = ""
 
@@ -64,7 +63,7 @@ class LiveTable:
         row = self._rows.get((seen.source, seen.key), _Row())
         match seen.event:
             case Listed(listing=listing):
-                return _Row("online", len(listing.tools), row.listings + 1, _time())
+                return _Row("online", len(listing.tools), _time())
             case Unreachable(reason=reason):
                 return replace(row, status="unreachable", at=_time(), note=reason)
             case Failing(reason=reason):
@@ -74,13 +73,13 @@ class LiveTable:
 
     def __rich__(self) -> Group:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for name in ("server", "status", "tools", "listings", "at"):
-            table.add_column(name, justify="right" if name in ("tools", "listings") else "left", no_wrap=True)
+        for name in ("server", "status", "tools", "at"):
+            table.add_column(name, justify="right" if name == "tools" else "left", no_wrap=True)
         table.add_column("note", overflow="ellipsis", no_wrap=True)
         with self._lock:
             for (_, key), row in sorted(self._rows.items()):
                 status = Text(row.status, style=_STYLES.get(row.status, ""))
-                told_of = (str(row.tools), str(row.listings), row.at, Text(one_line(row.note), style="dim"))
+                told_of = (str(row.tools), row.at, Text(one_line(row.note), style="dim"))
                 table.add_row(Text(one_line(key)), status, *told_of)
             said = [Text(one_line(line), style="dim", overflow="ellipsis", no_wrap=True) for line in self._said]
         title = Text(f"Watching {len(self._rows)} servers into {one_line(self._place)}; Ctrl-C ends it", style="bold")

@@ -9,7 +9,6 @@ from waygraph.registry.errors import SourceError
 
 FILE_LOOK_S = 1.0
 """From one look at the times of files to the next, which costs little."""
-UNCHANGING = "as it was given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +17,7 @@ class Followed:
 
     source: OpenedSource
     poll_s: float
-    """From one reading to the next of what does not tell by itself that it changed, such as a web page."""
+    """From one reading to the next of what does not tell by itself that it changed, such as an address."""
 
     @property
     def name(self) -> str:
@@ -27,7 +26,7 @@ class Followed:
     def stamp(self) -> object:
         """Another value when it may say something else; None: it has to be read to know. Raises SourceError."""
         if self.source.listing is None:
-            return UNCHANGING
+            return None
         places = [where for where, _ in self.source.listing().files]
         if any("://" in where for where in places):
             return None
@@ -38,7 +37,7 @@ class Followed:
 
     def look_s(self, stamp: object) -> float:
         """How long till the next look at a source of this stamp."""
-        return self.poll_s if stamp in (None, UNCHANGING) else FILE_LOOK_S
+        return self.poll_s if stamp is None else FILE_LOOK_S
 
     def say(self) -> Parts:
         """What it says by itself; no server is asked. Raises SourceError if nothing at all can be read."""

@@ -13,8 +13,8 @@ Member = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server listed, and what its source says of it."""
+class Offer:
+    """What a server offers, and what its source says of it."""
 
     server: ServerEntry
     listing: ServerListing = field(repr=False)
@@ -22,15 +22,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sources that were read, servers that answered, and how servers are."""
+    """Sources that were read, what servers offer, and how they are."""
 
     said: dict[str, Parts] = field(default_factory=dict)
-    answers: dict[Member, Answer] = field(default_factory=dict)
+    offers: dict[Member, Offer] = field(default_factory=dict)
     statuses: dict[Member, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
-        return not (self.said or self.answers or self.statuses)
+        return not (self.said or self.offers or self.statuses)
 
 
 class Inbox:
@@ -44,8 +44,8 @@ class Inbox:
         self._next.said[source] = said
         self._filled.set()
 
-    def answer(self, member: Member, answer: Answer) -> None:
-        self._next.answers[member] = answer
+    def offer(self, member: Member, offer: Offer) -> None:
+        self._next.offers[member] = offer
         self._filled.set()
 
     def status(self, member: Member, status: str) -> None:
@@ -67,7 +67,7 @@ class Inbox:
         newer = self._next
         self._next = Batch(
             said=batch.said | newer.said,
-            answers=batch.answers | newer.answers,
+            offers=batch.offers | newer.offers,
             statuses=batch.statuses | newer.statuses,
         )
         if not self._next.is_empty:

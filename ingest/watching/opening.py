@@ -6,7 +6,6 @@ from functools import partial
 
 from waygraph.ingest.sources.files import STDIN
 from waygraph.ingest.sources.opening import Opening, open_command, open_sources
-from waygraph.ingest.upstream.connect import connect
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.ingest.watching.events import WatchEvent
 from waygraph.ingest.watching.following import Followed
@@ -36,6 +35,8 @@ def watching(
     allow_mass_removal: bool = False,
 ) -> Watching:
     """A watch of real servers, at the pace of the settings."""
+    from waygraph.ingest.upstream.opening import connect  # the SDK takes half a second to import
+
     return Watching(
         connect=partial(connect, settings=settings),
         settings=settings,

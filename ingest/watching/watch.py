@@ -26,7 +26,7 @@ from waygraph.ingest.watching.events import (
 )
 from waygraph.ingest.watching.fleet import Fleet
 from waygraph.ingest.watching.following import Followed
-from waygraph.ingest.watching.inbox import Answer, Inbox, Member
+from waygraph.ingest.watching.inbox import Inbox, Member, Offer
 from waygraph.ingest.watching.pace import Backoff, Pace
 from waygraph.ingest.watching.server import Surroundings
 from waygraph.ingest.watching.starts import Starts
@@ -36,7 +36,7 @@ from waygraph.registry.errors import SourceError, WaygraphError
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
-STDIO_STARTS, HTTP_STARTS, START_PATIENCE_S = 4, 32, 2.0
+START_PATIENCE_S = 2.0
 _WRITE_AGAIN = Pace(retry_first_s=0.5, retry_most_s=30.0)
 
 
@@ -49,7 +49,7 @@ class Watching:
     tell: Callable[[WatchEvent], None]
     policy: Policy | None = None
     allow_mass_removal: bool = False
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
 
@@ -88,8 +88,8 @@ class Watch:
 
     def _surroundings(self) -> Surroundings:
         given = self._watching
-        stdio = Starts(STDIO_STARTS, START_PATIENCE_S, given.clock)
-        http = Starts(HTTP_STARTS, START_PATIENCE_S, given.clock)
+        stdio = Starts(given.settings.upstream_starts_at_once, START_PATIENCE_S, given.clock)
+        http = Starts(given.settings.upstream_asked_at_once, START_PATIENCE_S, given.clock)
         return Surroundings(
             connect=given.connect,
             tell=self._seen,
@@ -109,7 +109,9 @@ class Watch:
             try:
                 seen = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
                 if seen is None or seen != stamp:
-                    self._heard(source.name, await to_thread.run_sync(source.say, abandon_on_cancel=True), fleet)
+                    said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
+                    if said != self._said.get(source.name):
+                        self._heard(source.name, said, fleet)
                 stamp, failed = seen, ""
             except SourceError as error:
                 if str(error) != failed:
@@ -137,15 +139,17 @@ class Watch:
     # -- servers -----------------------------------------------------------------------------------
 
     def _seen(self, event: ServerEvent) -> None:
+        news = not _says_the_same(self._latest.get(event.server), event)
         if not isinstance(event, (Starting, Stopped)):
             self._latest[event.server] = event
         for source, server in self._members.get(event.server, ()):
-            self._watching.tell(ServerSeen(source=source, key=server.key, event=event))
+            if news:
+                self._watching.tell(ServerSeen(source=source, key=server.key, event=event))
             self._take((source, server.key), server, event)
 
     def _take(self, member: Member, server: ServerEntry, event: ServerEvent) -> None:
         if isinstance(event, Listed):
-            self._inbox.answer(member, Answer(server, event.listing))
+            self._inbox.offer(member, Offer(server, event.listing))
         if status := status_of(event):
             self._inbox.status(member, status)
 
@@ -180,6 +184,10 @@ class Watch:
             await anyio.sleep_forever()
         finally:
             self._writer.stopping = True
+
+
+def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:
+    return isinstance(before, Listed) and isinstance(now, Listed) and before.listing == now.listing
 
 
 def _name(launch: Launch) -> str:

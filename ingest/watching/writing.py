@@ -1,15 +1,16 @@
 """Batches to the registry: what changed of each source in one sync, then how its servers are."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
-from waygraph.ingest.sources.mcp_servers import entry_of
+from waygraph.ingest.sources.mcp_servers import Answer, entry_of
 from waygraph.ingest.sources.reading import LIVE_RANK, Parts
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
-from waygraph.ingest.watching.inbox import Answer, Batch, Member
-from waygraph.registry.changes import AgentEntry, Manifest, Policy, Rejected, SourceSummary
+from waygraph.ingest.watching.inbox import Batch, Member
+from waygraph.registry.changes import Manifest, Policy, SourceSummary
 from waygraph.registry.errors import MassRemoval
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
@@ -45,7 +46,7 @@ class Writer:
         for source, said in batch.said.items():
             self._said[source] = said
             self._tell_read(source, said)
-        for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.answers)]):
+        for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
         self._put_statuses(batch.statuses)
 
@@ -61,35 +62,38 @@ class Writer:
             return
         self._with_servers.add(source)
         named = {server.key for server in said.servers}
-        answers = [answer for (of, key), answer in batch.answers.items() if of == source and key in named]
-        self._sync_part(said, [self._read(answer) for answer in answers], whole=source in batch.said)
+        answers = {
+            key: entry_of(offer.server, offer.listing, source, self.settings)
+            for (of, key), offer in batch.offers.items()
+            if of == source and key in named
+        }
+        self._sync_part(said, answers, whole=source in batch.said)
 
-    def _sync_part(self, said: Parts, read: "list[_Read]", *, whole: bool) -> None:
+    def _sync_part(self, said: Parts, answers: Mapping[str, Answer], *, whole: bool) -> None:
         """`whole`: the source was read anew, so that what it says by itself counts, and what it names no more goes."""
         manifest, now = said.manifest, time.monotonic()
-        fresh = [part for part in read if self._is_news(manifest.source, part, now)]
-        own = self._own_word(said, read) if whole else replace(manifest, entries=(), rejected=(), cut=())
+        hashes = {key: _hash(answer) for key, answer in answers.items()}
+        fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key], now)]
+        own = self._own_word(said, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
         part = replace(
             own,
-            entries=(*own.entries, *(part.entry for part in fresh if part.entry)),
-            rejected=(*own.rejected, *(fault for part in fresh for fault in part.rejected)),
-            cut=(*own.cut, *(cut for part in fresh for cut in part.cut)),
+            entries=(*own.entries, *(entry for key in fresh if (entry := answers[key].entry))),
+            rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
+            cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
             partial=True,
             rank=LIVE_RANK,
         )
         if part.entries or part.rejected:
             self._sync(self._under_policy(part))
-        for each in fresh:
-            self._written[manifest.source, each.key] = (each.hash, now)
+        self._written |= {(manifest.source, key): (hashes[key], now) for key in fresh}
         if whole and not manifest.partial:
             self._remove_gone(said)
 
-    def _own_word(self, said: Parts, read: "list[_Read]") -> Manifest:
-        """What the source says of agents that have not answered for themselves."""
-        source = said.manifest.source
-        silent = {entry.key for entry in said.manifest.entries} - {part.key for part in read}
-        silent -= {key for of, key in self._written if of == source}
-        return replace(said.manifest, entries=tuple(e for e in said.manifest.entries if e.key in silent))
+    def _own_word(self, said: Parts, answers: Collection[str]) -> Manifest:
+        """What the source says by itself of agents that have not answered, and need not."""
+        theirs = {key for source, key in self._written if source == said.manifest.source}
+        theirs |= said.must_answer | set(answers)
+        return replace(said.manifest, entries=tuple(e for e in said.manifest.entries if e.key not in theirs))
 
     def _remove_gone(self, said: Parts) -> None:
         """Apart from what is new: a removal that is refused keeps nothing else back."""
@@ -106,13 +110,9 @@ class Writer:
     def _under_policy(self, manifest: Manifest) -> Manifest:
         return replace(manifest, policy=self.policy or manifest.policy)
 
-    def _is_news(self, source: str, part: "_Read", now: float) -> bool:
-        known, at = self._written.get((source, part.key), ("", 0.0))
-        return part.hash != known or now - at >= CONFIRM_S
-
-    def _read(self, answer: Answer) -> "_Read":
-        entry, rejected, cut = entry_of(answer.server, answer.listing, self.settings)
-        return _Read(answer.server.key, entry, tuple(rejected), tuple(cut))
+    def _is_news(self, member: Member, its_hash: str, now: float) -> bool:
+        known, at = self._written.get(member, ("", 0.0))
+        return its_hash != known or now - at >= CONFIRM_S
 
     def _sync(self, manifest: Manifest) -> None:
         try:
@@ -146,15 +146,7 @@ class Writer:
         return found.claims if found else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What became of a listing: an entry, unless it was refused whole."""
-
-    key: str
-    entry: AgentEntry | None
-    rejected: tuple[Rejected, ...]
-    cut: tuple[Rejected, ...]
-
-    @property
-    def hash(self) -> str:
-        return self.entry.bundle_hash if self.entry else f"rejected {self.rejected}"
+def _hash(answer: Answer) -> str:
+    """Equal means nothing changed, also of what was refused."""
+    told = f"{answer.entry.bundle_hash if answer.entry else ''}\n{answer.rejected}"
+    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
