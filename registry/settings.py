@@ -157,6 +157,9 @@ class Settings:
     cors_origins: str = ""
     """Whose web pages may call a service, comma-separated; empty: nobody's."""
 
+    watch_poll_s: float = 300.0
+    """From one look to the next at what is followed and does not tell of its changes."""
+
     @cached_property
     def cache_path(self) -> Path:
         if self.cache_dir:

@@ -66,9 +66,13 @@ class WriteSession:
         self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
         # Read before anything else: if it still holds at the commit, so does all that was read in between.
         self._state = read_state(self._engine)
+        self._held: Held | None = None
 
     def held(self) -> Held:
-        return read_held(self._engine)
+        """As it is before this session writes."""
+        if self._held is None:
+            self._held = read_held(self._engine)
+        return self._held
 
     def state(self) -> RegistryState | None:
         return self._state
@@ -213,6 +217,7 @@ class WriteSession:
             return following
 
         following = self._engine.write(advancing)
+        self._held = None
         assert self._state is not None  # noqa: S101 - it had this revision
         self._state = replace(self._state, revision=following)
         return following

@@ -21,6 +21,7 @@ from waygraph.api.cli import (
     operating,
     querying,
     serving,
+    watching,
 )
 from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
@@ -91,6 +92,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "reindex": operating.reindex,
     "doctor": keeping.doctor,
     "serve": serving.serve,
+    "watch": watching.watch,
 }
 _TAKE_A_COMMAND = {"ingest"}
 for _name, _command in _COMMANDS.items():

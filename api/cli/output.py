@@ -41,6 +41,13 @@ def print_raw(text: str) -> None:
     _out(escaped(text) if sys.stdout.isatty() else text)
 
 
+def print_line(text: str) -> None:
+    """One line of many, which is read as it comes."""
+    _out(text)
+    with suppress(BrokenPipeError):  # the next line finds it closed, and ends
+        sys.stdout.flush()
+
+
 def note(text: str) -> None:
     """A remark beside the answer, on stderr."""
     if text:

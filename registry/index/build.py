@@ -1,7 +1,9 @@
 """Writes the files of a generation. Their reader is `local.py`."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,30 +12,24 @@ import numpy as np
 
 from waygraph.registry.changes import SourceSummary
 from waygraph.registry.index import layout
-from waygraph.registry.index.documents import (
-    agent_document,
-    agent_names,
-    agent_record,
-    tool_document,
-    tool_names,
-    tool_record,
-)
+from waygraph.registry.index.documents import agent_record
+from waygraph.registry.index.made import Made, MadeOfTool, made_of
 from waygraph.registry.index.snapshot import Snapshot
-from waygraph.registry.model import Tool
 
 _WRITER_HEAP_BYTES = 64 * 1024 * 1024
 
 
-def build_generation(folder: Path, snapshot: Snapshot) -> None:
-    """Everything but the graph's copy. Raises OSError if it cannot be written."""
-    _write_json(folder / layout.STATE, asdict(snapshot.state))
-    _write_json(folder / layout.TABLES, _tables(snapshot))
-    _write_json(folder / layout.NAMES, _names(snapshot))
-    write_sources(folder, snapshot.sources)
-    _write_json(folder / layout.KEYS, list(snapshot.vector_keys))
-    np.save(folder / layout.VECTORS, snapshot.vectors)
-    _write_records(folder, snapshot.tools)
-    _write_texts(folder, snapshot)
+def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None) -> None:
+    """Everything but the graph's copy. `made`: of this snapshot, if it was. Raises OSError if it cannot be written."""
+    made = made or made_of(snapshot, Made())
+    with _texts_written(folder, made):
+        _write_json(folder / layout.STATE, asdict(snapshot.state))
+        _write_json(folder / layout.TABLES, _tables(snapshot))
+        _write_json(folder / layout.NAMES, _names(made))
+        write_sources(folder, snapshot.sources)
+        _write_json(folder / layout.KEYS, list(snapshot.vector_keys))
+        np.save(folder / layout.VECTORS, snapshot.vectors)
+        _write_records(folder, made.tools.values())
 
 
 def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
@@ -52,43 +48,43 @@ def _tables(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _names(snapshot: Snapshot) -> dict[str, list[int]]:
+def _names(made: Made) -> dict[str, list[int]]:
     """Folded name → rows of the entities that bear it."""
     names: dict[str, list[int]] = {}
-    agents = {agent.id: agent for agent in snapshot.agents}
-    for row, agent in enumerate(snapshot.agents):
-        for form in agent_names(agent):
-            names.setdefault(form, []).append(row)
-    for row, tool in enumerate(snapshot.tools, start=len(snapshot.agents)):
-        for form in tool_names(agents[tool.agent_id], tool):
+    of_entities = [*(agent.names for agent in made.agents.values()), *(tool.names for tool in made.tools.values())]
+    for row, forms in enumerate(of_entities):
+        for form in forms:
             names.setdefault(form, []).append(row)
     return names
 
 
-def _write_records(folder: Path, tools: Sequence[Tool]) -> None:
+def _write_records(folder: Path, tools: Iterable[MadeOfTool]) -> None:
     """One JSON line a tool, and where each starts: a reader parses only those it shows."""
     offsets = [0]
     with (folder / layout.RECORDS).open("wb") as file:
-        for tool in tools:
-            file.write(json.dumps(tool_record(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-            offsets.append(file.tell())
+        for made in tools:
+            file.write(made.record)
+            offsets.append(offsets[-1] + len(made.record))
     np.save(folder / layout.OFFSETS, np.asarray(offsets, dtype=np.int64))
 
 
-def _write_texts(folder: Path, snapshot: Snapshot) -> None:
-    agents = {agent.id: agent for agent in snapshot.agents}
-    owned: dict[str, list[Tool]] = {agent.id: [] for agent in snapshot.agents}
-    for tool in snapshot.tools:
-        owned[tool.agent_id].append(tool)
-    profiles = [(row, agent_document(agent, owned[agent.id])) for row, agent in enumerate(snapshot.agents)]
-    capabilities = [(row, words) for row, words in profiles if not owned[snapshot.agents[row].id]]
-    first_tool = len(snapshot.agents)
-    capabilities += [(first_tool + i, tool_document(agents[t.agent_id], t)) for i, t in enumerate(snapshot.tools)]
-    _write_text_index(folder / layout.AGENT_TEXT, profiles)
-    _write_text_index(folder / layout.CAPABILITY_TEXT, capabilities)
+@contextmanager
+def _texts_written(folder: Path, made: Made) -> Iterator[None]:
+    """The text indexes are written beside the block: tantivy holds no lock of Python while it works."""
+    profiles = [(row, agent.words) for row, agent in enumerate(made.agents.values())]
+    capabilities = [(row, agent.words) for row, agent in enumerate(made.agents.values()) if not agent.tools]
+    capabilities += [(row, tool.words) for row, tool in enumerate(made.tools.values(), start=len(made.agents))]
+    with ThreadPoolExecutor(2, "texts") as pool:
+        writing = [
+            pool.submit(_write_text_index, folder / layout.AGENT_TEXT, profiles),
+            pool.submit(_write_text_index, folder / layout.CAPABILITY_TEXT, capabilities),
+        ]
+        yield
+        for each in writing:
+            each.result()
 
 
-def _write_text_index(folder: Path, documents: Iterable[tuple[int, list[str]]]) -> None:
+def _write_text_index(folder: Path, documents: Iterable[tuple[int, str]]) -> None:
     import tantivy
 
     folder.mkdir()
@@ -97,7 +93,7 @@ def _write_text_index(folder: Path, documents: Iterable[tuple[int, list[str]]]) 
         # One thread, one commit: documents keep the order of rows, in which equal scores are then returned.
         writer = tantivy.Index(schema, path=str(folder)).writer(heap_size=_WRITER_HEAP_BYTES, num_threads=1)
         for row, words in documents:
-            writer.add_document(tantivy.Document(**{layout.TEXT_FIELD: " ".join(words), layout.ROW_FIELD: row}))
+            writer.add_document(tantivy.Document(**{layout.TEXT_FIELD: words, layout.ROW_FIELD: row}))
         writer.commit()
         writer.wait_merging_threads()
     except ValueError as exc:  # tantivy's one error type

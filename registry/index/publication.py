@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from waygraph.registry.graph.reading import (
     read_tools,
 )
 from waygraph.registry.index import build, generation, layout
+from waygraph.registry.index.kept import Kept
 from waygraph.registry.index.search_index import IndexState
 from waygraph.registry.index.snapshot import Snapshot, index_order
 
@@ -41,8 +43,20 @@ class PublishingEngine(GraphEngine, Copying, Protocol):
     """An engine whose graph can be read, and copied as a file."""
 
 
-def publish_graph(folder: Path, engine: PublishingEngine, *, trust_index: bool = True) -> bool:
-    """Makes the graph's revision the current generation; False if it already is."""
+def publish_graph(
+    folder: Path,
+    engine: PublishingEngine,
+    *,
+    trust_index: bool = True,
+    kept: Kept | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> bool:
+    """Makes the graph's revision the current generation; False if it already is.
+
+    `kept`: what is known of the generation before. `meanwhile` is done in a thread beside the work, before the
+    generation becomes the current one.
+    """
+    kept = kept or Kept()
     state = read_state(engine)
     if state is None:
         return False
@@ -50,15 +64,24 @@ def publish_graph(folder: Path, engine: PublishingEngine, *, trust_index: bool =
     # The commit too: a graph file that was restored from a copy may have come to the same revision another way.
     wanted = (state.revision, state.commit, state.schema_version)
     if shown and (shown.revision, shown.commit, shown.schema_version) == wanted and _sources_of(folder) is not None:
+        meanwhile()
         return _publish_confirmations(folder, engine, state.revision)
-    snapshot = read_snapshot(engine, state, known_vectors(folder) if trust_index else {})
-    generation.publish(folder, state.revision, partial(_build, engine=engine, snapshot=snapshot))
+    snapshot = read_snapshot(engine, state, known_vectors(folder) if trust_index else {}, kept.tools_now(engine, state))
+
+    def copy(to: Path) -> None:
+        engine.save(to)
+        meanwhile()
+
+    generation.publish(folder, state.revision, partial(_build, copy=copy, snapshot=snapshot, kept=kept))
     return True
 
 
-def _build(folder: Path, *, engine: PublishingEngine, snapshot: Snapshot) -> None:
-    build.build_generation(folder, snapshot)
-    engine.save(folder / layout.GRAPH)
+def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, kept: Kept) -> None:
+    """The graph is copied beside the rest: the engine holds no lock of Python while it writes."""
+    with ThreadPoolExecutor(1, "copy") as beside:
+        copied = beside.submit(copy, folder / layout.GRAPH)
+        build.build_generation(folder, snapshot, kept.made_of(snapshot))
+        copied.result()
 
 
 def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
@@ -117,9 +140,12 @@ def known_vectors(folder: Path) -> "Rows":
     return {}
 
 
-def read_snapshot(session: GraphSession, state: RegistryState, known: "Rows") -> Snapshot:
-    """The whole revision; vectors that `known` holds are not read from the graph again."""
-    stored, tools = read_agents(session), read_tools(session)
+def read_snapshot(
+    session: GraphSession, state: RegistryState, known: "Rows", tools: Sequence[StoredTool] | None = None
+) -> Snapshot:
+    """The whole revision; vectors that `known` holds, and tools that are given, are not read from the graph again."""
+    stored = read_agents(session)
+    tools = read_tools(session) if tools is None else tools
     settings = read_settings(session)
     agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
     ordered = index_order(agents, {item.tool.agent_id for item in tools})
@@ -149,7 +175,7 @@ def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) 
 
 
 def _vectors(
-    session: GraphSession, agents: list[StoredAgent], tools: list[StoredTool], known: "Rows"
+    session: GraphSession, agents: list[StoredAgent], tools: Sequence[StoredTool], known: "Rows"
 ) -> "tuple[NDArray[np.float32], list[str]]":
     """float32 of shape (agents + tools, dimension), a row of zeros for an entity without a vector; and the keys."""
     import numpy as np

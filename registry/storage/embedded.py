@@ -17,7 +17,7 @@ from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.settings import Settings
-from waygraph.registry.storage.store import Writing, keep_nothing, prepare_nothing
+from waygraph.registry.storage.store import Writing, prepare_nothing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
@@ -130,7 +130,8 @@ class EmbeddedStore:
         with write_lock(self._home, wait_s), live.held() as engine:
             generation.mark_pending(self.folder)
             try:
-                yield Writing(engine, keep_nothing, prepare_nothing)
+                live.kept.begin(engine)
+                yield Writing(engine, live.kept.note, prepare_nothing)
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
                 with suppress(RegistryError):

@@ -12,6 +12,7 @@ from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.schema import migrate, seen_migrations
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import generation, layout
+from waygraph.registry.index.kept import Kept
 from waygraph.registry.index.publication import publish_graph, published_schema
 
 
@@ -20,6 +21,7 @@ class LiveGraph:
 
     def __init__(self, path: Path | None, folder: Path, place: str) -> None:
         self._path, self._folder, self._place = path, folder, place
+        self.kept = Kept()
         self._memory = GrafeoEngine.open(None) if path is None else None
 
     @contextmanager
@@ -48,9 +50,8 @@ class LiveGraph:
         Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
         """
         if read_state(engine) is not None:
-            if self._path is not None:
-                engine.checkpoint()
-            publish_graph(self._folder, engine, trust_index=trust_index)
+            secure = engine.checkpoint if self._path is not None else _nothing
+            publish_graph(self._folder, engine, trust_index=trust_index, kept=self.kept, meanwhile=secure)
         generation.clear_pending(self._folder)
 
     def close(self) -> None:
@@ -74,6 +75,10 @@ class LiveGraph:
         if self._path is not None and self._path.exists() and not known:
             with closing(GrafeoEngine.open_copy(self._path)) as untouched:
                 _refuse_other(untouched, self._place)
+
+
+def _nothing() -> None:
+    """A graph in memory is written nowhere."""
 
 
 def now() -> str:

@@ -1,0 +1,70 @@
+"""A watch as a process: which sources, and how it stops."""
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+
+from waygraph.ingest.sources.opening import Opening
+from waygraph.ingest.watching.events import WatchEvent
+from waygraph.ingest.watching.opening import followed_sources, watching
+from waygraph.ingest.watching.watch import Watch
+from waygraph.registry.changes import Policy
+from waygraph.registry.errors import SourceError
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """What is followed into which registry, and how."""
+
+    registry: Registry
+    settings: Settings
+    sources: Sequence[str]
+    command: Sequence[str]
+    how: Opening
+    policy: Policy | None
+    allow_mass_removal: bool
+    tell: Callable[[WatchEvent], None]
+
+
+def known_sources(registry: Registry) -> list[str]:
+    """The files and folders among the registry's sources that are there. Raises SourceError if there are none."""
+    names = [source.name for source in registry.sources()] if registry.exists else []
+    found = [name for name in names if name.startswith("/") and Path(name).exists()]
+    if not found:
+        raise SourceError(
+            "watch", "name a source: this registry knows no file or folder that could be followed. Example: mcp.json"
+        )
+    return found
+
+
+def run_until_stopped(watched: Watched, *, once: bool) -> bool:
+    """Whether SIGINT ended it; SIGTERM and `once` are ends in order. Raises SourceError."""
+    how = replace(watched.how, settings=watched.settings)
+    sources = followed_sources(watched.sources, watched.command, how)
+    given = watching(
+        watched.settings, watched.tell, policy=watched.policy, allow_mass_removal=watched.allow_mass_removal
+    )
+    watch = Watch(watched.registry, sources, given)
+    ended_by: list[int] = []
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_stopped_by_signal, group.cancel_scope, ended_by)
+            await watch.run(once=once)
+            group.cancel_scope.cancel()
+
+    anyio.run(run)
+    return signal.SIGINT in ended_by
+
+
+async def _stopped_by_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            ended_by.append(number)
+            scope.cancel()
+            return

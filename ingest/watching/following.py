@@ -1,0 +1,49 @@
+"""Sources as they are followed: how one tells that a source may say something else, and when it is looked at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from waygraph.ingest.sources.opening import OpenedSource
+from waygraph.ingest.sources.reading import Parts
+from waygraph.registry.errors import SourceError
+
+FILE_LOOK_S = 1.0
+"""From one look at the times of files to the next, which costs little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """A source that is read again when it changed. Its methods may take their time: they are called in a thread."""
+
+    source: OpenedSource
+    poll_s: float
+    """From one reading to the next of what does not tell by itself that it changed, such as an address."""
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def stamp(self) -> object:
+        """Another value when it may say something else; None: it has to be read to know. Raises SourceError."""
+        if self.source.listing is None:
+            return None
+        places = [where for where, _ in self.source.listing().files]
+        if any("://" in where for where in places):
+            return None
+        try:
+            return tuple(_file_stamp(where) for where in places)
+        except OSError as exc:
+            raise SourceError(self.name, f"cannot be read: {exc.strerror}") from exc
+
+    def look_s(self, stamp: object) -> float:
+        """How long till the next look at a source of this stamp."""
+        return self.poll_s if stamp is None else FILE_LOOK_S
+
+    def say(self) -> Parts:
+        """What it says by itself; no server is asked. Raises SourceError if nothing at all can be read."""
+        return self.source.parts()
+
+
+def _file_stamp(where: str) -> tuple[str, int, int, int]:
+    status = Path(where).stat()
+    return where, status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,51 @@
+"""What a person wants followed, to a watch over it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from waygraph.ingest.sources.files import STDIN
+from waygraph.ingest.sources.opening import Opening, open_command, open_sources
+from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.ingest.watching.events import WatchEvent
+from waygraph.ingest.watching.following import Followed
+from waygraph.ingest.watching.pace import Pace
+from waygraph.ingest.watching.watch import Watching
+from waygraph.registry.changes import Manifest, Policy
+from waygraph.registry.errors import SourceError
+from waygraph.registry.settings import Settings
+
+
+def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening) -> list[Followed]:
+    """Raises SourceError for what cannot be opened, and for standard input, which says only one thing."""
+    if STDIN in given:
+        raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
+    how = replace(how, ask=_asked_by_the_watch)
+    opened = [source for text in given for source in open_sources(text, how)]
+    if command:
+        opened.append(open_command(command, how))
+    return [Followed(source=source, poll_s=how.settings.watch_poll_s) for source in opened]
+
+
+def watching(
+    settings: Settings,
+    tell: Callable[[WatchEvent], None],
+    *,
+    policy: Policy | None = None,
+    allow_mass_removal: bool = False,
+) -> Watching:
+    """A watch of real servers, at the pace of the settings."""
+    from waygraph.ingest.upstream.opening import connect  # the SDK takes half a second to import
+
+    return Watching(
+        connect=partial(connect, settings=settings),
+        settings=settings,
+        tell=tell,
+        policy=policy,
+        allow_mass_removal=allow_mass_removal,
+        pace=Pace(poll_s=settings.watch_poll_s),
+    )
+
+
+def _asked_by_the_watch(servers: Sequence[ServerEntry]) -> Manifest:
+    raise AssertionError(f"a watch asks its {len(servers)} servers itself")

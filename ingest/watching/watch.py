@@ -1,0 +1,204 @@
+"""`Watch`: sources and their servers followed, the registry kept in step."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from random import Random
+
+import anyio
+from anyio import to_thread
+
+from waygraph.ingest.sources.reading import Parts
+from waygraph.ingest.upstream.connection import Connect
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.watching.clock import Clock, SystemClock
+from waygraph.ingest.watching.events import (
+    Listed,
+    NotWritten,
+    ServerEvent,
+    ServerSeen,
+    SourceFailed,
+    Starting,
+    Stopped,
+    WatchEvent,
+    status_of,
+)
+from waygraph.ingest.watching.fleet import Fleet
+from waygraph.ingest.watching.following import Followed
+from waygraph.ingest.watching.inbox import Inbox, Member, Offer
+from waygraph.ingest.watching.pace import Backoff, Pace
+from waygraph.ingest.watching.server import Surroundings
+from waygraph.ingest.watching.starts import Starts
+from waygraph.ingest.watching.writing import Abandoned, Writer
+from waygraph.registry.changes import Policy
+from waygraph.registry.errors import SourceError, WaygraphError
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+START_PATIENCE_S = 2.0
+_WRITE_AGAIN = Pace(retry_first_s=0.5, retry_most_s=30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """How a watch is run. `tell` is called in the event loop or in the thread that writes, and must not wait."""
+
+    connect: Connect
+    settings: Settings
+    tell: Callable[[WatchEvent], None]
+    policy: Policy | None = None
+    allow_mass_removal: bool = False
+    pace: Pace = field(default_factory=Pace)
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+
+
+class Watch:
+    """Follows sources into one registry. What the registry knows it answers all the while."""
+
+    def __init__(self, registry: Registry, sources: Sequence[Followed], watching: Watching) -> None:
+        self._sources, self._watching = sources, watching
+        self._inbox = Inbox()
+        self._said: dict[str, Parts] = {}
+        self._members: dict[str, list[tuple[str, ServerEntry]]] = {}
+        """By the fleet's name: the sources that name this launch, and what they say of it."""
+        self._latest: dict[str, ServerEvent] = {}
+        self._unread = {source.name for source in sources}
+        self._writing = False
+        self._writer = Writer(
+            registry=registry,
+            settings=watching.settings,
+            tell=watching.tell,
+            policy=watching.policy,
+            allow_mass_removal=watching.allow_mass_removal,
+        )
+
+    async def run(self, *, once: bool = False) -> None:
+        """Until it is cancelled; with `once` until every server has answered or failed, and all is written."""
+        async with anyio.create_task_group() as group:
+            fleet = Fleet(group, self._surroundings())
+            group.start_soon(self._write)
+            group.start_soon(self._stop_writing)
+            for source in self._sources:
+                group.start_soon(self._follow, source, fleet)
+            if once:
+                await self._first_round(fleet)
+                group.cancel_scope.cancel()
+
+    def _surroundings(self) -> Surroundings:
+        given = self._watching
+        stdio = Starts(given.settings.upstream_starts_at_once, START_PATIENCE_S, given.clock)
+        http = Starts(given.settings.upstream_asked_at_once, START_PATIENCE_S, given.clock)
+        return Surroundings(
+            connect=given.connect,
+            tell=self._seen,
+            starts=lambda launch: stdio if isinstance(launch, StdioLaunch) else http,
+            pace=given.pace,
+            clock=given.clock,
+            random=given.random,
+        )
+
+    # -- sources -----------------------------------------------------------------------------------
+
+    async def _follow(self, source: Followed, fleet: Fleet) -> None:
+        """Reads it now, and whenever it may say something else."""
+        stamp: object = None
+        failed = ""
+        while True:
+            try:
+                seen = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
+                if seen is None or seen != stamp:
+                    said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
+                    if said != self._said.get(source.name):
+                        self._heard(source.name, said, fleet)
+                stamp, failed = seen, ""
+            except SourceError as error:
+                if str(error) != failed:
+                    failed = str(error)
+                    self._watching.tell(SourceFailed(source=source.name, reason=failed))
+            self._unread.discard(source.name)
+            await self._watching.clock.sleep(source.look_s(stamp))
+
+    def _heard(self, source: str, said: Parts, fleet: Fleet) -> None:
+        self._said[source] = said
+        self._inbox.say(source, said)
+        launches: dict[str, Launch] = {}
+        self._members = {}
+        for each, its in self._said.items():
+            for server in its.servers:
+                name = _name(server.launch)
+                launches[name] = server.launch
+                self._members.setdefault(name, []).append((each, server))
+        self._latest = {name: event for name, event in self._latest.items() if name in launches}
+        fleet.follow(launches)
+        for server in said.servers:  # one that is followed already may say nothing new for long
+            if latest := self._latest.get(_name(server.launch)):
+                self._take((source, server.key), server, latest)
+
+    # -- servers -----------------------------------------------------------------------------------
+
+    def _seen(self, event: ServerEvent) -> None:
+        news = not _says_the_same(self._latest.get(event.server), event)
+        if not isinstance(event, (Starting, Stopped)):
+            self._latest[event.server] = event
+        for source, server in self._members.get(event.server, ()):
+            if news:
+                self._watching.tell(ServerSeen(source=source, key=server.key, event=event))
+            self._take((source, server.key), server, event)
+
+    def _take(self, member: Member, server: ServerEntry, event: ServerEvent) -> None:
+        if isinstance(event, Listed):
+            self._inbox.offer(member, Offer(server, event.listing))
+        if status := status_of(event):
+            self._inbox.status(member, status)
+
+    async def _first_round(self, fleet: Fleet) -> None:
+        while self._unread or fleet.names - self._latest.keys() or self._writing or not self._inbox.is_empty:
+            await anyio.sleep(0.02)
+
+    # -- the registry ------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        """One batch after the other; what comes meanwhile is the next one."""
+        again = Backoff(_WRITE_AGAIN, self._watching.random)
+        while True:
+            batch = await self._inbox.take()
+            self._writing = True
+            try:
+                await to_thread.run_sync(partial(self._writer.write, batch))
+            except Abandoned:
+                await anyio.sleep_forever()
+            except WaygraphError as error:
+                self._inbox.put_back(batch)
+                pause_s = again.pause_s()
+                self._watching.tell(NotWritten(reason=str(error), again_in_s=pause_s))
+                await self._watching.clock.sleep(pause_s)
+            else:
+                again.begin_anew()
+            self._writing = False
+
+    async def _stop_writing(self) -> None:
+        """A write that embeds for minutes ends when the watch does."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._writer.stopping = True
+
+
+def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:
+    return isinstance(before, Listed) and isinstance(now, Listed) and before.listing == now.listing
+
+
+def _name(launch: Launch) -> str:
+    """The same for the same launch, whoever names it; nothing can be read from it."""
+    match launch:
+        case StdioLaunch():
+            parts = [launch.command, *launch.args, "", *_pairs(launch.env), launch.cwd]
+        case HttpLaunch():
+            parts = [launch.url, *_pairs(launch.headers), launch.form, str(launch.oauth)]
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _pairs(named: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in sorted(named.items())]

@@ -1,0 +1,152 @@
+"""Batches to the registry: what changed of each source in one sync, then how its servers are."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from waygraph.ingest.sources.mcp_servers import Answer, entry_of
+from waygraph.ingest.sources.reading import LIVE_RANK, Parts
+from waygraph.ingest.sync import sync
+from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
+from waygraph.ingest.watching.inbox import Batch, Member
+from waygraph.registry.changes import Manifest, Policy, SourceSummary
+from waygraph.registry.errors import MassRemoval
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+CONFIRM_S = 3600.0
+"""After so long an unchanged server's claim is confirmed once more."""
+
+
+class Abandoned(Exception):
+    """A write was ended before it changed anything, since the watch is to stop."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """Writes one batch at a time, in whichever thread calls. What it wrote once it does not write again."""
+
+    registry: Registry
+    settings: Settings
+    tell: Callable[[WatchEvent], None]
+    policy: Policy | None = None
+    allow_mass_removal: bool = False
+    stopping: bool = False
+    _said: dict[str, Parts] = field(default_factory=dict)
+    _with_servers: set[str] = field(default_factory=set)
+    """Sources that name, or named, servers: they are written in parts."""
+    _written: dict[Member, tuple[str, float]] = field(default_factory=dict)
+    """The bundle hash that was written last of each server, and when."""
+    _statuses: dict[str, str] = field(default_factory=dict)
+    """By agent id, as they were put last."""
+
+    def write(self, batch: Batch) -> None:
+        """May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned."""
+        for source, said in batch.said.items():
+            self._said[source] = said
+            self._tell_read(source, said)
+        for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.offers)]):
+            self._write_source(source, batch)
+        self._put_statuses(batch.statuses)
+
+    def _tell_read(self, source: str, said: Parts) -> None:
+        manifest = said.manifest
+        agents, rejected = len(manifest.entries), len(manifest.rejected)
+        self.tell(SourceRead(source=source, servers=len(said.servers), agents=agents, rejected=rejected))
+
+    def _write_source(self, source: str, batch: Batch) -> None:
+        said = self._said[source]
+        if not said.servers and source not in self._with_servers:
+            self._sync(self._under_policy(said.manifest))
+            return
+        self._with_servers.add(source)
+        named = {server.key for server in said.servers}
+        answers = {
+            key: entry_of(offer.server, offer.listing, source, self.settings)
+            for (of, key), offer in batch.offers.items()
+            if of == source and key in named
+        }
+        self._sync_part(said, answers, whole=source in batch.said)
+
+    def _sync_part(self, said: Parts, answers: Mapping[str, Answer], *, whole: bool) -> None:
+        """`whole`: the source was read anew, so that what it says by itself counts, and what it names no more goes."""
+        manifest, now = said.manifest, time.monotonic()
+        hashes = {key: _hash(answer) for key, answer in answers.items()}
+        fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key], now)]
+        own = self._own_word(said, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
+        part = replace(
+            own,
+            entries=(*own.entries, *(entry for key in fresh if (entry := answers[key].entry))),
+            rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
+            cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
+            partial=True,
+            rank=LIVE_RANK,
+        )
+        if part.entries or part.rejected:
+            self._sync(self._under_policy(part))
+        self._written |= {(manifest.source, key): (hashes[key], now) for key in fresh}
+        if whole and not manifest.partial:
+            self._remove_gone(said)
+
+    def _own_word(self, said: Parts, answers: Collection[str]) -> Manifest:
+        """What the source says by itself of agents that have not answered, and need not."""
+        theirs = {key for source, key in self._written if source == said.manifest.source}
+        theirs |= said.must_answer | set(answers)
+        return replace(said.manifest, entries=tuple(e for e in said.manifest.entries if e.key not in theirs))
+
+    def _remove_gone(self, said: Parts) -> None:
+        """Apart from what is new: a removal that is refused keeps nothing else back."""
+        manifest = said.manifest
+        named = {server.key for server in said.servers} | {entry.key for entry in manifest.entries}
+        kept = named | {fault.key for fault in manifest.rejected}
+        gone = sorted({key for key, _ in self._claims(manifest.source)} - kept)
+        for key in gone:
+            self._written.pop((manifest.source, key), None)
+        if gone:
+            nothing = replace(manifest, entries=(), rejected=(), cut=(), partial=True, rank=LIVE_RANK)
+            self._sync(self._under_policy(replace(nothing, gone=tuple(gone))))
+
+    def _under_policy(self, manifest: Manifest) -> Manifest:
+        return replace(manifest, policy=self.policy or manifest.policy)
+
+    def _is_news(self, member: Member, its_hash: str, now: float) -> bool:
+        known, at = self._written.get(member, ("", 0.0))
+        return its_hash != known or now - at >= CONFIRM_S
+
+    def _sync(self, manifest: Manifest) -> None:
+        try:
+            report = sync(
+                self.registry, manifest, allow_mass_removal=self.allow_mass_removal, progress=self._abandon_if_stopping
+            )
+        except MassRemoval as error:
+            self.tell(SourceFailed(source=manifest.source, reason=str(error)))
+            return
+        if not report.changes.is_empty or report.changes.rejected:
+            self.tell(Synced(report=report))
+
+    def _abandon_if_stopping(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
+        if self.stopping:
+            raise Abandoned
+
+    def _put_statuses(self, statuses: Mapping[Member, str]) -> None:
+        """Of the agents that the registry holds; a server that never answered is none yet."""
+        sources = {source for source, _ in statuses}
+        ids = {(source, key): agent_id for source in sources for key, agent_id in self._claims(source)}
+        said = {ids[member]: status for member, status in statuses.items() if member in ids}
+        changed = {agent_id: status for agent_id, status in said.items() if self._statuses.get(agent_id) != status}
+        if changed:
+            self.registry.put_statuses(changed)
+            self._statuses |= changed
+
+    def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
+        if not self.registry.exists:
+            return ()
+        found: SourceSummary | None = next((each for each in self.registry.sources() if each.name == source), None)
+        return found.claims if found else ()
+
+
+def _hash(answer: Answer) -> str:
+    """Equal means nothing changed, also of what was refused."""
+    told = f"{answer.entry.bundle_hash if answer.entry else ''}\n{answer.rejected}"
+    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()

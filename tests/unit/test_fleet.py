@@ -1,0 +1,219 @@
+"""Servers that are followed, in time that the test lets pass: the fleet's rules, over fakes of the protocol alone."""
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from tests.watching_fakes import FakeServer, World
+from waygraph.ingest.watching.events import Failing, Listed, Starting, Stopped, Unreachable
+from waygraph.ingest.watching.fleet import Fleet
+from waygraph.ingest.watching.pace import Pace
+from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
+
+
+def lived(world: World, life: Callable[[Fleet], Awaitable[None]], *names: str) -> None:
+    """Follows the servers named, or all, while `life` goes on."""
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            fleet = world.fleet(group)
+            fleet.follow(world.launches(*names))
+            await life(fleet)
+            group.cancel_scope.cancel()
+
+    anyio.run(run)
+
+
+def passing(world: World, seconds: float) -> Callable[[Fleet], Awaitable[None]]:
+    async def life(_: Fleet) -> None:
+        await world.clock.pass_time(seconds)
+
+    return life
+
+
+def unreachable() -> None:
+    raise UpstreamUnreachable("nobody there")
+
+
+def refused() -> None:
+    raise UpstreamRefused("what is this?")
+
+
+def test_a_server_is_listed_at_once_and_then_at_each_interval() -> None:
+    world = World({"a": FakeServer()}, pace=Pace(jitter=0.0, poll_s=300))
+    lived(world, passing(world, 650))
+    assert world.servers["a"].listed_at == [0, 300, 600]
+    assert [type(event) for event in world.told] == [Starting, Listed, Listed, Listed, Stopped]
+
+
+def test_the_interval_is_the_servers_own_where_it_says_one() -> None:
+    world = World({"a": FakeServer(lasts_s=60), "eager": FakeServer(lasts_s=0.001), "none": FakeServer(lasts_s=0)})
+    lived(world, passing(world, 301))
+    assert world.servers["a"].listed_at == [0, 60, 120, 180, 240, 300]
+    assert world.servers["eager"].listed_at[:3] == [0, 5, 10]
+    assert world.servers["none"].listed_at == [0, 300]
+
+
+def test_intervals_differ_by_a_tenth_at_most() -> None:
+    world = World({str(number): FakeServer() for number in range(20)}, pace=Pace(poll_s=300))
+    lived(world, passing(world, 331))
+    second = [server.listed_at[1] for server in world.servers.values()]
+    assert len(set(second)) == 20
+    assert all(270 <= at <= 330 for at in second)
+
+
+def test_a_change_after_a_time_of_rest_is_listed_at_once() -> None:
+    world = World({"a": FakeServer()})
+
+    async def life(_: Fleet) -> None:
+        await world.clock.pass_time(60)
+        world.servers["a"].change()
+        await world.clock.pass_time(0)
+
+    lived(world, life)
+    assert world.servers["a"].listed_at == [0, 60]
+
+
+def test_a_flood_of_changes_leads_to_few_listings() -> None:
+    world = World({"a": FakeServer(), "quiet": FakeServer(lasts_s=10)})
+
+    async def life(_: Fleet) -> None:
+        for _ in range(60 * 32):
+            world.servers["a"].change()
+            await world.clock.pass_time(1 / 32)
+
+    lived(world, life)
+    flooded = world.servers["a"].listed_at
+    assert 30 <= len(flooded) <= 45
+    assert min(b - a for a, b in itertools.pairwise(flooded)) >= 1.99
+    assert world.servers["quiet"].listed_at == [0, 10, 20, 30, 40, 50, 60]
+
+
+def test_a_flood_that_ended_is_forgotten() -> None:
+    world = World({"a": FakeServer()})
+
+    async def life(_: Fleet) -> None:
+        for _ in range(10 * 32):
+            world.servers["a"].change()
+            await world.clock.pass_time(1 / 32)
+        await world.clock.pass_time(20)
+        world.servers["a"].change()
+        await world.clock.pass_time(0)
+
+    lived(world, life)
+    assert world.servers["a"].listed_at[-1] == 30
+
+
+def test_a_server_that_is_not_there_is_tried_again_ever_more_rarely() -> None:
+    world = World({"a": FakeServer(connecting=unreachable)})
+    lived(world, passing(world, 3600))
+    tried = world.servers["a"].connected_at
+    pauses = [b - a for a, b in itertools.pairwise(tried)]
+    assert all(0.5 * 2**n <= pause <= 2**n for n, pause in enumerate(pauses[:9]))
+    assert all(150 <= pause <= 300 for pause in pauses[9:])
+    assert pauses[9:]
+    events = [event for event in world.told if isinstance(event, Unreachable)]
+    assert {event.since for event in events} == {"t+0"}
+    assert {event.reason for event in events} == {"nobody there"}
+
+
+def test_a_server_that_comes_back_is_online_again() -> None:
+    server = FakeServer()
+    world = World({"a": server})
+
+    async def life(_: Fleet) -> None:
+        await world.clock.pass_time(100)
+        server.die()
+        await world.clock.pass_time(5)
+
+    lived(world, life)
+    assert [type(event) for event in world.told] == [Starting, Listed, Unreachable, Listed, Stopped]
+    assert server.connected_at[1] - 100 <= 1
+    assert server.open == 0
+
+
+def test_one_that_dies_right_after_each_start_is_not_started_without_end() -> None:
+    server = FakeServer()
+    world = World({"a": server})
+
+    async def life(_: Fleet) -> None:
+        for _ in range(600):
+            await world.clock.pass_time(0.5)
+            if server.open:
+                server.die()
+
+    lived(world, life)
+    assert len(server.connected_at) <= 11
+
+
+def test_a_refused_listing_keeps_the_connection() -> None:
+    server = FakeServer(listing=refused)
+    world = World({"a": server})
+
+    async def life(_: Fleet) -> None:
+        await world.clock.pass_time(10)
+        assert [type(event) for event in world.told[1:]] == [Failing] * (len(world.told) - 1)
+        server.listing = lambda: None
+        await world.clock.pass_time(20)
+
+    lived(world, life)
+    assert isinstance(world.told[-2], Listed)
+    assert len(server.connected_at) == 1
+    assert 4 <= len([event for event in world.told if isinstance(event, Failing)]) <= 6
+
+
+def test_a_fault_in_our_own_reading_is_the_servers_alone() -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("secret of the server")
+
+    world = World({"a": FakeServer(listing=broken), "b": FakeServer()})
+    lived(world, passing(world, 10))
+    assert isinstance(world.of("b")[1], Listed)
+    failing = world.of("a")[1]
+    assert isinstance(failing, Failing)
+    assert failing.reason == "unexpected ZeroDivisionError"
+
+
+def test_one_dead_of_many_delays_nobody() -> None:
+    servers = {f"dead {n}": FakeServer(connect_takes_s=1e9) for n in range(3)} | {
+        f"live {n}": FakeServer(connect_takes_s=0.1) for n in range(20)
+    }
+    world = World(servers, starts=2, patience_s=2.0)
+    lived(world, passing(world, 6))
+    assert all(server.listed_at for name, server in servers.items() if name.startswith("live"))
+
+
+def test_no_more_servers_than_allowed_start_at_once() -> None:
+    world = World({str(n): FakeServer(connect_takes_s=1.0) for n in range(12)}, starts=4, patience_s=2.0)
+    lived(world, passing(world, 10))
+    begun = sorted(server.connected_at[0] for server in world.servers.values())
+    assert begun == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def test_a_server_that_is_no_longer_named_is_stopped_and_a_new_one_started() -> None:
+    world = World({"a": FakeServer(), "b": FakeServer(), "c": FakeServer()})
+
+    async def life(fleet: Fleet) -> None:
+        await world.clock.pass_time(10)
+        fleet.follow(world.launches("b", "c"))
+        await world.clock.pass_time(10)
+        assert world.servers["a"].open == 0
+        assert fleet.names == {"b", "c"}
+
+    lived(world, life, "a", "b")
+    assert [type(event) for event in world.of("a")] == [Starting, Listed, Stopped]
+    assert world.servers["b"].connected_at == [0]
+    assert world.servers["c"].connected_at == [10]
+
+
+def test_a_slow_server_can_be_stopped_while_it_starts() -> None:
+    world = World({"a": FakeServer(connect_takes_s=1e9)})
+
+    async def life(fleet: Fleet) -> None:
+        await world.clock.pass_time(10)
+        fleet.follow({})
+        await world.clock.pass_time(0)
+        assert isinstance(world.told[-1], Stopped)
+
+    lived(world, life)
