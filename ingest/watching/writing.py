@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from waygraph.ingest.sources.mcp_servers import Answer, entry_of
-from waygraph.ingest.sources.reading import LIVE_RANK, Parts
+from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
+from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
 from waygraph.ingest.watching.inbox import Batch, Member
