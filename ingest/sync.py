@@ -204,7 +204,7 @@ class _Plan:
             rejected=(*self.manifest.rejected, *self.rejected),
             cut=self.manifest.cut,
             operator=tuple(s for s in self.manifest.operator if self.held.settings.get(s.agent_id) != s),
-            waiting=tuple(each.id for entry in written for each in (entry.agent, *entry.tools) if each.pending),
+            waiting=tuple(each.id for entry in written for each in entry.entities if each.pending),
             flagged=tuple(self._flagged(written, old_tools)),
             log=tuple(self._log(written, old_tools, gone)),
         )
@@ -343,7 +343,7 @@ class _Plan:
             stored = self.held.agents.get(entry.agent.id)
             hashes = {tool.id: tool.content_hash for tool in old_tools.get(entry.agent.id, {}).values()}
             hashes[entry.agent.id] = stored.agent.content_hash if stored else ""
-            for each in (entry.agent, *entry.tools):
+            for each in entry.entities:
                 if each.flags and hashes.get(each.id) != each.content_hash:
                     yield Flagged(id=each.id, flags=each.flags)
 

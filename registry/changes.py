@@ -61,6 +61,11 @@ class AgentEntry:
     tools: tuple[Tool, ...] = ()
 
     @property
+    def entities(self) -> tuple[Agent | Tool, ...]:
+        """The agent, then its tools."""
+        return (self.agent, *self.tools)
+
+    @property
     def bundle_hash(self) -> str:
         """SHA-256 over the content hashes of agent and tools: equal means nothing changed."""
         parts = [self.agent.content_hash, *sorted(f"{t.name}:{t.content_hash}" for t in self.tools)]

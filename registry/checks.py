@@ -70,8 +70,9 @@ def _listed(filters: Filters) -> Filters:
     """The filters with each field a tuple, as they are compared and cached."""
     if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
         return filters
-    lists = {"tags": tuple(filters.tags), "kinds": tuple(filters.kinds), "agent_ids": tuple(filters.agent_ids)}
-    return replace(filters, **lists)
+    return replace(
+        filters, tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids)
+    )
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

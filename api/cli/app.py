@@ -10,6 +10,7 @@ import typer
 
 from waygraph.api.cli import (
     asking,
+    changing,
     evaluating,
     generating,
     ingesting,
@@ -85,6 +86,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "show": looking.show_one,
     "set": operating.set_agent,
     "remove": operating.remove,
+    "changes": changing.changes,
+    "approve": changing.approve,
     "cypher": querying.cypher,
     "status": looking.status,
     "export": keeping.export,

@@ -5,7 +5,18 @@ from typing import Annotated
 import typer
 
 from waygraph.api.cli.invocation import invocation
-from waygraph.api.cli.options import Agents, AsJson, Groups, Kinds, Limit, RecipeName, Tags, filters, principal
+from waygraph.api.cli.options import (
+    Agents,
+    AsJson,
+    Groups,
+    Kinds,
+    Limit,
+    Reachable,
+    RecipeName,
+    Tags,
+    filters,
+    principal,
+)
 from waygraph.api.cli.output import note, show
 
 Rerank = Annotated[
@@ -30,6 +41,7 @@ def route(
     tag: Tags = None,
     kind: Kinds = None,
     agent: Agents = None,
+    reachable: Reachable = False,
     group: Groups = None,
     explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
     as_json: AsJson = False,
@@ -45,7 +57,8 @@ def route(
     from waygraph.registry.routing.recipes import recipe_named
     from waygraph.registry.wire import shapes as wire
 
-    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=filters(tag, kind, agent))
+    chosen = filters(tag, kind, agent, reachable=reachable)
+    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=chosen)
     with invocation(context).open() as registry:
         found = registry.route(
             query,
@@ -68,6 +81,7 @@ def find(
     tag: Tags = None,
     kind: Kinds = None,
     agent: Agents = None,
+    reachable: Reachable = False,
     group: Groups = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
     as_json: AsJson = False,
@@ -81,7 +95,7 @@ def find(
     from waygraph.registry.routing.recipes import recipe_named
     from waygraph.registry.wire import shapes as wire
 
-    query = Query(text=text, limit=limit, filters=filters(tag, kind, agent))
+    query = Query(text=text, limit=limit, filters=filters(tag, kind, agent, reachable=reachable))
     with invocation(context).open() as registry:
         found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
     show(found, wire.tool_route, views.tool_route_with_schemas if schema else views.tool_route, as_json)

@@ -6,7 +6,7 @@ import typer
 
 from waygraph.api.cli.dashes import after_dashes
 from waygraph.api.cli.invocation import invocation
-from waygraph.api.cli.opening import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
+from waygraph.api.cli.opening import Connect, Env, Header, Namespace, OAuth, Policy, Since, SourceKind, opening
 from waygraph.api.cli.options import AsJson, TextForm
 from waygraph.api.cli.output import show
 
@@ -34,6 +34,7 @@ def ingest(
     oauth: OAuth = False,
     since: Since = "",
     connect: Connect = None,
+    policy: Policy = None,
     texts: Annotated[
         TextForm | None, typer.Option("--texts", help="The texts to embed, for a new registry. Default: contextual.")
     ] = None,
@@ -82,7 +83,7 @@ def ingest(
         raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
     if source and len(wanted) + bool(command) > 1:
         raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
-    if questions:
+    if questions or policy:
         told.own_place(settings)
     with (
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as asked,
@@ -105,6 +106,7 @@ def ingest(
                 connect=connect,
                 ask=ask,
             ),
+            policy=policy,
             texts=texts,
             asking=asked,
             dry_run=dry_run,

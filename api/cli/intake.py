@@ -4,7 +4,7 @@ import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from waygraph.api.cli.output import complain, note
@@ -14,7 +14,7 @@ from waygraph.ingest.questions import TEMPLATES, QuestionAuthor, open_author, wi
 from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sources.reading import answered
 from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
+from waygraph.registry.changes import Manifest, Policy
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, WaygraphError
 from waygraph.registry.model import TextForm
@@ -52,6 +52,7 @@ class Intake:
     """How to read and sync, as the options say."""
 
     opening: Opening
+    policy: Policy | None
     texts: TextForm | None
     asking: Asking | None
     dry_run: bool
@@ -71,7 +72,7 @@ class Intake:
                     yield from self._offered(registry, text, opened())
                 else:
                     for source in opened():
-                        yield self._synced(registry, text, source.read(), progress)
+                        yield self._synced(registry, text, self._with_policy(source.read()), progress)
             except WaygraphError as error:
                 yield Outcome(text, error=str(error))
                 if not isinstance(error, (SourceError, MassRemoval)):
@@ -109,6 +110,9 @@ class Intake:
             progress=progress,
         )
         return Outcome(text, report=report, without_questions=len(asked.cut) - len(manifest.cut))
+
+    def _with_policy(self, manifest: Manifest) -> Manifest:
+        return replace(manifest, policy=self.policy) if self.policy else manifest
 
     def _with_questions(self, manifest: Manifest, progress: Progress) -> Manifest:
         if self.asking is None:

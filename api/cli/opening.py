@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,6 +31,14 @@ Env = Annotated[
 OAuth = Annotated[bool, typer.Option("--oauth", help="Log in to an address by OAuth, in your browser.")]
 Since = Annotated[
     str, typer.Option("--since", metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")
+]
+Policy = Annotated[
+    Literal["accept", "hold", "strict"] | None,
+    typer.Option(
+        "--policy",
+        help="What becomes of changes: accept; hold what is changed or added after the first time till it is "
+        "approved; strict: hold all. Default: as it was.",
+    ),
 ]
 Connect = Annotated[
     bool | None,

@@ -29,13 +29,20 @@ Kinds = Annotated[
 Agents = Annotated[
     list[str] | None, typer.Option("--agent", metavar="ID", help="Only this agent. Repeat for any of several.")
 ]
+Reachable = Annotated[bool, typer.Option("--reachable", help="Leave out agents that could not be reached, or fail.")]
 Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
 ]
 
 
-def filters(tags: Sequence[str] | None, kinds: Sequence[str] | None, agents: Sequence[str] | None) -> "Filters":
+def filters(
+    tags: Sequence[str] | None,
+    kinds: Sequence[str] | None,
+    agents: Sequence[str] | None,
+    *,
+    reachable: bool = False,
+) -> "Filters":
     """What may be found. Raises BadParameter for an unknown kind."""
     from waygraph.registry.model import AGENT_KINDS, Filters
 
@@ -43,7 +50,7 @@ def filters(tags: Sequence[str] | None, kinds: Sequence[str] | None, agents: Seq
         if kind not in AGENT_KINDS:
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
     chosen: tuple[AgentKind, ...] = tuple(known for known in AGENT_KINDS if known in (kinds or ()))
-    return Filters(tags=tuple(tags or ()), kinds=chosen, agent_ids=tuple(agents or ()))
+    return Filters(tags=tuple(tags or ()), kinds=chosen, agent_ids=tuple(agents or ()), reachable=reachable)
 
 
 def principal(groups: Sequence[str] | None) -> "Principal | None":

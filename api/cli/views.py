@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from waygraph.api.cli.pages import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.registry.authentication.keys import ApiKey, KeyState
-    from waygraph.registry.changes import OperatorSettings, SourceSummary
+    from waygraph.registry.changes import Approved, Change, OperatorSettings, SourceSummary
     from waygraph.registry.doctor.findings import Finding
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.evaluation import tables as evaluation
@@ -112,7 +112,7 @@ def _votes(number: int, match: "AgentMatch", step: str) -> Table:
 
 def agents(listed: "Sequence[Listed]") -> Iterator[Block]:
     yield Table(
-        columns=("agent", "kind", "tools", "tags", "marks", "description"),
+        columns=("agent", "kind", "tools", "tags", "marks", "status", "description"),
         rows=[
             (
                 each.agent.id,
@@ -120,6 +120,7 @@ def agents(listed: "Sequence[Listed]") -> Iterator[Block]:
                 each.tools,
                 each.agent.tags,
                 _marks(each.agent),
+                each.agent.status,
                 each.agent.description,
             )
             for each in listed
@@ -130,7 +131,9 @@ def agents(listed: "Sequence[Listed]") -> Iterator[Block]:
 
 def tools(listed: "Iterable[Tool]") -> Iterator[Block]:
     yield Table(
-        columns=("tool", "description"), rows=[(tool.id, tool.description) for tool in listed], brief=("description",)
+        columns=("tool", "marks", "description"),
+        rows=[(tool.id, _approval_marks(tool), tool.description) for tool in listed],
+        brief=("description",),
     )
 
 
@@ -141,9 +144,11 @@ def tool(held: "Tool") -> Iterator[Block]:
             ("agent", held.agent_id),
             ("call name", held.call_name),
             ("tags", held.tags),
+            ("marks", _approval_marks(held)),
             ("status", held.status),
         )
     )
+    yield from _flags(held)
     if held.description:
         yield Lines(held.description, title="description")
     if held.questions:
@@ -171,6 +176,7 @@ def about(known: "About") -> Iterator[Block]:
             ("sources", known.sources),
         )
     )
+    yield from _flags(agent)
     if agent.description:
         yield Lines(agent.description, title="description")
     if agent.transport:
@@ -198,9 +204,16 @@ def status(found: "Status") -> Iterator[Block]:
 
 def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
     yield Table(
-        columns=("source", "kind", "namespace", "agents", "last seen"),
+        columns=("source", "kind", "namespace", "policy", "agents", "last seen"),
         rows=[
-            (each.name, "live" if each.rank else "catalogue", each.namespace, len(each.claims), each.seen_at)
+            (
+                each.name,
+                "live" if each.rank else "catalogue",
+                each.namespace,
+                each.policy,
+                len(each.claims),
+                each.seen_at,
+            )
             for each in held
         ],
     )
@@ -209,7 +222,19 @@ def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
 def _marks(agent: "Agent") -> list[str]:
     """What sets an agent apart."""
     groups = f"only {', '.join(agent.visible_to)}" if agent.visible_to else ""
-    return [mark for mark in ("pinned" * agent.pinned, "hidden" * agent.hidden, groups) if mark]
+    marks = ("pinned" * agent.pinned, "hidden" * agent.hidden, groups, *_approval_marks(agent))
+    return [mark for mark in marks if mark]
+
+
+def _approval_marks(entity: "Agent | Tool") -> list[str]:
+    """Whether it waits, and whether its text is flagged."""
+    flagged = ("flagged" if entity.is_doubtful else "flagged, approved") if entity.flags else ""
+    return [mark for mark in ("waits for approval" * entity.pending, flagged) if mark]
+
+
+def _flags(entity: "Agent | Tool") -> Iterator[Block]:
+    if entity.flags:
+        yield Lines("\n".join(entity.flags), title="suspicious")
 
 
 def _pretty(text: "JsonText") -> str:
@@ -217,6 +242,37 @@ def _pretty(text: "JsonText") -> str:
 
 
 # -- what changed --------------------------------------------------------------------------------------
+
+
+def changes(found: "Sequence[Change]") -> Iterator[Block]:
+    """A line for each, then the texts of each before and after."""
+    yield Table(
+        columns=("time", "revision", "agent", "tool", "change", "fields", "source"),
+        rows=[
+            (each.at, each.revision, each.agent_id, each.tool, each.what, each.fields, each.source) for each in found
+        ],
+    )
+    for each in found:
+        yield Table(
+            columns=("field", "before", "after"),
+            rows=_texts(each),
+            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
+        )
+        if each.flags:
+            yield Lines("\n".join(each.flags), title="suspicious")
+
+
+def _texts(change: "Change") -> list[tuple[Cell, ...]]:
+    before, after = json.loads(change.before), json.loads(change.after)
+    return [(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}]
+
+
+def _text(value: object) -> Cell:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def approved(done: "Approved") -> Iterator[Block]:
+    yield Fields((("agents", done.agents), ("tools", done.tools), ("revision", done.revision)))
 
 
 def settings(said: "OperatorSettings") -> Iterator[Block]:
@@ -302,6 +358,8 @@ def _named_changes(outcome: "Outcome") -> Iterator[tuple[Cell, ...]]:
     yield from (("removed", entity, None) for entity in (*changes.removed_agents, *changes.removed_tools))
     yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
     yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
+    yield from (("waits", entity, "`waygraph approve` lets it into routing") for entity in changes.waiting)
+    yield from (("suspicious", each.id, "; ".join(each.flags)) for each in changes.flagged)
     yield from (("rejected", each.where, each.reason) for each in changes.rejected)
     yield from (("cut", each.where, each.reason) for each in changes.cut)
 

@@ -44,9 +44,12 @@ class AgentsPart(Part):
     tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
     kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
     agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
+    reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
 
     def filters(self) -> Filters:
-        return Filters(tags=tuple(self.tag), kinds=tuple(self.kind), agent_ids=tuple(self.agent))
+        return Filters(
+            tags=tuple(self.tag), kinds=tuple(self.kind), agent_ids=tuple(self.agent), reachable=self.reachable
+        )
 
 
 class Schemas(BaseModel):

@@ -40,9 +40,15 @@ class RequestFilters(Strict):
     tags: list[Name] = Field(default=[], max_length=MAX_NAMES)
     kinds: list[AgentKind] = Field(default=[], max_length=5)
     agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
 
     def filters(self) -> Filters:
-        return Filters(tags=tuple(self.tags), kinds=tuple(self.kinds), agent_ids=tuple(self.agent_ids))
+        return Filters(
+            tags=tuple(self.tags),
+            kinds=tuple(self.kinds),
+            agent_ids=tuple(self.agent_ids),
+            reachable=self.reachable,
+        )
 
 
 class Asked(Strict):

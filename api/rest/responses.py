@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from waygraph.registry.changes import Policy
 from waygraph.registry.model import AgentKind, EntityKind, TextForm
 
 
@@ -35,8 +36,11 @@ class Agent(Answer):
     visible_to: list[str] = Field(description="The groups that may see it; empty: everyone.")
     pinned: bool
     hidden: bool
-    status: str
+    pending: bool = Field(description="Waits for approval: out of routing and search with all its tools.")
+    flags: list[str] = Field(description="Why its text looks suspicious.")
+    status: str = Field(description="known, online, `unreachable since TIME: REASON` or `failing: REASON`.")
     content_hash: str
+    approved_hash: str = Field(description="The content hash that somebody approved last; empty: none.")
 
 
 class ListedAgent(Agent):
@@ -52,12 +56,15 @@ class Tool(Answer):
     call_name: str = Field(description="Its name for hosts, unique over all agents.")
     description: str
     tags: list[str]
+    pending: bool = Field(description="Waits for approval: out of routing and search.")
+    flags: list[str] = Field(description="Why its text looks suspicious.")
     status: str
     input_schema: Any = None
     output_schema: Any = None
     annotations: Any = None
     questions: list[str] = []
     content_hash: str = ""
+    approved_hash: str = ""
 
 
 class DefinedTool(Tool):
@@ -95,6 +102,7 @@ class Query(Answer):
     tags: list[str]
     kinds: list[AgentKind]
     agent_ids: list[str]
+    reachable: bool
 
 
 class Found(Answer):
@@ -186,6 +194,7 @@ class Source(Answer):
     name: str
     namespace: str
     rank: int
+    policy: Policy
     seen_at: str
     agents: list[str]
     claims: list[Claim]
@@ -230,6 +239,11 @@ class Rejected(Answer):
     reason: str
 
 
+class Flagged(Answer):
+    id: str
+    flags: list[str]
+
+
 class Report(Answer):
     """What a sync did, or in a dry run would do."""
 
@@ -242,6 +256,8 @@ class Report(Answer):
     agents: Changed
     tools: Changed
     changed_behaviour: list[Updated]
+    waiting: list[str]
+    flagged: list[Flagged]
     renamed: list[Renamed]
     withheld: list[str]
     rejected: list[Rejected]

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import catalogue
-from waygraph.registry.changes import AgentEntry, Manifest, OperatorSettings, Rejected
+from waygraph.registry.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.errors import SourceError
+from waygraph.registry.model import Agent, Tool
 from waygraph.registry.settings import Settings
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
@@ -22,21 +23,23 @@ def fits(document: Any) -> bool:
 
 
 def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore: bool = False) -> list[Manifest]:
-    """A manifest for each source of the export. What operators had set comes back only if `restore` asks for it:
+    """A manifest for each source of the export. What operators had set and approved comes back, and the policies,
 
-    any file may call itself an export, and must not show what an operator hid. Raises SourceError.
+    only if `restore` asks for it: any file may call itself an export, and must not show what an operator hid. What it
+    says waits for approval waits. Raises SourceError.
     """
     if document[MARK] != VERSION:
         raise SourceError(
             where, f"this Waygraph reads exports of format {VERSION}, found {document[MARK]!r}", pointer=f"/{MARK}"
         )
     intake = Intake(where=where, settings=settings)
+    rest = _checked(document, where)
     for record in catalogue.read({"waygraph": catalogue.VERSION, "agents": document.get("agents")}, where, intake):
         intake.take(record)
-    entries = {entry.key: entry for entry in intake.entries}
-    rest = _checked(document, where)
+    approval = {row.id: row for row in rest.approval}
+    entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
     operator = tuple(map(_setting, rest.operator)) if restore else ()
-    sources = [replace(_manifest(row, entries), partial=bool(intake.rejected)) for row in rest.sources]
+    sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
     return _with_rest(sources, operator, intake.rejected)
 
 
@@ -50,6 +53,7 @@ class _Source(_Row):
     name: _Name
     namespace: str
     rank: int = Field(ge=-1000, le=1000)
+    policy: Policy | None = None
     claims: list[Annotated[list[_Name], Field(min_length=2, max_length=2)]]
 
 
@@ -62,29 +66,47 @@ class _Setting(_Row):
     removed: bool
 
 
+class _Approval(_Row):
+    id: _Name
+    pending: bool
+    approved_hash: str
+
+
 class _Rest(_Row):
     """What an export holds beside agents."""
 
     sources: list[_Source] = []
     operator: list[_Setting] = []
+    approval: list[_Approval] = []
 
 
 def _checked(document: Mapping[str, Any], where: str) -> _Rest:
     """Raises SourceError."""
     try:
-        return _Rest.model_validate({name: document[name] for name in ("sources", "operator") if name in document})
+        return _Rest.model_validate({name: document[name] for name in _Rest.model_fields if name in document})
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         pointer = "".join(f"/{part}" for part in fault["loc"])
         raise SourceError(where, f"is not a whole export: {fault['msg']}", pointer=pointer) from exc
 
 
-def _manifest(row: _Source, entries: Mapping[str, AgentEntry]) -> Manifest:
+def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:
+    def of[T: Agent | Tool](entity: T) -> T:
+        row = said.get(entity.id)
+        return (
+            replace(entity, pending=row.pending, approved_hash=row.approved_hash if restore else "") if row else entity
+        )
+
+    return replace(entry, agent=of(entry.agent), tools=tuple(map(of, entry.tools)))
+
+
+def _manifest(row: _Source, entries: Mapping[str, AgentEntry], *, restore: bool) -> Manifest:
     claimed = [(key, entries[agent_id]) for key, agent_id in row.claims if agent_id in entries]
     return Manifest(
         source=row.name,
         namespace=row.namespace,
         rank=row.rank,
+        policy=row.policy if restore else None,
         entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in claimed),
     )
 

@@ -15,12 +15,14 @@ FORMAT_VERSION = 1
 
 def as_json(contents: Contents) -> str:
     owned = contents.tools_by_agent()
+    entities: list[Agent | Tool] = [*contents.agents, *contents.tools]
     parts = [
         f'"waygraph_export": {FORMAT_VERSION}',
         f'"revision": {contents.revision}',
         f'"agents": {_lines(_agent(agent, owned[agent.id]) for agent in contents.agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
         f'"operator": {_lines(_operator(said) for said in contents.settings.values())}',
+        f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
     ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
@@ -69,7 +71,22 @@ def _parsed(text: JsonText) -> object:
 
 
 def _source(source: SourceSummary) -> dict[str, object]:
-    return {"name": source.name, "namespace": source.namespace, "rank": source.rank, "claims": source.claims}
+    return {
+        "name": source.name,
+        "namespace": source.namespace,
+        "rank": source.rank,
+        "policy": source.policy,
+        "claims": source.claims,
+    }
+
+
+def _has_approval(entity: Agent | Tool) -> bool:
+    return entity.pending or bool(entity.approved_hash)
+
+
+def _approval(entity: Agent | Tool) -> dict[str, object]:
+    """Whether it waits, and what of it was approved. Flags are found again."""
+    return {"id": entity.id, "pending": entity.pending, "approved_hash": entity.approved_hash}
 
 
 def _operator(said: OperatorSettings) -> dict[str, object]:

@@ -118,6 +118,7 @@ def agents_page(*, filters: Filters, after: str, limit: int | None, principal: P
     _refuse_principal(principal)
     chosen = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
     params = tuple((name, value) for name, values in chosen for value in values)
+    params += (("reachable", "true"),) if filters.reachable else ()
     return (yield from _parts(partial(_part, "/v1/agents", params, nouns.agents_page), after, limit))
 
 
@@ -279,7 +280,12 @@ def _asked(query: Query, recipe: str) -> dict[str, object]:
     return {
         "limit": query.limit,
         "recipe": recipe,
-        "filters": {"tags": filters.tags, "kinds": filters.kinds, "agent_ids": filters.agent_ids},
+        "filters": {
+            "tags": filters.tags,
+            "kinds": filters.kinds,
+            "agent_ids": filters.agent_ids,
+            "reachable": filters.reachable,
+        },
         "explain": True,
         "schema": True,
     }

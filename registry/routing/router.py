@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from waygraph.registry.access import routable
+from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
@@ -25,6 +25,7 @@ TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
 NOTHING_ALLOWED = "no agent passes the filters"
+NOTHING_APPROVED = "all that this registry holds waits for approval (`waygraph approve`)"
 NOTHING_KNOWN = "this registry holds no agent yet"
 
 
@@ -148,9 +149,11 @@ class Router:
 
     def _reason(self, query: Query, ask: Ask) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
-        agents = [agent for agent in self.index.agents().values() if routable(agent, ask.principal, Filters())]
+        held = self.index.agents().values()
+        agents = [agent for agent in held if routable(agent, ask.principal, Filters())]
         if not agents:
-            return NOTHING_KNOWN
+            waiting = any(agent.pending and not agent.hidden and visible(agent, ask.principal) for agent in held)
+            return NOTHING_APPROVED if waiting else NOTHING_KNOWN
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
         return NOTHING_FITS

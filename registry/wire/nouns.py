@@ -6,7 +6,7 @@ Raises KeyError, TypeError or ValueError for a document that is not of the shape
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waygraph.registry.changes import ChangeSet, OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
+from waygraph.registry.changes import ChangeSet, Flagged, OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
 from waygraph.registry.graph.sandbox import CypherResult
 from waygraph.registry.identity import canonical_json
 from waygraph.registry.index.search_index import IndexState
@@ -28,8 +28,9 @@ from waygraph.registry.writing import Written
 
 type Json = Mapping[str, Any]
 
-_AGENT_PLAIN = ("id", "name", "description", "kind", "version", "pinned", "hidden", "status", "content_hash")
-_TOOL_PLAIN = ("id", "agent_id", "name", "call_name", "description", "status")
+_AGENT_PLAIN = ("id", "name", "description", "kind", "version", "pinned", "hidden", "pending", "status")
+_HASHES = ("content_hash", "approved_hash")
+_TOOL_PLAIN = ("id", "agent_id", "name", "call_name", "description", "pending", "status")
 _VOTE = ("entity_id", "kind", "leg", "rank", "score", "weight", "contribution")
 _CIRCUMSTANCES = ("recipe", "revision", "confidence", "notice", "not_reranked", "reason", "elapsed_ms")
 
@@ -55,6 +56,7 @@ def query(told: Json) -> Query:
         tags=_texts(told["tags"]),
         kinds=tuple(told["kinds"]),
         agent_ids=_texts(told["agent_ids"]),
+        reachable=told["reachable"],
     )
     return Query(text=told["text"], steps=_texts(told["steps"]), limit=told["limit"], filters=filters)
 
@@ -83,7 +85,8 @@ def vote(told: Json) -> Vote:
 
 def agent(told: Json) -> Agent:
     return Agent(
-        **_of(told, _AGENT_PLAIN),
+        **_of(told, (*_AGENT_PLAIN, *_HASHES)),
+        flags=_texts(told["flags"]),
         transport=_json_text(told["transport"]),
         tags=_texts(told["tags"]),
         visible_to=_texts(told["visible_to"]),
@@ -93,8 +96,8 @@ def agent(told: Json) -> Agent:
 def tool(told: Json) -> Tool:
     """Whole, as `shapes.tool` gives it."""
     return Tool(
-        **_of(told, _TOOL_PLAIN),
-        content_hash=told["content_hash"],
+        **_of(told, (*_TOOL_PLAIN, *_HASHES)),
+        flags=_texts(told["flags"]),
         input_schema=_json_text(told["input_schema"]),
         output_schema=_json_text(told["output_schema"]),
         annotations=_json_text(told["annotations"]),
@@ -130,7 +133,7 @@ def status(told: Json) -> Status:
 def sources(told: Json) -> list[SourceSummary]:
     return [
         SourceSummary(
-            **_of(each, ("name", "namespace", "rank", "seen_at")),
+            **_of(each, ("name", "namespace", "rank", "policy", "seen_at")),
             claims=tuple((claim["key"], claim["agent_id"]) for claim in each["claims"]),
         )
         for each in told["sources"]
@@ -172,6 +175,8 @@ def report(told: Json) -> SyncReport:
         removed_tools=_texts(tools["removed"]),
         unchanged_agents=agents["unchanged"],
         unchanged_tools=tools["unchanged"],
+        waiting=_texts(told["waiting"]),
+        flagged=tuple(Flagged(id=each["id"], flags=_texts(each["flags"])) for each in told["flagged"]),
         renamed=tuple((each["key"], each["id"]) for each in told["renamed"]),
         withheld=_texts(told["withheld"]),
         rejected=_rejected(told["rejected"]),

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
+    from waygraph.registry.changes import (
+        Approved,
+        Change,
+        OperatorSettings,
+        Rejected,
+        SourceSummary,
+        SyncReport,
+        Updated,
+    )
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
     from waygraph.registry.pages import About, Listed
@@ -49,6 +57,7 @@ def query(asked: "Query") -> Shape:
         "tags": list(asked.filters.tags),
         "kinds": list(asked.filters.kinds),
         "agent_ids": list(asked.filters.agent_ids),
+        "reachable": asked.filters.reachable,
     }
 
 
@@ -110,8 +119,11 @@ def agent(held: "Agent") -> Shape:
         "visible_to": list(held.visible_to),
         "pinned": held.pinned,
         "hidden": held.hidden,
+        "pending": held.pending,
+        "flags": list(held.flags),
         "status": held.status,
         "content_hash": held.content_hash,
+        "approved_hash": held.approved_hash,
     }
 
 
@@ -127,8 +139,11 @@ def tool(held: "Tool") -> Shape:
         "annotations": _parsed(held.annotations),
         "tags": list(held.tags),
         "questions": list(held.questions),
+        "pending": held.pending,
+        "flags": list(held.flags),
         "status": held.status,
         "content_hash": held.content_hash,
+        "approved_hash": held.approved_hash,
     }
 
 
@@ -141,6 +156,8 @@ def brief_tool(held: "Tool") -> Shape:
         "call_name": held.call_name,
         "description": held.description,
         "tags": list(held.tags),
+        "pending": held.pending,
+        "flags": list(held.flags),
         "status": held.status,
     }
 
@@ -188,6 +205,7 @@ def source(held: "SourceSummary") -> Shape:
         "name": held.name,
         "namespace": held.namespace,
         "rank": held.rank,
+        "policy": held.policy,
         "seen_at": held.seen_at,
         "agents": list(held.agent_ids),
         "claims": [{"key": key, "agent_id": agent_id} for key, agent_id in held.claims],
@@ -212,6 +230,32 @@ def written(done: "Written") -> Shape:
     return {"revision": done.revision, "texts_embedded": done.texts_embedded}
 
 
+def changes(found: "Iterable[Change]") -> Shape:
+    return {"changes": [change(each) for each in found]}
+
+
+def change(kept: "Change") -> Shape:
+    return {
+        "id": kept.id,
+        "at": kept.at,
+        "revision": kept.revision,
+        "source": kept.source,
+        "agent_id": kept.agent_id,
+        "tool": kept.tool,
+        "what": kept.what,
+        "fields": list(kept.fields),
+        "before_hash": kept.before_hash,
+        "after_hash": kept.after_hash,
+        "before": _parsed(kept.before),
+        "after": _parsed(kept.after),
+        "flags": list(kept.flags),
+    }
+
+
+def approved(done: "Approved") -> Shape:
+    return {"agents": list(done.agents), "tools": list(done.tools), "revision": done.revision}
+
+
 def report(done: "SyncReport") -> Shape:
     changes = done.changes
     return {
@@ -226,6 +270,8 @@ def report(done: "SyncReport") -> Shape:
         ),
         "tools": _changed(changes.created_tools, changes.updated_tools, changes.removed_tools, changes.unchanged_tools),
         "changed_behaviour": [_updated(each) for each in changes.changed_behaviour],
+        "waiting": list(changes.waiting),
+        "flagged": [{"id": each.id, "flags": list(each.flags)} for each in changes.flagged],
         "renamed": [{"key": key, "id": agent_id} for key, agent_id in changes.renamed],
         "withheld": list(changes.withheld),
         "rejected": [_rejected(each) for each in changes.rejected],
