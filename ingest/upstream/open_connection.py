@@ -2,13 +2,22 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal
 
 import anyio
 import httpx2
 from mcp import Client, MCPError
-from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, PARSE_ERROR, REQUEST_TIMEOUT, Implementation
+from mcp.client.session import ClientSession
+from mcp.types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    Implementation,
+    ServerCapabilities,
+)
 from pydantic import ValidationError
 
 from waygraph.ingest.upstream.following import Following
@@ -27,6 +36,17 @@ _LEAVE_S = 0.5
 """For an orderly end; then the transport ends without ceremony."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What both sides agreed on at the start; it holds when the connection is gone, too."""
+
+    session: ClientSession
+    server: Implementation
+    instructions: str
+    version: str
+    offered: ServerCapabilities
 
 
 class OpenConnection:
@@ -49,7 +69,7 @@ class OpenConnection:
         self._discretion = discretion
         self._mode: Mode = mode
         self._following = Following(wire, asked=follow)
-        self._client: Client | None = None
+        self._agreed: Agreed | None = None
         self._scope = anyio.CancelScope()
         self._over = anyio.Event()
         self._opened = anyio.Event()
@@ -76,7 +96,13 @@ class OpenConnection:
         about_us = Implementation(name="waygraph", version=_version())
         client = Client(self._watched_streams(), mode=self._mode, client_info=about_us, cache=None)
         async with client:
-            self._client = client
+            self._agreed = Agreed(
+                client.session,
+                client.server_info or Implementation(name="", version=""),
+                client.instructions or "",
+                client.protocol_version,
+                client.server_capabilities,
+            )
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._following.follow, client)
@@ -98,7 +124,7 @@ class OpenConnection:
     async def opened(self) -> None:
         """Returns when both sides have agreed. Raises UpstreamError."""
         await self._opened.wait()
-        if self._client is None:
+        if self._agreed is None:
             await self._ended.wait()
             raise self._lost()
 
@@ -106,7 +132,7 @@ class OpenConnection:
         """Shielded, and bounded by what the transport takes for its own end."""
         with anyio.CancelScope(shield=True):
             self._over.set()
-            with anyio.move_on_after(_LEAVE_S if self._client else 0):
+            with anyio.move_on_after(_LEAVE_S if self._agreed else 0):
                 await self._ended.wait()
             self._scope.cancel()
             await self._ended.wait()
@@ -135,21 +161,19 @@ class OpenConnection:
         await self._following.changed()
 
     async def _listing(self) -> ServerListing:
-        client = await self._running()
+        agreed = await self._running()
         notifies = await self._following.stands()
         self._following.begin()
-        tools = await self._tools(client)
-        offered = client.server_capabilities
-        prompts = await self._number("prompts/list", "prompts", offered.prompts)
-        resources = await self._number("resources/list", "resources", offered.resources)
-        templates = await self._number("resources/templates/list", "resourceTemplates", offered.resources)
-        about = client.server_info or Implementation(name="", version="")
+        tools = await self._tools(agreed.offered)
+        prompts = await self._number("prompts/list", "prompts", agreed.offered.prompts)
+        resources = await self._number("resources/list", "resources", agreed.offered.resources)
+        templates = await self._number("resources/templates/list", "resourceTemplates", agreed.offered.resources)
         return ServerListing(
-            name=about.name,
-            title=about.title or "",
-            version=about.version,
-            instructions=client.instructions or "",
-            protocol=client.protocol_version,
+            name=agreed.server.name,
+            title=agreed.server.title or "",
+            version=agreed.server.version,
+            instructions=agreed.instructions,
+            protocol=agreed.version,
             tools=tuple(tools.items),
             prompts=prompts,
             resources=resources,
@@ -158,12 +182,12 @@ class OpenConnection:
             notifies=notifies,
         )
 
-    async def _tools(self, client: Client) -> Items:
+    async def _tools(self, offered: ServerCapabilities) -> Items:
         """Also of a server that does not say that it has any: some forget to."""
         try:
             return await all_of(self._ask, "tools/list", "tools", self._settings)
         except NotOffered:
-            if client.server_capabilities.tools is None:
+            if offered.tools is None:
                 return Items()
             raise
 
@@ -174,20 +198,20 @@ class OpenConnection:
             return await number_of(self._ask, method, name, self._settings)
         return 0
 
-    async def _running(self) -> Client:
+    async def _running(self) -> "Agreed":
         """Raises UpstreamError for one that has ended."""
-        if self._client is None or self._over.is_set():
+        if self._agreed is None or self._over.is_set() or self._ended.is_set():
             await self._ended.wait()
             raise self._lost()
-        return self._client
+        return self._agreed
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result as the wire had it. Raises UpstreamError."""
-        client = await self._running()
+        agreed = await self._running()
         try:
-            return await raw_request(client.session, method, params)
+            return await raw_request(agreed.session, method, params)
         except MCPError as exc:
-            if self._over.is_set():
+            if self._over.is_set() or self._ended.is_set():
                 await self._ended.wait()
                 raise self._lost() from None
             raise self._told(exc) from None

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from waygraph.registry.errors import UpstreamError, UpstreamRefused
+from waygraph.registry.errors import UpstreamRefused
 from waygraph.registry.settings import Settings
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -47,10 +47,13 @@ async def all_of(ask: Ask, method: str, name: str, settings: Settings) -> Items:
 
 
 async def number_of(ask: Ask, method: str, name: str, settings: Settings) -> int:
-    """How many there are, 0 if that cannot be learnt: a count is no reason to lose the tools."""
+    """How many there are, 0 where the server does not say: a count is no reason to lose the tools.
+
+    Raises UpstreamUnreachable.
+    """
     try:
         return len((await all_of(ask, method, name, settings)).items)
-    except UpstreamError:
+    except UpstreamRefused:
         return 0
 
 

@@ -1,7 +1,7 @@
 """One request whose result comes back as the wire had it.
 
 The SDK checks a result against the protocol's schema, where one bad tool fails its whole page. Below that check stands
-its dispatcher, which is private: `tests/unit/test_upstream_raw.py` says what to do when it moves.
+its dispatcher, which is private: `tests/upstream/test_raw.py` says what to do when it moves.
 """
 
 from collections.abc import Mapping

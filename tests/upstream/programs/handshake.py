@@ -1,0 +1,81 @@
+"""An MCP server of the handshake era over stdio, by hand: `handshake.py [BEHAVIOUR…]`. Standard library alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+TOOLS: list[Any] = [
+    {"name": "alpha", "title": "Alpha", "description": "The first.", "inputSchema": {"type": "object"}},
+    {"name": "beta", "description": "The second.", "inputSchema": {}, "outputSchema": {"type": "array"}},
+    {"name": 3, "description": "No name."},
+    "no tool at all",
+]
+BEHAVIOUR = set(sys.argv[1:])
+
+
+def say(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def result_of(method: str, params: dict[str, Any]) -> Any:
+    if method == "initialize":
+        return {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}},
+            "serverInfo": {"name": "handshake", "title": "Hand Shake", "version": "7"},
+            "instructions": "Shake hands first.",
+        }
+    if method == "tools/list" and "pages" in BEHAVIOUR:
+        start = int(params.get("cursor", 0))
+        return {"tools": [TOOLS[start]], **({"nextCursor": str(start + 1)} if start + 1 < len(TOOLS) else {})}
+    if method == "tools/list" and "environment" in BEHAVIOUR:
+        return {"tools": [{"name": f"{name}={value}"} for name, value in os.environ.items()]}
+    answers = {
+        "tools/list": {"tools": TOOLS},
+        "prompts/list": {"prompts": [{"name": "p"}]},
+        "resources/templates/list": {"resourceTemplates": []},
+        "resources/list": {"resources": [{"uri": "a:b"}, {"uri": "a:c"}]},
+    }
+    return answers.get(method)
+
+
+def main() -> None:
+    if "with_child" in BEHAVIOUR:
+        again = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+        subprocess.Popen(again, stdin=subprocess.DEVNULL)
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, params = message.get("method", ""), message.get("params") or {}
+        if "dislikes_the_probe" in BEHAVIOUR and method == "server/discover":
+            sys.exit(1)
+        if "id" not in message:
+            continue
+        result = result_of(method, params)
+        if result is None:
+            say(id=message["id"], error={"code": -32601, "message": "Method not found"})
+            continue
+        say(id=message["id"], result=result)
+        if method == "tools/list" and "changes" in BEHAVIOUR:
+            say(method="notifications/tools/list_changed")
+        if method == "tools/list" and "flood" in BEHAVIOUR:
+            for _ in range(20_000):
+                say(method="notifications/tools/list_changed")
+            say(method="notifications/message", params={"level": "info", "data": "done"})
+        if method == "resources/templates/list" and "is_killed" in BEHAVIOUR:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        if method == "tools/list" and "ends" in BEHAVIOUR:
+            sys.stderr.write("Error: out of paper\n")
+            sys.stderr.flush()
+            os._exit(4)
+    if "stays" in BEHAVIOUR:
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""What a server tells by itself, in both eras and over both transports."""
+
+import time
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from tests.upstream.launches import SETTINGS, handshake, modern
+from tests.upstream.served import served
+from waygraph.ingest.upstream.connection import Connection
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch
+from waygraph.ingest.upstream.opening import connect
+from waygraph.registry.errors import UpstreamUnreachable
+
+PATIENCE_S = 20.0
+
+
+def following(launch: Launch, act: Callable[[Connection], object]) -> None:
+    async def run() -> None:
+        async with connect(launch, SETTINGS) as connection:
+            with anyio.fail_after(PATIENCE_S):
+                await act(connection)  # type: ignore[misc]
+
+    anyio.run(run)
+
+
+async def is_told(connection: Connection, within_s: float) -> bool:
+    with anyio.move_on_after(within_s):
+        await connection.changed()
+        return True
+    return False
+
+
+@pytest.mark.parametrize("launch", [handshake("changes"), modern()], ids=["handshake", "modern"])
+def test_a_change_is_told_over_stdio(launch: Launch) -> None:
+    """A notification wakes whoever waits; a listing answers it, and until the next one all is quiet."""
+
+    async def act(connection: Connection) -> None:
+        await connection.listing()
+        await connection.changed()
+        await connection.changed()
+
+    following(launch, act)
+
+
+def test_without_a_change_nothing_is_told() -> None:
+    async def act(connection: Connection) -> None:
+        await connection.listing()
+        assert not await is_told(connection, 0.3)
+
+    following(handshake(), act)
+
+
+def test_many_notifications_are_one() -> None:
+    """20,000 in one go are one change, and cost less than the time they take to be read."""
+
+    async def act(connection: Connection) -> None:
+        await connection.listing()
+        await connection.changed()
+        began = time.process_time()
+        await connection.listing()
+        assert await is_told(connection, 10)
+        assert time.process_time() - began < 5, "20,000 notifications kept a processor busy for 5 s"
+
+    following(handshake("flood"), act)
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_a_change_is_told_over_http(era: str) -> None:
+    """The tool that came is in the next listing."""
+    with served() as server:
+        server.modern = era == "modern"
+
+        async def act(connection: Connection) -> None:
+            first = await connection.listing()
+            assert first.notifies
+            server.tools.append("beta")
+            await anyio.to_thread.run_sync(server.tell, 50)
+            await connection.changed()
+            second = await connection.listing()
+            assert [tool["name"] for tool in second.tools] == ["alpha", "beta"]
+            assert first.protocol == ("2026-07-28" if era == "modern" else "2025-11-25")
+
+        following(HttpLaunch(url=server.url), act)
+
+
+def test_a_server_that_goes_is_told_to_whoever_waits() -> None:
+    """The end of a process raises at once, with how it ended; and so does whatever is asked afterwards."""
+
+    async def act(connection: Connection) -> None:
+        await connection.listing()
+        for _ in range(2):
+            with pytest.raises(UpstreamUnreachable, match="was ended by SIGKILL"):
+                await connection.changed()
+        with pytest.raises(UpstreamUnreachable, match="was ended by SIGKILL"):
+            await connection.listing()
+
+    following(handshake("is_killed"), act)
+
+
+def test_a_subscription_that_ends_is_opened_again() -> None:
+    """What may have been told in between is taken for told."""
+    with served() as server:
+
+        async def act(connection: Connection) -> None:
+            await connection.listing()
+            assert not await is_told(connection, 0.2)
+            server.end_streams()
+            assert await is_told(connection, 15)
+            await connection.listing()
+            await anyio.to_thread.run_sync(server.tell)
+            assert await is_told(connection, 15)
+
+        following(HttpLaunch(url=server.url), act)
+
+
+def test_who_does_not_follow_opens_no_stream() -> None:
+    """A server that is asked once is not asked to tell of changes."""
+
+    async def ask(url: str) -> bool:
+        async with connect(HttpLaunch(url=url), SETTINGS, follow=False) as connection:
+            return (await connection.listing()).notifies
+
+    with served() as server:
+        assert not anyio.run(ask, server.url)
+        assert not [heard for heard in server.headers if heard.get("mcp-method") == "subscriptions/listen"]

@@ -1,0 +1,92 @@
+"""What a server offers, over both transports and in both protocol eras."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from tests.upstream.launches import SETTINGS, handshake, listing_of, modern
+from tests.upstream.programs.handshake import TOOLS
+from tests.upstream.served import served
+from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.upstream.opening import connect
+from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
+
+
+def test_a_listing_holds_what_the_server_said_of_itself() -> None:
+    """Name, title, version, instructions, the agreed version, and the counts of what is no tool."""
+    listing = listing_of(handshake())
+    told = (listing.name, listing.title, listing.version, listing.instructions, listing.protocol)
+    assert told == ("handshake", "Hand Shake", "7", "Shake hands first.", "2025-06-18")
+    assert (listing.prompts, listing.resources, listing.resource_templates) == (1, 2, 0)
+    assert (listing.lasts_s, listing.notifies) == (None, True)
+
+
+@pytest.mark.parametrize("behaviour", [(), ("pages",)])
+def test_a_bad_tool_costs_only_itself(behaviour: tuple[str, ...]) -> None:
+    """All tools come as the wire had them, in the server's order, whatever the protocol's schema says of them."""
+    assert list(listing_of(handshake(*behaviour)).tools) == TOOLS
+
+
+def test_the_modern_era_over_stdio() -> None:
+    """The SDK's own server is spoken to in its newest protocol."""
+    listing = listing_of(modern())
+    assert (listing.protocol, listing.notifies) == ("2026-07-28", True)
+    assert [tool["name"] for tool in listing.tools] == ["alpha"]
+
+
+def test_the_modern_era_over_http() -> None:
+    with served() as server:
+        listing = listing_of(HttpLaunch(url=server.url))
+    assert (listing.protocol, listing.name, listing.notifies) == ("2026-07-28", "served", True)
+    assert [tool["name"] for tool in listing.tools] == ["alpha"]
+
+
+def test_a_server_that_ends_at_the_probe_is_asked_as_of_old() -> None:
+    """Some older servers end when the first message is not `initialize`; they are started once more."""
+    assert listing_of(handshake("dislikes_the_probe")).name == "handshake"
+
+
+def test_a_listing_may_be_asked_again_and_again() -> None:
+    async def ask() -> list[int]:
+        async with connect(handshake(), SETTINGS) as connection:
+            return [len((await connection.listing()).tools) for _ in range(5)]
+
+    assert anyio.run(ask) == [4] * 5
+
+
+def test_a_closed_connection_says_so() -> None:
+    async def ask() -> None:
+        async with connect(handshake(), SETTINGS) as connection:
+            pass
+        await connection.listing()
+
+    with pytest.raises(UpstreamUnreachable, match="closed"):
+        anyio.run(ask)
+
+
+def test_what_the_block_raises_comes_out_as_it_is() -> None:
+    """An error of whoever uses the connection is no group, and no error of the server."""
+
+    async def ask() -> None:
+        async with connect(handshake(), SETTINGS):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        anyio.run(ask)
+
+
+def test_a_server_that_ends_is_told_with_its_last_words() -> None:
+    """Amid a listing it is an error of the listing: half of one is none."""
+
+    async def ask() -> None:
+        async with connect(handshake("ends"), SETTINGS) as connection:
+            await connection.listing()
+
+    with pytest.raises(UpstreamUnreachable, match="exit status 4: Error: out of paper"):
+        anyio.run(ask)
+
+
+def test_more_tools_than_allowed_are_refused() -> None:
+    with pytest.raises(UpstreamRefused, match="more than 3 tools"):
+        listing_of(handshake(), replace(SETTINGS, upstream_max_tools=3))

@@ -1,0 +1,124 @@
+"""No server outlives us: neither our end in good order nor kill -9 leaves a process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
+from tests.upstream.marked import MARK, gone_within, marked, reapers_of
+from waygraph.ingest.upstream.opening import connect
+from waygraph.ingest.upstream.reaper import Reaper
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
+
+PATIENCE_S = 10.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+def started(count: int, mark: str) -> "subprocess.Popen[str]":
+    """A process of ours that holds so many servers open, each with a child; once they stand."""
+    command = [sys.executable, str(PROGRAMS / "starts_servers.py"), str(count), mark]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, cwd=ROOT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_whatever_ends_us_ends_them(how: signal.Signals, mark: str) -> None:
+    """Servers that stay when their input ends, and the children that they started: nothing is left."""
+    with started(3, mark) as process:
+        assert len(marked(mark)) == 6
+        assert len(reapers_of(process.pid)) == 1
+        process.send_signal(how)
+        assert gone_within(mark, PATIENCE_S), marked(mark)
+        process.wait(5)
+
+
+def test_many_servers_end_together(mark: str) -> None:
+    """Twelve that do not want to go, and all that they started; the reaper goes with the last of them."""
+
+    async def hold() -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(12):
+                await tasks.start(_held, mark)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(hold)
+    assert not marked(mark)
+    assert reaper_has_gone()
+
+
+async def _held(mark: str, *, task_status: "anyio.abc.TaskStatus[None]") -> None:
+    async with connect(handshake("with_child", "stays", env={MARK: mark}), SETTINGS):
+        task_status.started()
+        await anyio.sleep_forever()
+
+
+def test_a_connection_that_is_cancelled_as_it_opens_leaves_nothing(mark: str) -> None:
+    async def give_up() -> None:
+        launch = handshake("with_child", "stays", env={MARK: mark})
+        for delay_s in (0.0, 0.01, 0.05, 0.1):
+            with anyio.move_on_after(delay_s):
+                async with connect(launch, SETTINGS):
+                    await anyio.sleep_forever()
+
+    anyio.run(give_up)
+    assert not marked(mark)
+
+
+def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
+    """The new one watches over all that the old one did."""
+    code = """if True:
+        import os, subprocess, sys, time
+        from waygraph.ingest.upstream.reaper import REAPER
+
+        def start():
+            sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+            REAPER.watch_over(subprocess.Popen(sleeping, start_new_session=True).pid)
+
+        start()
+        os.kill(REAPER._process.pid, 9)
+        REAPER._process.wait()
+        start()
+        print("open", flush=True)
+        time.sleep(600)
+    """
+    environ = {**os.environ, MARK: mark}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert len(marked(mark)) == 3
+        process.kill()
+        assert gone_within(mark, PATIENCE_S)
+
+
+def test_the_reaper_goes_with_the_last_group() -> None:
+    reaper = Reaper()
+    reaper.watch_over(1 << 30)
+    assert len(reapers_of(os.getpid())) == 1
+    reaper.watch_over((1 << 30) + 1)
+    reaper.let_go(1 << 30)
+    assert len(reapers_of(os.getpid())) == 1
+    reaper.let_go((1 << 30) + 1)
+    assert reaper_has_gone()
+
+
+def reaper_has_gone() -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while reapers_of(os.getpid()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not reapers_of(os.getpid())
