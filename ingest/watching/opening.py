@@ -47,5 +47,5 @@ def watching(
     )
 
 
-def _asked_by_the_watch(servers: Sequence[ServerEntry]) -> Manifest:
-    raise AssertionError(f"a watch asks its {len(servers)} servers itself")
+def _asked_by_the_watch(source: str, servers: Sequence[ServerEntry]) -> Manifest:
+    raise AssertionError(f"a watch asks the {len(servers)} servers of {source} itself")

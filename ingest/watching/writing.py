@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from waygraph.ingest.sources.mcp_servers import Answer, entry_of
-from waygraph.ingest.sources.reading import LIVE_RANK, Parts
+from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
+from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
 from waygraph.ingest.watching.inbox import Batch, Member
@@ -51,8 +51,8 @@ class Writer:
         self._put_statuses(batch.statuses)
 
     def _tell_read(self, source: str, said: Parts) -> None:
-        manifest = said.manifest
-        agents, rejected = len(manifest.entries), len(manifest.rejected)
+        agents = sum(entry.key not in said.must_answer for entry in said.manifest.entries)
+        rejected = len(said.manifest.rejected)
         self.tell(SourceRead(source=source, servers=len(said.servers), agents=agents, rejected=rejected))
 
     def _write_source(self, source: str, batch: Batch) -> None:
