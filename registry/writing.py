@@ -281,6 +281,7 @@ class WriteSession:
             confirm_source(session, changes, now)
 
         self._engine.write(work)
+        self._held = None
 
     def _all_entries(self) -> list[AgentEntry]:
         owned: dict[str, list[Tool]] = {}

@@ -96,8 +96,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": keeping.doctor,
     "serve": serving.serve,
     "watch": watching.watch,
+    "watch": watching.watch,
 }
-_TAKE_A_COMMAND = {"ingest"}
+_TAKE_A_COMMAND = {"ingest", "watch"}
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=CommandAfterDashes if _name in _TAKE_A_COMMAND else QuickCommand)(_command)
 app.add_typer(operating.sources, name="sources")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.registry.changes import SyncReport
+from waygraph.registry.statuses import ONLINE, failing, unreachable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +98,13 @@ WatchEvent = ServerSeen | SourceRead | SourceFailed | Synced | NotWritten
 
 
 def status_of(event: ServerEvent) -> str:
-    """The status of its agent, in the graph's words; empty if the event says nothing of it."""
+    """The status of its agent; empty if the event says nothing of it."""
     match event:
         case Listed():
-            return "online"
+            return ONLINE
         case Unreachable():
-            return f"unreachable since {event.since}: {event.reason}"
+            return unreachable(event.since, event.reason)
         case Failing():
-            return f"failing: {event.reason}"
+            return failing(event.reason)
         case Starting() | Stopped():
             return ""

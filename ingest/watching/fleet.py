@@ -24,9 +24,10 @@ class Fleet:
         """Exactly these from now on: new ones are started, others are stopped."""
         for name in self._followed.keys() - wanted.keys():
             self._followed.pop(name).cancel()
-        for name in wanted.keys() - self._followed.keys():
-            scope = self._followed[name] = anyio.CancelScope()
-            self._group.start_soon(self._run, name, wanted[name], scope)
+        for name, launch in wanted.items():
+            if name not in self._followed:
+                scope = self._followed[name] = anyio.CancelScope()
+                self._group.start_soon(self._run, name, launch, scope)
 
     async def _run(self, name: str, launch: Launch, scope: anyio.CancelScope) -> None:
         with scope:

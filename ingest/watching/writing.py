@@ -51,8 +51,8 @@ class Writer:
         self._put_statuses(batch.statuses)
 
     def _tell_read(self, source: str, said: Parts) -> None:
-        manifest = said.manifest
-        agents, rejected = len(manifest.entries), len(manifest.rejected)
+        agents = sum(entry.key not in said.must_answer for entry in said.manifest.entries)
+        rejected = len(said.manifest.rejected)
         self.tell(SourceRead(source=source, servers=len(said.servers), agents=agents, rejected=rejected))
 
     def _write_source(self, source: str, batch: Batch) -> None:

@@ -86,7 +86,7 @@ def test_a_flood_of_changes_leads_to_few_listings() -> None:
     lived(world, life)
     flooded = world.servers["a"].listed_at
     assert 30 <= len(flooded) <= 45
-    assert min(b - a for a, b in itertools.pairwise(flooded)) >= 1.99
+    assert min(b - a for a, b in itertools.pairwise(flooded[10:])) >= 1.99
     assert world.servers["quiet"].listed_at == [0, 10, 20, 30, 40, 50, 60]
 
 
