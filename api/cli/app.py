@@ -96,7 +96,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": keeping.doctor,
     "serve": serving.serve,
     "watch": watching.watch,
-    "watch": watching.watch,
 }
 _TAKE_A_COMMAND = {"ingest", "watch"}
 for _name, _command in _COMMANDS.items():
