@@ -70,9 +70,7 @@ def _listed(filters: Filters) -> Filters:
     """The filters with each field a tuple, as they are compared and cached."""
     if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
         return filters
-    return replace(
-        filters, tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids)
-    )
+    return replace(filters, tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

@@ -17,11 +17,13 @@ _RUNNERS = {
 """Programs that start another one, which is what a server is named for."""
 _SUB_COMMANDS = {"run", "dlx", "exec", "tool", "x"}
 """Of runners."""
+_CONTAINERS = {"docker", "podman"}
 _TAKE_A_VALUE = {
     "-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network", "-w",
-    "--workdir", "-u", "--user", "--platform", "--from", "--with", "--python", "--directory", "--project", "--package",
-    "-m",
+    "--workdir", "-u", "--user", "--platform",
 }  # fmt: skip
+"""Of what runs containers."""
+_TAKE_A_VALUE_ELSEWHERE = {"--from", "--with", "--python", "--directory", "--project", "--package", "-p", "-m"}
 _NAMING_FLAGS = {"-m"}
 _PLAIN_STEMS = {"index", "main", "server", "cli", "app", "run", "__main__"}
 _LAST_PARTS = {"mcp", "sse"}
@@ -35,13 +37,15 @@ def key_of_command(command: Sequence[str]) -> str:
     """
     words = iter(command)
     runs_another = False
+    take_a_value = _TAKE_A_VALUE_ELSEWHERE
     for word in words:
-        if word in _TAKE_A_VALUE:
+        if word in take_a_value:
             value = next(words, "")
             if word in _NAMING_FLAGS and value:
                 return _plain(value)
         elif _program(word) in _RUNNERS:
             runs_another = True
+            take_a_value = _TAKE_A_VALUE if _program(word) in _CONTAINERS else _TAKE_A_VALUE_ELSEWHERE
         elif not word.startswith("-") and not (runs_another and word in _SUB_COMMANDS):
             return _plain(word)
     return _plain(command[0]) if command else ""

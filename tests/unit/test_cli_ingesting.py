@@ -1,0 +1,178 @@
+"""`waygraph ingest` of what is alive: commands, configurations of hosts, addresses; here and for a service."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import served
+from waygraph.api.cli.app import main
+from waygraph.registry import Registry
+
+PROGRAM = """
+from mcp.server import MCPServer
+server = MCPServer("tide tables", version="1.2", instructions="Tides at harbours.")
+
+@server.tool()
+async def tides(harbour: str) -> str:
+    "High and low water at a harbour."
+    return "low"
+
+server.run()
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Of the one source."""
+        [source] = json.loads(self.out)["sources"]
+        report: dict[str, Any] = source["report"]
+        return report
+
+
+type Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "tide_tables.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("WAYGRAPH_EMBEDDER", "none")
+
+    def call(*words: object, on: object = tmp_path / "r.grafeo") -> Answer:
+        capsys.readouterr()
+        status = main(["--registry", str(on), *map(str, words)])
+        said = capsys.readouterr()
+        return Answer(status, said.out, said.err)
+
+    return call
+
+
+def test_what_stands_after_dashes_is_started_and_asked(run: Run, program: Path) -> None:
+    """Its options are its own; how it went is told on stderr, one line a server."""
+    answer = run("ingest", "--json", "--", sys.executable, "-u", program)
+    assert (answer.status, answer.report["tools"]["created"]) == (0, ["tide_tables/tides"])
+    assert "tide_tables: 1 tool in" in answer.err
+    assert run("find", "high water", "--json").status == 0
+
+
+def test_a_command_that_is_not_there_fails_in_one_line(run: Run) -> None:
+    answer = run("ingest", "--", "no-such-program-anywhere", "--fast")
+    assert answer.status == 1
+    assert "error: no-such-program-anywhere --fast: command not found" in answer.err
+
+
+def test_nothing_to_ingest_is_wrong_usage(run: Run) -> None:
+    answer = run("ingest")
+    assert answer.status == 2
+    assert "name a source, or a command after --" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--header", "Authorization"), "expected 'NAME: VALUE'"),
+        (("--env", "NOT_SET_ANYWHERE_HERE"), "not set here"),
+        (("--env", "=s3cret"), "a variable without a name"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_wrong_usage(run: Run, words: tuple[str, str], said: str) -> None:
+    """A value is not repeated: it may be a secret."""
+    answer = run("ingest", *words, "https://localhost:1/mcp")
+    assert answer.status == 2
+    assert said in answer.err
+    assert "s3cret" not in answer.err
+
+
+def test_a_variable_of_ours_reaches_the_command_and_not_the_graph(
+    run: Run, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says what it got; the registry keeps the variable's name."""
+    monkeypatch.setenv("TIDE_KEY", "planted-s3cret")
+    program.write_text(
+        PROGRAM.replace('instructions="Tides at harbours."', 'instructions=str(len(os.environ["TIDE_KEY"]))')
+    )
+    program.write_text("import os\n" + program.read_text())
+    assert run("ingest", "--env", "TIDE_KEY", "--", sys.executable, program).status == 0
+    with Registry.open(tmp_path / "r.grafeo") as registry:
+        [agent] = registry.agents()
+    assert agent.description == str(len("planted-s3cret"))
+    assert json.loads(agent.transport)["env"] == {"TIDE_KEY": "${TIDE_KEY}"}
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"planted-s3cret" not in file.read_bytes()
+
+
+@pytest.fixture
+def home(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a person who has a configuration of Cursor with one server."""
+    folder = tmp_path / "home"
+    (folder / ".cursor").mkdir(parents=True)
+    servers = {"tides": {"command": sys.executable, "args": [str(program)]}}
+    (folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)
+    for name in ("APPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def test_known_places_are_listed_and_not_used_unasked(run: Run, home: Path) -> None:
+    """Where nobody can be asked, nothing is started and nothing written."""
+    answer = run("ingest", "--discover")
+    assert answer.status == 0
+    assert f"{home}/.cursor/mcp.json, 1 server: not used" in answer.err
+    assert run("agents").status == 1
+
+
+def test_known_places_are_used_where_the_person_says_so(run: Run, home: Path) -> None:
+    answer = run("ingest", "--discover", "--yes", "--json")
+    assert answer.report["tools"]["created"] == ["tides/tides"]
+    assert answer.report["source"] == str(home / ".cursor" / "mcp.json")
+
+
+def test_one_launch_through_two_configurations_is_one_agent(run: Run, home: Path, tmp_path: Path) -> None:
+    """It goes when the last of them names it no more."""
+    other = tmp_path / "mcp.json"
+    text = (home / ".cursor" / "mcp.json").read_text()
+    other.write_text(text.replace('"tides":', '"waters":'))
+    first = home / ".cursor" / "mcp.json"
+    assert run("ingest", first, other).status == 0
+    listed = json.loads(run("agents", "--json").out)["agents"]
+    assert [agent["id"] for agent in listed] == ["tides"]
+    first.write_text('{"mcpServers": {}}')
+    assert run("ingest", first, "--allow-mass-removal").status == 0
+    assert len(json.loads(run("agents", "--json").out)["agents"]) == 1
+    other.write_text('{"mcpServers": {}}')
+    assert run("ingest", other, "--allow-mass-removal").status == 0
+    assert json.loads(run("agents", "--json").out)["agents"] == []
+
+
+def test_servers_are_asked_here_for_a_registry_that_a_service_keeps(run: Run, program: Path, tmp_path: Path) -> None:
+    """The service gets what they said, and never a command; what failed is counted there and removes nothing."""
+    config = tmp_path / "mcp.json"
+    tides = {"command": sys.executable, "args": [str(program)]}
+    missing = {"command": "no-such-program-anywhere"}
+    config.write_text(json.dumps({"mcpServers": {"tides": tides, "missing": missing}}))
+    with served(tmp_path / "there.grafeo") as service:
+        answer = run("ingest", config, "--json", on=service.url)
+        assert answer.report["tools"]["created"] == ["tides/tides"]
+        assert ["command not found" in fault["reason"] for fault in answer.report["rejected"]] == [True]
+        config.write_text(json.dumps({"mcpServers": {"missing": missing}}))
+        run("ingest", config, "--json", on=service.url)
+        listed = json.loads(run("agents", "--json", on=service.url).out)["agents"]
+    assert [agent["id"] for agent in listed] == ["tides"]
