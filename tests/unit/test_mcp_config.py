@@ -1,6 +1,7 @@
 """Configs of MCP clients: every form of entry and reference, what is wrong with one, and what is never told."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, Std
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
+SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 S = Settings()
 AROUND = Surroundings(environ={"TOKEN": "t0", "EMPTY": "", "HOST": "example.com"}, home="/home/ann", cwd="/work/here")
 
@@ -428,8 +430,6 @@ def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path
 
 def test_an_env_file_that_cannot_be_read_is_its_servers_error(tmp_path: Path) -> None:
     """Not there, no file, too large, no text: none of them keeps the others waiting."""
-    import os
-
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"A=b\n" * 300_000)
     (tmp_path / "binary").write_bytes(b"A=\xff\xfe")
@@ -509,3 +509,22 @@ def test_whatever_a_file_holds_it_is_read_or_rejected_and_no_secret_told(documen
     entries = list(mcp_config.servers(document, taken.where, taken))
     assert all(fault.reason and SECRET not in fault.reason for fault in taken.rejected)
     assert SECRET not in repr(entries)
+
+
+# -- a real one ------------------------------------------------------------------------------------
+
+
+def test_the_launches_of_livemcpbench_are_read() -> None:
+    """70 servers: 68 can be asked as they stand, two name the variable that they lack."""
+    path = SHARED / "livemcpbench" / "mcp.json"
+    if not path.is_file():
+        pytest.skip("no shared data: WAYGRAPH_BENCH_DATA names its folder")
+    [manifest] = read_path(str(path), S)
+    assert (len(manifest.entries), manifest.rejected) == (70, ())
+    taken = intake(str(path))
+    asked_for = list(mcp_config.servers(json.loads(path.read_text("utf-8")), str(path), taken))
+    assert len(asked_for) == 68
+    assert {fault.key: fault.reason for fault in taken.rejected} == {
+        "excel": "not set in the environment: EXCEL_MCP_PAGING_CELLS_LIMIT",
+        "sitemap": "not set in the environment: TRANSPORT",
+    }

@@ -93,6 +93,14 @@ def test_what_changed_since_is_a_part_and_tombstones_remove(fake: FakeMcpRegistr
         assert fake.requests[-1]["updated_since"] == "2026-04-30T12:00:00+02:00"
         assert (manifest.partial, manifest.gone) == (True, ("a.example/s4",))
         assert keys(manifest) == ["a.example/s2", "a.example/s5", "a.example/new"]
+        changes = sync(registry, manifest).changes
+        assert changes.removed_agents == ("a.example.s4",)
+        assert changes.created_agents == ("a.example.new",)
+        assert {updated.id: updated.fields for updated in changes.updated_agents} == {
+            "a.example.s2": ("description",),
+            "a.example.s5": ("tags",),
+        }
+        assert len(registry.agents()) == 10
 
 
 def test_the_servers_that_are_open_can_be_asked(fake: FakeMcpRegistry) -> None:
