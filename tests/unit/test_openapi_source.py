@@ -784,6 +784,7 @@ def test_operations_are_found_by_what_they_do() -> None:
 
 # -- hostile input ---------------------------------------------------------------------------------
 
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -821,7 +822,7 @@ def _mangled(document: Any, draw: Callable[[st.SearchStrategy[Any]], Any], schem
 
 
 @given(st.data(), st.sampled_from([PETS_3_0, FILES_2_0, yaml.safe_load(EVENTS_3_1)]))
-@hypothesis_settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
 def test_no_mangled_document_raises(data: st.DataObject, document: dict[str, Any]) -> None:
     """Whatever is in it: tools with valid schemas that JSON can carry, or a reason."""
     mangled = {name: _mangled(part, data.draw, SCHEMA) for name, part in document.items()}
@@ -840,7 +841,7 @@ def test_no_mangled_document_raises(data: st.DataObject, document: dict[str, Any
 
 
 @given(SCHEMA)
-@hypothesis_settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(deadline=None, max_examples=400, suppress_health_check=SLOW)
 def test_what_becomes_of_a_schema_is_always_one(stated: Any) -> None:
     """As a body, as a parameter, and as a component that is referred to; and every reference in it leads somewhere."""
     operation = body_of({"type": "array", "items": stated})
