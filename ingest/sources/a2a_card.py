@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
+from waygraph.ingest.sources import service_list
 from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, tags_of, text_of, version_of
 from waygraph.registry.identity import digest
 from waygraph.registry.index.analyser import fold
@@ -77,6 +78,9 @@ def _is_listed(entry: Any) -> bool:
 def _listed(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[AgentRecord]:
     """What the card leaves out, the list may say: that of an agent which never answered is empty."""
     key = text_of(entry.get("id")) or text_of(entry.get("name"))
+    if service_list.is_service(entry):
+        yield service_list.record(entry, pointer)
+        return
     if not _is_listed(entry):
         intake.reject_agent(pointer, 'expected `"type": "a2a"` and a card in `metadata`', key=key)
         return

@@ -38,8 +38,3 @@ def tags_of(values: Iterable[object]) -> list[str]:
 def version_of(value: object) -> object:
     """YAML reads `2026-01-31` as a date."""
     return value.isoformat() if isinstance(value, datetime.date) else value
-
-
-def escaped(key: object) -> str:
-    """A key as a part of a JSON pointer (RFC 6901)."""
-    return str(key).replace("~", "~0").replace("/", "~1")

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, is_lines, shape_of
-from waygraph.ingest.sources.foreign import escaped, fields_of, items_of, tags_of, text_of, version_of
+from waygraph.ingest.sources.foreign import fields_of, items_of, tags_of, text_of, version_of
 from waygraph.ingest.sources.openapi_calls import Arguments, body_of, is_json, media_of, parameters_of
 from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS, Schemas, is_object
+from waygraph.ingest.sources.pointer import escaped
 from waygraph.ingest.transport import references_only
 from waygraph.registry.identity import digest, name_fault
 from waygraph.registry.index.analyser import fold

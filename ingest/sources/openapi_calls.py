@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from waygraph.ingest.sources.foreign import escaped, fields_of, items_of, text_of
+from waygraph.ingest.sources.foreign import fields_of, items_of, text_of
 from waygraph.ingest.sources.openapi_schemas import (
     MAX_SCHEMA_CHARS,
     Converted,
     Schemas,
     fields_of_object,
 )
+from waygraph.ingest.sources.pointer import escaped
 
 PLACES = ("path", "query", "header", "cookie")
 """In this order arguments get their names: what comes later gives way."""

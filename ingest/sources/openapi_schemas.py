@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from waygraph.ingest.sources.foreign import escaped, fields_of, items_of
+from waygraph.ingest.sources.foreign import fields_of, items_of
+from waygraph.ingest.sources.pointer import escaped
 from waygraph.registry.identity import canonical_json, digest
 
 MAX_SCHEMA_CHARS = 12_000

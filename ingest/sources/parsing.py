@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from waygraph.ingest.sources import jsonc
+from waygraph.ingest.sources.skill_folder import is_skill, skill_of
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
@@ -38,6 +40,8 @@ class Lines:
 def parse(where: str, content: Content, settings: Settings) -> Any:
     """Plain values, or `Lines`. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
+    if is_skill(PurePath(where)) and text.lstrip()[:1] != "{":  # by itself, not packed with its folder
+        return skill_of(text, folder=PurePath(where).parent.name)
     if _is_named(where, JSON_LINES):
         return _parse_lines(text)
     if _is_named(where, YAML):

@@ -3,4 +3,9 @@
 
 def pointer(*parts: object) -> str:
     """`/mcpServers/a~1b` of `mcpServers` and `a/b`."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+    return "".join(f"/{escaped(part)}" for part in parts)
+
+
+def escaped(part: object) -> str:
+    """`a~1b` of `a/b`."""
+    return str(part).replace("~", "~0").replace("/", "~1")

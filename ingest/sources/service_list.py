@@ -12,7 +12,7 @@ SHAPE = '[{"id": …, "type": "generic", "name": …, "description": …, "metad
 
 
 def fits(document: Any) -> bool:
-    return isinstance(document, list) and any(map(_is_service, document))
+    return isinstance(document, list) and any(map(is_service, document))
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
@@ -35,7 +35,7 @@ def record(service: Mapping[str, Any], pointer: str) -> AgentRecord:
     )
 
 
-def _is_service(entry: Any) -> bool:
+def is_service(entry: Any) -> bool:
     """With `type` a2a it is an agent card, which says more."""
     return (
         isinstance(entry, Mapping)

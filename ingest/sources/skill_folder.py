@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.registry.errors import SourceError
@@ -32,7 +32,7 @@ SCRIPT_SUFFIXES = frozenset(
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 
 
-def is_skill(path: Path) -> bool:
+def is_skill(path: PurePath) -> bool:
     return path.name.casefold() == NAME.casefold()
 
 
@@ -47,20 +47,20 @@ def packed(path: Path, most_bytes: int) -> bytes:
     except UnicodeDecodeError as exc:
         raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from exc
     folder = path.absolute().parent
-    return packed_text(text, folder=folder.name, scripts=list(_scripts(folder))).encode()[:most_bytes]
+    told = skill_of(text, folder=folder.name, scripts=list(_scripts(folder)))
+    return json.dumps(told).encode()[:most_bytes]
 
 
-def packed_text(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> str:
-    """The text of a SKILL.md, packed; of one that came alone there is no folder, and there are no scripts."""
+def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:
+    """The parts of a SKILL.md; of one that came alone there are no scripts."""
     parts = _FRONT.match(text)
-    skill: dict[str, Any] = {
+    return {
         "folder": folder,
         "skill": parts[1] if parts else None,
         "body": (parts[2] if parts else text)[:MAX_BODY_CHARS],
         "sha256": sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         "scripts": scripts or [],
     }
-    return json.dumps(skill)
 
 
 def _scripts(folder: Path) -> Iterator[dict[str, str]]:

@@ -152,6 +152,13 @@ def test_a_list_tells_agents_of_one_name_apart() -> None:
     assert keys == [entry.key for entry in read([CARD_0_3, other, CARD_0_3, CARD_1_0]).entries]
 
 
+def test_a_list_of_an_a2x_registry_may_hold_plain_services_too() -> None:
+    """They are agents without tools, as in a list of services alone."""
+    service = {"id": "flat", "type": "generic", "name": "Flat", "description": "A service", "metadata": {}}
+    intake = read([{"id": "card", "type": "a2a", "metadata": CARD_0_3}, service])
+    assert [(entry.key, entry.agent.kind) for entry in intake.entries] == [("card", "a2a_agent"), ("flat", "custom")]
+
+
 def test_secrets_in_an_address_become_references() -> None:
     """Login and query of every interface."""
     url = "https://me:hunter2@host.example/a2a?key=hunter3"
@@ -218,7 +225,7 @@ def test_a_card_without_a_usable_name_is_rejected(name: object) -> None:
     ("entry", "reason"),
     [
         (5, "expected an agent card, found a number"),
-        ({"id": "g", "type": "generic", "metadata": {}}, 'expected `"type": "a2a"`'),
+        ({"id": "g", "type": "robot", "metadata": {}}, 'expected `"type": "a2a"`'),
         ({"id": "g", "type": "a2a", "metadata": []}, 'expected `"type": "a2a"`'),
         ({}, "agent id: a name"),
     ],

@@ -14,7 +14,7 @@ from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import documents, list_path, read_documents, read_path, skill, skill_folder
 from waygraph.ingest.sources.script_head import MAX_CHARS, described
 from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
+from waygraph.registry.changes import Document, Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
@@ -93,6 +93,16 @@ def test_a_skill_travels_as_one_document() -> None:
     assert len(packed) == 1
     [there] = read_documents(packed, S, source=listing.source)
     assert there.entries == read(EXAMPLE).entries
+
+
+def test_a_skill_may_come_as_the_text_it_is() -> None:
+    """As an address gives it: without its scripts, under the same key."""
+    text = (EXAMPLE / "SKILL.md").read_text()
+    address = "https://skills.example/tide-report/SKILL.md"
+    [alone] = read_documents([Document(address, text)], S, source=address)
+    [entry] = alone.entries
+    assert entry.agent == read(EXAMPLE).entries[0].agent
+    assert entry.tools == ()
 
 
 def test_other_files_of_a_skill_are_no_sources(tmp_path: Path) -> None:
@@ -383,4 +393,4 @@ def test_no_packed_skill_raises(document: Any) -> None:
 @hypothesis_settings(deadline=None, max_examples=300)
 def test_every_text_can_be_packed(text: str) -> None:
     """With or without front matter."""
-    assert skill.fits(json.loads(skill_folder.packed_text(text)))
+    assert skill.fits(json.loads(json.dumps(skill_folder.skill_of(text))))
