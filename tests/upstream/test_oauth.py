@@ -78,7 +78,7 @@ def test_a_login_that_is_refused_says_so(settings: Settings) -> None:
 
 
 def test_nobody_who_logs_in_is_not_waited_for_forever(settings: Settings) -> None:
-    with issuing() as issuer, pytest.raises(UpstreamUnreachable, match="nobody logged in within 0.2 s"):
+    with issuing() as issuer, pytest.raises(UpstreamUnreachable, match=r"nobody logged in within 0\.2 s"):
         tools_of(issuer, replace(settings, upstream_login_timeout_s=0.2), lambda _: None)
 
 
