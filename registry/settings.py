@@ -132,6 +132,8 @@ class Settings:
     """For a server to be started or reached, and to agree on a protocol."""
     upstream_list_timeout_s: float = 30.0
     """For all pages of what a server offers."""
+    upstream_login_timeout_s: float = 300.0
+    """For a person to log in by OAuth, where one is asked to."""
     upstream_starts_at_once: int = 4
     """How many servers are started at a time; programs that start need processor and disk."""
     upstream_asked_at_once: int = 32

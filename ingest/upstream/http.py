@@ -5,6 +5,7 @@ and all that is asked beside it go on.
 """
 
 import json
+import re
 import secrets
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -20,6 +21,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.upstream.oauth import OpenPage, logged_in
+from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -38,10 +41,24 @@ Compatibility)."""
 
 @asynccontextmanager
 async def http_transport(
-    launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, auth: httpx2.Auth | None
+    launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, open_page: OpenPage | None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
-    client = _client(launch, settings, wire, discretion, auth)
+    if launch.oauth:
+        async with (
+            logged_in(launch, settings, open_page) as auth,
+            _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
+        ):
+            yield streams
+    else:
+        async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, None)) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _streams(
+    launch: HttpLaunch, settings: Settings, wire: Wire, client: "OriginClient"
+) -> AsyncGenerator[tuple[Any, Any]]:
     if launch.form == "sse":
         wire.settled.set()
         async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
@@ -95,6 +112,7 @@ class OriginClient(httpx2.AsyncClient):
             verify=_trust(),
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
+        hush()  # what it sends with is imported by now
         self._url = url
         self._form = launch.form
         self._own_headers = [name.lower() for name in launch.headers]
@@ -191,7 +209,7 @@ class OriginClient(httpx2.AsyncClient):
         if isinstance(exc, httpx2.TransportError):
             return UpstreamUnreachable(f"the connection to {self._place} broke: {self._line(str(exc))}")
         if type(exc).__module__.startswith("mcp.client.auth"):
-            return UpstreamRefused(f"the login failed: {self._line(str(exc))}")
+            return UpstreamRefused(f"the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
 
     def _refused(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError:
@@ -252,6 +270,12 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _without_body(text: str) -> str:
+    """An error of a login without what the issuer wrote, in which anything may stand; its own code is kept."""
+    code = re.search(r'"error"\s*:\s*"([\w.-]{1,60})"', text)
+    return text.partition(": ")[0] + (f": {code[1]}" if code else "")
 
 
 def speaks_older_form(status: int) -> bool:

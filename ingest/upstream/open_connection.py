@@ -34,6 +34,8 @@ Mode = Literal["auto", "legacy"]
 
 _LEAVE_S = 0.5
 """For an orderly end; then the transport ends without ceremony."""
+_CUT = ("Connection closed", "SSE stream ")
+"""How the SDK begins its own errors of a connection that ended."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 
@@ -151,6 +153,8 @@ class OpenConnection:
 
     async def listing(self) -> ServerListing:
         timeout_s = self._settings.upstream_list_timeout_s
+        if not self._over.is_set():
+            self.wire.trouble = None  # of an earlier request
         with quietly(), anyio.move_on_after(timeout_s):
             return await self._listing()
         raise UpstreamUnreachable(
@@ -245,9 +249,10 @@ class OpenConnection:
         if isinstance(data, dict) and self.wire.mark and self.wire.mark in data:
             kind = UpstreamUnreachable if data[self.wire.mark] else UpstreamRefused
             return kind(exc.error.message)
-        if exc.code in {CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT} and self.wire.trouble:
+        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)  # servers use that code too
+        if (cut or exc.code in {PARSE_ERROR, REQUEST_TIMEOUT}) and self.wire.trouble:
             return self.wire.trouble
-        if exc.code == CONNECTION_CLOSED:
+        if cut:
             return UpstreamUnreachable("the connection was closed before the answer")
         if exc.code == PARSE_ERROR:
             return UpstreamRefused("answered with what is no JSON-RPC")

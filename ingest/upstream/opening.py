@@ -4,41 +4,39 @@ The SDK's client runs in a task of its own: what breaks it ends the connection a
 UpstreamError, and never as a cancellation or a group of errors.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
 import anyio
-import httpx2
 from anyio.abc import TaskGroup
 
 from waygraph.ingest.upstream.connection import Connection
 from waygraph.ingest.upstream.http import http_transport, speaks_older_form
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.oauth import OpenPage
 from waygraph.ingest.upstream.open_connection import Mode, OpenConnection
 from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.stdio import stdio_transport
 from waygraph.ingest.upstream.telling import discretion
 from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.errors import UpstreamError, UpstreamUnreachable
 from waygraph.registry.settings import Settings
-
-Login = Callable[[HttpLaunch], httpx2.Auth]
-"""What logs in by OAuth, for a launch that asks for it."""
 
 
 @asynccontextmanager
 async def connect(
-    launch: Launch, settings: Settings, *, follow: bool = True, login: Login | None = None
+    launch: Launch, settings: Settings, *, follow: bool = True, open_page: OpenPage | None = None
 ) -> AsyncGenerator[Connection]:
     """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended.
 
-    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `login`: how OAuth is
-    done; without it a launch that asks for OAuth is refused. Raises UpstreamError.
+    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `open_page`:
+    shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises
+    UpstreamError.
     """
     raised: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        opening = _Opening(launch, settings, follow, login, tasks)
+        opening = _Opening(launch, settings, follow, open_page, tasks)
         try:
             yield await opening.opened()
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
@@ -52,18 +50,22 @@ async def connect(
 class _Opening:
     """The attempts to open one connection: the last one is the connection."""
 
-    def __init__(self, launch: Launch, settings: Settings, follow: bool, login: Login | None, tasks: TaskGroup) -> None:
+    def __init__(
+        self, launch: Launch, settings: Settings, follow: bool, open_page: OpenPage | None, tasks: TaskGroup
+    ) -> None:
         hush()
         self._launch = launch
         self._settings = settings
         self._follow = follow
-        self._login = login
+        self._open_page = open_page
         self._tasks = tasks
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
 
     async def opened(self) -> Connection:
         timeout_s = self._settings.upstream_connect_timeout_s
+        if self._open_page and isinstance(self._launch, HttpLaunch) and self._launch.oauth:
+            timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
         with anyio.move_on_after(timeout_s):
             return await self._try_all()
         attempt = self._attempt
@@ -109,14 +111,7 @@ class _Opening:
     def _transport(self, launch: Launch, wire: Wire) -> AbstractAsyncContextManager[object]:
         if isinstance(launch, StdioLaunch):
             return stdio_transport(launch, self._settings, wire, self._discretion)
-        return http_transport(launch, self._settings, wire, self._discretion, self._auth(launch))
-
-    def _auth(self, launch: HttpLaunch) -> httpx2.Auth | None:
-        if not launch.oauth:
-            return None
-        if self._login is None:
-            raise UpstreamRefused("needs a login by OAuth, which is only done where someone can be asked")
-        return self._login(launch)
+        return http_transport(launch, self._settings, wire, self._discretion, self._open_page)
 
     async def close(self) -> None:
         if self._attempt is not None:

@@ -1,0 +1,203 @@
+"""Logging in to an MCP server by OAuth, through the SDK's provider: by what is on disk, else by a person in a browser.
+
+What the SDK forgets over a restart is kept too: when the token ends, and who renews it. Without that every new process
+would ask the person again.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from html import escape
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import httpx2
+from anyio.abc import SocketAttribute, SocketStream
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.oauth2 import TokenStorage
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, ValidationError
+
+from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.upstream.tokens import TokenFile, token_file
+from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.settings import Settings
+
+OpenPage = Callable[[str], None]
+"""Shows a person the address of the page where they log in."""
+
+_CALLBACK = "/callback"
+_MOST_REQUEST_BYTES = 16 * 1024
+_PAGE = "<!doctype html><meta charset=utf-8><title>Waygraph</title><p>{}</p>"
+
+
+@asynccontextmanager
+async def logged_in(launch: HttpLaunch, settings: Settings, open_page: OpenPage | None) -> AsyncGenerator[httpx2.Auth]:
+    """What puts the token on each request, renews it, and asks for it where there is none.
+
+    `open_page` None: nobody is there to be asked, and a login that would need one is refused.
+    """
+    kept = Kept(token_file(settings.data_path, launch.url))
+    if open_page is None:
+        yield Provider(launch.url, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
+        return
+    async with _callback(kept.last_port()) as callback:
+        callback.timeout_s = settings.upstream_login_timeout_s
+        yield Provider(launch.url, kept, callback.address, open_page, callback)
+
+
+class Kept(TokenStorage):
+    """The SDK's storage over a file."""
+
+    def __init__(self, file: TokenFile) -> None:
+        self._file = file
+        self.provider: Provider | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return _as(OAuthToken, self._file.held().get("tokens"))
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        known = self.provider.context if self.provider else None
+        metadata = known.oauth_metadata if known else None
+        self._file.keep(
+            tokens=tokens.model_dump(mode="json", exclude_none=True),
+            expires_at=None if tokens.expires_in is None else time.time() + tokens.expires_in,
+            issuer=metadata.model_dump(mode="json", exclude_none=True) if metadata else None,
+        )
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return _as(OAuthClientInformationFull, self._file.held().get("client"))
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._file.keep(client=client_info.model_dump(mode="json", exclude_none=True))
+
+    def last_port(self) -> int:
+        """To which the last login came back: some issuers insist on the address that was registered. 0: none."""
+        client = _as(OAuthClientInformationFull, self._file.held().get("client"))
+        addresses = (client.redirect_uris if client else None) or []
+        return next((uri.port for uri in addresses if uri.port), 0)
+
+    def issuer(self) -> tuple[OAuthMetadata | None, float | None]:
+        """Who renews the token, and when it ends, in seconds since 1970."""
+        held = self._file.held()
+        ends = held.get("expires_at")
+        return _as(OAuthMetadata, held.get("issuer")), ends if isinstance(ends, int | float) else None
+
+
+class Provider(OAuthClientProvider):
+    """The SDK's, that also knows what was known before a restart."""
+
+    def __init__(
+        self, address: str, kept: Kept, callback: str, open_page: OpenPage | None, awaited: "Callback | None"
+    ) -> None:
+        self._kept = kept
+        self._callback = callback
+        self._open_page = open_page
+        self._awaited = awaited
+        kept.provider = self
+        super().__init__(
+            address,
+            OAuthClientMetadata(client_name="Waygraph", redirect_uris=[AnyUrl(callback)]),
+            kept,
+            self._redirect,
+            self._result,
+        )
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        self.context.oauth_metadata, self.context.token_expiry_time = self._kept.issuer()
+        client = self.context.client_info
+        known = map(str, client.redirect_uris or ()) if client else ()
+        if self._awaited and self._callback not in known and not self.context.can_refresh_token():
+            self.context.client_info = None  # registered for another address: the issuer would refuse this one
+
+    async def _redirect(self, page: str) -> None:
+        if self._open_page is None:
+            raise UpstreamRefused("needs a login by OAuth, and nobody is there to be asked: ingest it once by hand")
+        self._open_page(page)
+
+    async def _result(self) -> AuthorizationCodeResult:
+        if self._awaited is None:
+            raise UpstreamRefused("needs a login by OAuth, and nobody is there to be asked: ingest it once by hand")
+        return await self._awaited.result()
+
+
+class Callback:
+    """Where the browser comes back to, on a port of the loopback address."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.timeout_s = 300.0
+        self._came = anyio.Event()
+        self._query: dict[str, list[str]] = {}
+
+    async def result(self) -> AuthorizationCodeResult:
+        """Raises UpstreamError."""
+        with anyio.move_on_after(self.timeout_s):
+            await self._came.wait()
+        if not self._came.is_set():
+            raise UpstreamUnreachable(
+                f"nobody logged in within {self.timeout_s:g} s (WAYGRAPH_UPSTREAM_LOGIN_TIMEOUT_S)"
+            )
+        said = {name: values[0] for name, values in self._query.items()}
+        self._came, self._query = anyio.Event(), {}
+        if "code" not in said:
+            raise UpstreamRefused(f"the login was refused ({said.get('error', 'no reason given')})")
+        return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
+
+    async def answer(self, stream: SocketStream) -> None:
+        """One request of a browser."""
+        async with stream:
+            with anyio.move_on_after(10):
+                target = await _target(stream)
+                path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
+                known = path == _CALLBACK and bool({"code", "error"} & query.keys())
+                told = "You are logged in, and can close this page." if "code" in query else "The login was refused."
+                status, page = ("200 OK", told) if known else ("404 Not Found", "There is nothing here.")
+                body = _PAGE.format(escape(page)).encode()
+                head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
+                await stream.send(f"{head}Connection: close\r\n\r\n".encode() + body)
+                if known and not self._came.is_set():
+                    self._query = query
+                    self._came.set()
+
+
+@asynccontextmanager
+async def _callback(port: int) -> AsyncGenerator[Callback]:
+    """Listens on the port, or on another where that is taken."""
+    try:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+    except OSError:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    bound = listener.extra(SocketAttribute.local_port)  # noqa: S610 - a socket's, no database's
+    callback = Callback(f"http://127.0.0.1:{bound}{_CALLBACK}")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, callback.answer)
+        yield callback
+        tasks.cancel_scope.cancel()
+
+
+async def _target(stream: SocketStream) -> str:
+    """Of a request: `/callback?code=…`. The rest of it is read and not looked at."""
+    read = b""
+    while b"\r\n\r\n" not in read and len(read) < _MOST_REQUEST_BYTES:
+        try:
+            read += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            break
+    words = read.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    return words[1] if len(words) == 3 and words[0] == "GET" else "/"
+
+
+def _as[T: (OAuthToken, OAuthClientInformationFull, OAuthMetadata)](kind: type[T], value: object) -> T | None:
+    """What was kept in a form that is no longer known counts as not kept."""
+    try:
+        return kind.model_validate(value) if value is not None else None
+    except ValidationError:
+        return None

@@ -1,0 +1,135 @@
+"""An MCP server that needs a login, and its OAuth issuer, in this process on a free loopback port.
+
+It speaks what the specification of MCP asks for: RFC 9728 and 8414 documents, dynamic registration, PKCE (S256), a
+code for a token, renewal. A `browser` is whoever follows the page's address and comes back to the callback.
+"""
+
+import base64
+import hashlib
+import json
+import secrets
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.upstream.served import Served, running
+
+
+@dataclass
+class Issuer:
+    """What it gave out and was asked. `expires_in` is of the tokens it gives."""
+
+    served: Served
+    origin: str = ""
+    expires_in: int = 3600
+    refuses_login: bool = False
+    clients: dict[str, dict[str, Any]] = field(default_factory=dict)
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    tokens: set[str] = field(default_factory=set)
+    renewals: dict[str, str] = field(default_factory=dict)
+    pages: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def browser(self, page: str) -> None:
+        """A person who logs in: follows the page, which sends them back to the callback."""
+        self.pages.append(page)
+        assert page.startswith(self.origin)
+        with urllib.request.urlopen(page, timeout=10) as answer:  # noqa: S310 - a loopback address
+            answer.read()
+
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, str], Any]:
+        parts = urllib.parse.urlsplit(target)
+        given = dict(urllib.parse.parse_qsl(body.decode() or parts.query))
+        self.asked.append(parts.path)
+        match method, parts.path:
+            case "GET", "/.well-known/oauth-protected-resource/mcp":
+                return 200, {}, {"resource": f"{self.origin}/mcp", "authorization_servers": [self.origin]}
+            case "GET", "/.well-known/oauth-authorization-server":
+                return 200, {}, self.metadata()
+            case "POST", "/register":
+                client = {**json.loads(body), "client_id": secrets.token_hex(4)}
+                self.clients[client["client_id"]] = client
+                return 201, {}, client
+            case "GET", "/login":
+                return 302, {"location": self.logged_in(given)}, {}
+            case "POST", "/give":
+                return self.token(given)
+        return 404, {}, {}
+
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "issuer": self.origin,
+            "authorization_endpoint": f"{self.origin}/login",
+            "token_endpoint": f"{self.origin}/give",
+            "registration_endpoint": f"{self.origin}/register",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none"],
+        }
+
+    def logged_in(self, given: dict[str, str]) -> str:
+        client = self.clients[given["client_id"]]
+        assert given["redirect_uri"] in client["redirect_uris"]
+        if self.refuses_login:
+            said = {"error": "access_denied", "state": given["state"]}
+        else:
+            code = secrets.token_hex(8)
+            self.codes[code] = given
+            said = {"code": code, "state": given["state"]}
+        return f"{given['redirect_uri']}?{urllib.parse.urlencode(said)}"
+
+    def token(self, given: dict[str, str]) -> tuple[int, dict[str, str], Any]:
+        if given["grant_type"] == "refresh_token":
+            if self.renewals.pop(given["refresh_token"], None) != given["client_id"]:
+                return 400, {}, {"error": "invalid_grant"}
+        else:
+            asked = self.codes.pop(given["code"])
+            proof = base64.urlsafe_b64encode(hashlib.sha256(given["code_verifier"].encode()).digest())
+            assert proof.rstrip(b"=").decode() == asked["code_challenge"]
+            assert given["resource"] == f"{self.origin}/mcp"
+        token, renewal = f"tok-{secrets.token_hex(8)}", f"ren-{secrets.token_hex(8)}"
+        self.tokens.add(token)
+        self.renewals[renewal] = given["client_id"]
+        answer = {
+            "access_token": token,
+            "token_type": "Bearer",
+            "refresh_token": renewal,
+            "expires_in": self.expires_in,
+        }
+        return 200, {}, answer
+
+    def app(self) -> Any:
+        inner = self.served.app()
+
+        async def guarded(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http":
+                return await inner(scope, receive, send)
+            heard = {name.decode(): value.decode() for name, value in scope["headers"]}
+            if scope["path"] != "/mcp":
+                body = (await receive()).get("body", b"")
+                target = scope["path"] + "?" + scope["query_string"].decode()
+                return await _send(send, *self.answer(scope["method"], target, body))
+            if heard.get("authorization", "").removeprefix("Bearer ") in self.tokens:
+                return await inner(scope, receive, send)
+            document = f"{self.origin}/.well-known/oauth-protected-resource/mcp"
+            challenge = {"www-authenticate": f'Bearer resource_metadata="{document}"'}
+            return await _send(send, 401, challenge, {"error": "invalid_token"})
+
+        return guarded
+
+
+async def _send(send: Any, status: int, headers: dict[str, str], document: Any) -> None:
+    said = [(b"content-type", b"application/json"), *((n.encode(), v.encode()) for n, v in headers.items())]
+    await send({"type": "http.response.start", "status": status, "headers": said})
+    await send({"type": "http.response.body", "body": json.dumps(document).encode()})
+
+
+@contextmanager
+def issuing() -> Iterator[Issuer]:
+    issuer = Issuer(Served())
+    with running(issuer.app(), lambda loop: setattr(issuer.served, "loop", loop)) as origin:
+        issuer.origin, issuer.served.url = origin, f"{origin}/mcp"
+        yield issuer

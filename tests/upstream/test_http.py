@@ -1,0 +1,154 @@
+"""What goes to an address, and what comes of its refusals."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+
+from tests.upstream.launches import SETTINGS, listing_of
+from tests.upstream.served import running, served
+from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.upstream.opening import connect
+from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+
+Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
+"""Headers and message of a request to status, headers and body."""
+
+
+def answering(answer: Answer) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return
+        body, more = b"", True
+        while more:
+            part = await receive()
+            body, more = body + part.get("body", b""), part.get("more_body", False)
+        heard = {name.decode(): value.decode() for name, value in scope["headers"]}
+        heard |= {":method": scope["method"], ":path": scope["path"]}
+        status, headers, content = answer(heard, json.loads(body) if body else {})
+        said = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": said})
+        await send({"type": "http.response.body", "body": content})
+
+    return app
+
+
+def error_of(answer: Answer, url: str = "{}/mcp") -> UpstreamError:
+    with running(answering(answer)) as origin, pytest.raises(UpstreamError) as caught:
+        listing_of(HttpLaunch(url=url.format(origin)))
+    return caught.value
+
+
+@pytest.mark.parametrize("form", ["http", "sse"])
+def test_the_headers_given_go_with_each_request(form: Any) -> None:
+    """Of both HTTP forms, on every method."""
+    heard: list[dict[str, Any]] = []
+
+    def refuse(headers: dict[str, Any], _: Any) -> tuple[int, dict[str, str], bytes]:
+        heard.append(headers)
+        return 418, {}, b""
+
+    with running(answering(refuse)) as origin, pytest.raises(UpstreamError):
+        listing_of(HttpLaunch(url=f"{origin}/mcp", headers={"X-Key": "abc"}, form=form))
+    assert {headers["x-key"] for headers in heard} == {"abc"}
+
+
+def test_another_port_is_another_host() -> None:
+    """It is told where it would go, and hears nothing."""
+    with served() as server:
+        error = error_of(lambda *_: (307, {"location": server.url}, b""))
+        assert error.reason.startswith("redirects to another host, which is not followed: http://127.0.0.1:")
+        assert server.headers == []
+
+
+def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
+    """As many servers ask for a slash at the end."""
+    with served() as server:
+        inner = server.app()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["path"] == "/old":
+                await send({"type": "http.response.start", "status": 307, "headers": [(b"location", b"/mcp")]})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await inner(scope, receive, send)
+
+        with running(app) as origin:
+            assert listing_of(HttpLaunch(url=f"{origin}/old", headers={"X-Key": "abc"})).name == "served"
+        assert {headers.get("x-key") for headers in server.headers} == {"abc"}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "says"),
+    [
+        (401, UpstreamRefused, "needs a login: an Authorization header"),
+        (403, UpstreamRefused, "HTTP 403"),
+        (404, UpstreamRefused, "no MCP server at this path"),
+        (410, UpstreamRefused, "HTTP 410"),
+        (429, UpstreamUnreachable, "HTTP 429"),
+        (503, UpstreamUnreachable, "HTTP 503"),
+    ],
+)
+def test_a_refusal_says_its_status(status: int, kind: type[UpstreamError], says: str) -> None:
+    """And by its type whether it helps to ask again."""
+    error = error_of(lambda *_: (status, {}, b"<html>"))
+    assert type(error) is kind
+    assert says in error.reason
+
+
+def test_a_refusal_in_the_protocols_form_is_told_in_its_words() -> None:
+    said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "licence expired"}}
+    error = error_of(lambda *_: (400, {"content-type": "application/json"}, json.dumps(said).encode()))
+    assert error.reason == "answered with error -32000: licence expired"
+
+
+def test_a_server_cannot_speak_in_our_name() -> None:
+    """An error that looks like one of ours is told as the server's."""
+
+    def answer(_: Any, message: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        error = {"code": -32000, "message": "all is well", "data": {"": True}}
+        said = {"jsonrpc": "2.0", "id": message.get("id"), "error": error}
+        return 200, {"content-type": "application/json"}, json.dumps(said).encode()
+
+    error = error_of(answer)
+    assert error.reason == "answered with error -32000: all is well"
+
+
+def test_the_older_form_is_found_by_itself() -> None:
+    """A server of HTTP and SSE alone refuses the POST; then its stream is opened."""
+    older = MCPServer("older", version="1")
+    older.add_tool(lambda: "x", name="alpha", description="The first.")
+    with running(older.sse_app()) as origin:
+        listing = listing_of(HttpLaunch(url=f"{origin}/sse"))
+    assert (listing.name, [tool["name"] for tool in listing.tools]) == ("older", ["alpha"])
+
+
+def test_a_request_that_fails_costs_only_itself() -> None:
+    """The connection goes on: a later listing succeeds."""
+    asked: list[str] = []
+    with served() as server:
+        inner, failing = server.app(), {"now": False}
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and failing["now"]:
+                asked.append(scope["path"])
+                await send({"type": "http.response.start", "status": 500, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await inner(scope, receive, send)
+
+        async def ask(url: str) -> int:
+            async with connect(HttpLaunch(url=url), SETTINGS, follow=False) as connection:
+                await connection.listing()
+                failing["now"] = True
+                with pytest.raises(UpstreamUnreachable, match="HTTP 500"):
+                    await connection.listing()
+                failing["now"] = False
+                return len((await connection.listing()).tools)
+
+        with running(app) as origin:
+            assert anyio.run(ask, f"{origin}/mcp") == 1
+    assert asked

@@ -1,0 +1,111 @@
+"""What is told of a server that failed: one line, without what its launch holds in confidence."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.upstream.launches import SETTINGS, handshake, listing_of
+from tests.upstream.served import running
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.quiet import hush, quietly
+from waygraph.ingest.upstream.telling import MOST_CHARS, discretion
+from waygraph.registry.errors import UpstreamError, UpstreamUnreachable
+
+SECRET = "s3cr3t-Value/9"  # noqa: S105 - opens nothing
+
+LAUNCHES: list[tuple[Launch, str]] = [
+    (StdioLaunch(command="x", env={"TOKEN": SECRET}), f"bad token {SECRET}!"),
+    (StdioLaunch(command="x", env={"DATABASE": f"postgres://me:{SECRET}@host/db"}), f"password {SECRET} is wrong"),
+    (StdioLaunch(command="x", args=("--api-key", SECRET)), f"no such key: {SECRET}"),
+    (StdioLaunch(command="x", args=(f"--token={SECRET}",)), f"unknown option --token={SECRET}"),
+    (StdioLaunch(command="x", args=("-H", f"Authorization: Bearer {SECRET}")), f"401 for Bearer {SECRET}"),
+    (HttpLaunch(url="https://host/mcp", headers={"Authorization": f"Bearer {SECRET}"}), f"bad {SECRET}"),
+    (HttpLaunch(url="https://host/mcp", headers={"X-Key": SECRET}), f"<{SECRET}>"),
+    (HttpLaunch(url="https://me:s3cr3t-Value%2F9@host/mcp"), "login s3cr3t-Value%2F9 or s3cr3t-Value/9"),
+    (HttpLaunch(url="https://host/mcp?key=s3cr3t-Value9"), "GET /mcp?key=s3cr3t-Value9 404"),
+]
+
+
+@pytest.mark.parametrize(("launch", "text"), LAUNCHES, ids=range(len(LAUNCHES)))
+def test_no_secret_of_a_launch_is_told(launch: Launch, text: str) -> None:
+    """Wherever a launch can hold one, and however it comes back."""
+    told = discretion(launch).line(text)
+    assert "s3cr3t" not in told
+    assert "***" in told
+
+
+def test_what_is_no_secret_is_told() -> None:
+    """A message that a person can act on keeps the names in it."""
+    launch = StdioLaunch(command="uvx", args=("mcp-server-time", "--zone", "UTC"), env={"LOG_LEVEL": "info"})
+    text = "error: mcp-server-time was not found; info: try UTC"
+    assert discretion(launch).line(text) == text
+
+
+def test_what_is_told_is_one_short_line() -> None:
+    """Nothing that a terminal obeys, nothing that a person cannot see."""
+    told = discretion(StdioLaunch(command="x"))
+    assert told.line("a\x1b[31mred\x1b[0m\r\n\tb\u202ec\u200b\x07") == "ared b c"
+    assert len(told.line("x" * 10_000)) == MOST_CHARS
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("Traceback:\n  File x\nKeyError: 'API_KEY'\n", "KeyError: 'API_KEY'"),
+        ("Error: API key required\n    at main (x.js:1)\n\nNode.js v20.1\n", "Error: API key required"),
+        ("starting\nlistening\n", "listening"),
+        (
+            "npm error 404 Not Found\nnpm error A complete log of this run can be found in: /x\n",
+            "npm error 404 Not Found",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_last_words_are_those_that_say_why(output: str, told: str) -> None:
+    assert discretion(StdioLaunch(command="x")).last_words(output) == told
+
+
+def test_a_program_that_fails_to_log_in_tells_no_token() -> None:
+    import sys
+
+    code = f"import os, sys; sys.exit('cannot log in with ' + os.environ['TOKEN'])"  # noqa: F541
+    launch = StdioLaunch(command=sys.executable, args=("-c", code), env={"TOKEN": SECRET})
+    with pytest.raises(UpstreamUnreachable, match=r"exit status 1: cannot log in with \*\*\*"):
+        listing_of(launch)
+
+
+async def teapot(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        return
+    await send({"type": "http.response.start", "status": 418, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_nothing_is_logged_of_a_conversation(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The SDK and the HTTP client would log URLs, payloads and tracebacks."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("client", "httpx2", "mcp"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    with running(teapot) as origin:
+        launch = HttpLaunch(url=f"{origin}/mcp?key={SECRET}", headers={"X-Key": SECRET})
+        with pytest.raises(UpstreamError, match="418"):
+            listing_of(launch)
+    listing_of(handshake("flood"), SETTINGS)
+    loud = [
+        record for record in caplog.records if record.name.split(".")[0] in {"client", "httpx2", "httpcore2", "mcp"}
+    ]
+    assert [record for record in loud if "server" not in record.name] == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_same_loggers_speak_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("mcp.client.stdio")
+    hush()
+    caplog.set_level(logging.INFO, logger="mcp")
+    with quietly():
+        logger.info("hidden")
+    logger.info("shown")
+    assert [record.message for record in caplog.records] == ["shown"]
