@@ -1,7 +1,7 @@
 """Servers that are asked while a person waits: a table that lives on a terminal, a line for each in a pipe."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,26 @@ def asking_servers(settings: Settings) -> Iterator[Ask]:
 
     def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
         tell = board.tell if board else _tell
-        return McpServers(name=source, servers=servers, settings=settings, on_asked=tell).read()
+        asked = McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=_page_opener())
+        return asked.read()
 
     try:
         yield ask
     finally:
         if board:
             board.stop()
+
+
+def _page_opener() -> Callable[[str], None] | None:
+    """None where no person is there to log in."""
+    return _open_page if sys.stdin.isatty() else None
+
+
+def _open_page(url: str) -> None:
+    import webbrowser
+
+    print(f"Log in here, if no browser opens: {one_line(url)}", file=sys.stderr, flush=True)  # noqa: T201
+    webbrowser.open(url)
 
 
 def _tell(asked: Asked) -> None:

@@ -54,7 +54,9 @@ class McpServers:
     namespace: str = ""
     on_asked: OnAsked = field(default=lambda _: None, repr=False)
     connect: Connect | None = field(default=None, repr=False)
-    """None: as `ingest.upstream.opening.connect` does, without a login by OAuth."""
+    """None: as `ingest.upstream.opening.connect` does."""
+    open_page: Callable[[str], None] | None = field(default=None, repr=False)
+    """Shows a person the page where they log in by OAuth; None: only tokens that are kept are used."""
 
     def read(self) -> Manifest:
         """Asks them all. Ends within 2 s of an interrupt, with every process that it started."""
@@ -90,7 +92,7 @@ class McpServers:
     def _connect(self) -> Connect:
         from waygraph.ingest.upstream.opening import connect  # the SDK takes half a second to import
 
-        return lambda launch: connect(launch, self.settings, follow=False)
+        return lambda launch: connect(launch, self.settings, follow=False, open_page=self.open_page)
 
     async def _ask(self, server: ServerEntry, connect: Connect) -> "Answer":
         from anyio import current_time
