@@ -1,0 +1,40 @@
+"""Programs for a process of its own that talks to MCP servers: what it costs, and what is left when it is killed."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+
+import anyio
+
+from tests.faults.processes import Pipe
+from tests.processes_left import resident_bytes
+from waygraph.ingest.upstream.launch import Launch
+from waygraph.ingest.upstream.opening import connect
+from waygraph.registry.errors import UpstreamError
+from waygraph.registry.settings import Settings
+
+
+def peak_of_asking(pipe: Pipe, harmless: Launch, launch: Launch, settings: Settings) -> None:
+    """Says by how many bytes its memory grew at its highest, beyond what a harmless server makes it grow to."""
+    anyio.run(_ask, harmless, settings)
+    before = resident_bytes()
+    anyio.run(_ask, launch, settings)
+    pipe.send(resident_bytes() - before)
+
+
+async def _ask(launch: Launch, settings: Settings) -> None:
+    with suppress(UpstreamError):
+        async with connect(launch, settings) as connection:
+            await connection.listing()
+
+
+def hold_all(pipe: Pipe, launches: Sequence[Launch], settings: Settings) -> None:
+    """Says how many tools all of the servers have together, and holds them until it is killed."""
+
+    async def hold() -> None:
+        async with AsyncExitStack() as stack:
+            held = [await stack.enter_async_context(connect(launch, settings)) for launch in launches]
+            pipe.send(sum([len((await connection.listing()).tools) for connection in held]))
+            await anyio.to_thread.run_sync(time.sleep, 600)
+
+    anyio.run(hold)
