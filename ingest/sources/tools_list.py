@@ -16,18 +16,19 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's key is the server's name, or the file's name where the dump does not say."""
     result = _result(document)
+    above = "" if result is document else "/result"
     server = result.get("server") or result.get("serverInfo") or {}
     if not isinstance(server, Mapping):
-        intake.reject("/server", "expected an object; the file's name is used instead")
+        intake.reject(f"{above}/server", "expected an object; the file's name is used instead")
         server = {}
     yield AgentRecord(
-        pointer="/server",
+        pointer=f"{above}/server",
         key=server.get("id") or server.get("name") or Path(where).stem,
         name=server.get("title") or server.get("name") or "",
         description=server.get("description") or server.get("instructions") or "",
         version=server.get("version"),
         transport=server.get("transport"),
-        tools=tool_records(result["tools"], "/tools", intake),
+        tools=tool_records(result["tools"], f"{above}/tools", intake),
     )
 
 
