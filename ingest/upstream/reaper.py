@@ -24,6 +24,18 @@ class Reaper:
     _pipe: int = -1
     _process: "subprocess.Popen[bytes] | None" = None
 
+    def stand_by(self) -> None:
+        """Before something is started: what is started then is watched over from its first moment."""
+        with self._lock:
+            if self._pipe < 0:
+                self._start()
+
+    def stand_down(self) -> None:
+        """What was to be started was not."""
+        with self._lock:
+            if self._pipe >= 0 and not self.groups:
+                self._dismiss("")
+
     def watch_over(self, group: int) -> None:
         with self._lock:
             self.groups.add(group)
@@ -32,9 +44,9 @@ class Reaper:
     def let_go(self, group: int) -> None:
         """The group has ended. With the last one the reaper ends too."""
         with self._lock:
-            if group not in self.groups:
-                return
             self.groups.discard(group)
+            if self._pipe < 0:
+                return
             if self.groups:
                 self._tell(f"-{group}\n")
             else:

@@ -1,0 +1,125 @@
+"""A child process in a session of its own, and our ends of its pipes.
+
+Not by the event loop's own subprocesses: between their start and the moment at which their id is known pass turns of
+the loop, and who is killed in between leaves an orphan.
+"""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import IO
+
+import anyio
+import anyio.lowlevel
+
+from waygraph.ingest.upstream.reaper import REAPER
+
+CHUNK = 64 * 1024
+_POLL_S = 0.01
+
+
+class Pipe:
+    """Our end of a pipe. Raises anyio's EndOfStream, BrokenResourceError and ClosedResourceError, as its streams do."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._fd = file.fileno()
+        os.set_blocking(self._fd, False)
+
+    async def receive(self) -> bytes:
+        """At most CHUNK bytes; never none."""
+        await anyio.lowlevel.checkpoint()  # one that always has more must leave others their turn
+        while not self._file.closed:
+            try:
+                chunk = os.read(self._fd, CHUNK)
+            except BlockingIOError:
+                await anyio.wait_readable(self._fd)
+                continue
+            if not chunk:
+                raise anyio.EndOfStream
+            return chunk
+        raise anyio.ClosedResourceError
+
+    async def send(self, content: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        rest = memoryview(content)
+        while rest:
+            if self._file.closed:
+                raise anyio.ClosedResourceError
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._fd)
+            except OSError as exc:
+                raise anyio.BrokenResourceError from exc
+
+    def close(self) -> None:
+        if not self._file.closed:
+            anyio.notify_closing(self._fd)
+            with suppress(OSError):
+                self._file.close()
+
+
+class Child:
+    """A running program, whose group the reaper watches over from its first moment. Never started by a shell."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: str) -> None:
+        """Raises OSError or ValueError if it cannot be started."""
+        REAPER.stand_by()
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder or None,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except BaseException:
+            REAPER.stand_down()
+            raise
+        REAPER.watch_over(self._process.pid)
+        self.stdin, self.stdout, self.stderr = map(Pipe, self._pipes())
+
+    def _pipes(self) -> list[IO[bytes]]:
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        return [pipe for pipe in pipes if pipe is not None]  # all three are there: they were asked for
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs. Its own children may hold its pipes open."""
+        return self._process.poll()
+
+    def signal(self, number: int) -> bool:
+        """Whether any process of its group is there to get it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+            return True
+        return False
+
+    async def leaves(self, within_s: float) -> bool:
+        """Whether the program itself ends in this time."""
+        with anyio.move_on_after(within_s):
+            while self.status is None:
+                await anyio.sleep(_POLL_S)
+        return self.status is not None
+
+    async def end(self, term_s: float, kill_s: float) -> None:
+        """Ends what is left of the group: told, then killed."""
+        if self.signal(signal.SIGTERM) and not await self._has_ended(term_s):
+            self.signal(signal.SIGKILL)
+            await self._has_ended(kill_s)
+        REAPER.let_go(self._process.pid)
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+
+    async def _has_ended(self, within_s: float) -> bool:
+        with anyio.move_on_after(within_s):
+            while self.status is None or self.signal(0):
+                await anyio.sleep(_POLL_S)
+            return True
+        return False

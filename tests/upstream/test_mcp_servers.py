@@ -1,0 +1,143 @@
+"""Servers as a source: asked side by side, each an agent or one line that says why not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
+from tests.upstream.marked import gone_within, marked
+from tests.upstream.served import served
+from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.registry.changes import Manifest
+
+NOWHERE = StdioLaunch(command="no-such-program-4711")
+SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
+
+
+def entry(key: str, launch: Launch, **said: object) -> ServerEntry:
+    record = AgentRecord(pointer=f"/mcpServers/{key}", key=key, transport={"command": key})
+    return ServerEntry(key=key, launch=launch, record=replace(record, **said))
+
+
+def read(*servers: ServerEntry, **settings: float) -> tuple[Manifest, list[Asked]]:
+    told: list[Asked] = []
+    source = McpServers(
+        name="/home/me/mcp.json",
+        namespace="mcp",
+        servers=servers,
+        settings=replace(SETTINGS, **settings),
+        on_asked=told.append,
+    )
+    return source.read(), told
+
+
+def test_a_server_is_an_agent_with_its_tools() -> None:
+    """What it says of itself, its tools as any file's are taken, and what of them was not."""
+    manifest, _ = read(entry("shake", handshake()))
+    agent, tools = manifest.entries[0].agent, manifest.entries[0].tools
+    assert (agent.id, agent.name, agent.version, agent.status) == ("shake", "Hand Shake", "7", "online")
+    assert agent.description == "Shake hands first.\n\nBeside its tools: 1 prompt, 2 resources."
+    assert agent.transport == '{"command":"shake"}'
+    assert [(tool.name, tool.annotations, tool.output_schema) for tool in tools] == [
+        ("alpha", '{"title":"Alpha"}', ""),
+        ("beta", "", '{"type":"array"}'),
+    ]
+    assert [fault.where for fault in manifest.rejected] == [
+        "/home/me/mcp.json#/mcpServers/shake/tools/2",
+        "/home/me/mcp.json#/mcpServers/shake/tools/3",
+    ]
+    assert (manifest.source, manifest.namespace, manifest.rank, manifest.partial) == (
+        "/home/me/mcp.json",
+        "mcp",
+        1,
+        False,
+    )
+
+
+def test_what_its_source_says_of_it_comes_first() -> None:
+    manifest, _ = read(entry("shake", handshake(), name="My server", description="Mine.", version="0.1"))
+    agent = manifest.entries[0].agent
+    assert (agent.name, agent.version, agent.description.splitlines()[0]) == ("My server", "0.1", "Mine.")
+
+
+def test_a_server_that_fails_is_rejected_by_its_key() -> None:
+    """What is held of it stays; the others are not touched by it."""
+    manifest, told = read(entry("away", NOWHERE), entry("shake", handshake()))
+    assert [found.key for found in manifest.entries] == ["shake"]
+    fault = manifest.rejected[0]
+    assert (fault.where, fault.key) == ("/home/me/mcp.json#/mcpServers/away", "away")
+    assert fault.reason.startswith("command not found: no-such-program-4711")
+    assert not manifest.partial
+    ends = {asked.key: asked for asked in told if asked.state in {"online", "failed"}}
+    assert (ends["away"].state, ends["away"].reason) == ("failed", fault.reason)
+    assert (ends["shake"].state, ends["shake"].tools) == ("online", 2)
+    assert [asked.state for asked in told if asked.key == "shake"] == ["waiting", "asking", "online"]
+
+
+def test_servers_that_never_answer_do_not_hold_the_others() -> None:
+    """More of them than may start at once: the others get their turn long before they are given up."""
+    silent = [entry(f"silent{number}", SILENT) for number in range(3)]
+    manifest, told = read(
+        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=8.0
+    )
+    assert [found.key for found in manifest.entries] == ["shake"]
+    assert {fault.key for fault in manifest.rejected if fault.key} == {"silent0", "silent1", "silent2"}
+    assert next(asked.key for asked in told if asked.state in {"online", "failed"}) == "shake"
+
+
+def test_servers_over_http_are_asked_too() -> None:
+    with served() as server:
+        manifest, _ = read(entry("web", HttpLaunch(url=server.url)), entry("shake", handshake()))
+    assert {found.key: len(found.tools) for found in manifest.entries} == {"web": 1, "shake": 2}
+
+
+def test_a_source_may_be_read_where_an_event_loop_runs() -> None:
+    async def within() -> Manifest:
+        return read(entry("shake", handshake()))[0]
+
+    assert len(anyio.run(within).entries) == 1
+
+
+def test_a_listing_without_a_word_of_the_server_itself() -> None:
+    answer = entry_of(entry("bare", NOWHERE), ServerListing(), "here", SETTINGS)
+    assert answer.entry is not None
+    assert (answer.entry.agent.name, answer.entry.agent.description, answer.entry.tools) == ("bare", "", ())
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+def test_an_interrupt_ends_the_asking(how: signal.Signals) -> None:
+    """Ctrl-C amid servers that never answer: no process is left."""
+    mark = uuid.uuid4().hex
+    environ = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[2])}
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark], env=environ, stdout=subprocess.PIPE
+    ) as process:
+        deadline = time.monotonic() + 30
+        while len(marked(mark)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(marked(mark)) == 3
+        process.send_signal(how)
+        assert gone_within(mark, 10.0), marked(mark)
+        process.wait(10)
+    assert process.returncode == (-9 if how is signal.SIGKILL else 130)
+
+
+def test_a_manifest_of_servers_is_plain() -> None:
+    """Nothing of a launch but what its record says goes into it."""
+    launch = handshake(env={"TOKEN": "s3cr3t-4711"})
+    manifest, told = read(entry("shake", launch), entry("away", replace(NOWHERE, args=("--token=s3cr3t-4711",))))
+    assert "s3cr3t" not in repr(manifest) + repr(told)
+    assert json.loads(manifest.entries[0].agent.transport) == {"command": "shake"}
