@@ -249,3 +249,15 @@ def test_what_starts_is_ingested_and_the_rest_explained(world: World, launches: 
     assert "within 10 s" in told["12306-mcp"][0]
     assert "within 10 s" in told["MetaTagGenie"][0]
     assert none_left(mark, within_s=2.0), [command_of(pid) for pid in left_of(mark)]
+
+
+def test_what_is_wrong_with_a_server_names_its_file(world: World) -> None:
+    """Of a folder of configurations each line says which file, whether the server was asked or could not even be."""
+    for folder, server in (("one", {"command": "no-such-program"}), ("two", {"command": "x", "args": ["${NOT_SET}"]})):
+        world.folder.joinpath("configs", folder).mkdir(parents=True)
+        path = world.folder / "configs" / folder / "mcp.json"
+        path.write_text(json.dumps({"mcpServers": {folder: server}}), encoding="utf-8")
+    report = report_of(world.run("ingest", world.folder / "configs", "--json"))
+    assert sorted(fault["where"] for fault in report["rejected"]) == [
+        f"{world.folder}/configs/{folder}/mcp.json#/mcpServers/{folder}" for folder in ("one", "two")
+    ]
