@@ -121,7 +121,7 @@ class Answer:
 
 def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
     """What a server says of itself, where its source says nothing of it: name, description, version. Its tools."""
-    intake = Intake(where=where, settings=settings)
+    intake = Intake(where=server.where or where, settings=settings)
     record = server.record
     named = record.name if record.name != record.key else ""
     intake.take(
@@ -162,7 +162,7 @@ def _with_title(tool: Any) -> Any:
 
 
 def _fault(server: ServerEntry, where: str, reason: str) -> Rejected:
-    return Rejected(where=f"{where}#{server.record.pointer}", reason=reason, key=server.key)
+    return Rejected(where=f"{server.where or where}#{server.record.pointer}", reason=reason, key=server.key)
 
 
 def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:

@@ -123,7 +123,7 @@ class _Merged:
         for record in kind.read(document, where, intake):
             intake.take(record)
         if reading.asks(kind) and kind.servers:
-            servers = list(kind.servers(document, where, intake))
+            servers = [replace(server, where=where) for server in kind.servers(document, where, intake)]
             self.servers += servers
             self.must_answer |= {server.key for server in servers if kind.live}
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.

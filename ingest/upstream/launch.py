@@ -47,3 +47,5 @@ class ServerEntry:
     key: str
     launch: Launch = field(repr=False)
     record: AgentRecord = field(repr=False)
+    where: str = ""
+    """The document that names it, of a source that has several; empty: the source itself."""

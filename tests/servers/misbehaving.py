@@ -362,6 +362,12 @@ def stubborn(_: str) -> None:
     time.sleep(600)
 
 
+def stubborn_silence(_: str) -> None:
+    """Says nothing, and does not end when it is asked to, nor when its client has gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+
+
 def leaves_a_child(_: str) -> None:
     """Ends in good order when its client has gone; a child that it started does not, and holds its standard output."""
     subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"])
