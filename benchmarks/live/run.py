@@ -1,8 +1,6 @@
 """The benchmark `live_ingest`."""
 
-from dataclasses import replace
-
-from benchmarks.live import changes, fleet, polling, silent
+from benchmarks.live import changes, fleet, killing, polling, silent
 from benchmarks.live.scene import scene
 from benchmarks.record import Result
 from benchmarks.world import World
@@ -29,13 +27,13 @@ NOTES = (
 
 def run(world: World) -> Result:
     servers, polls = (QUICK_SERVERS, QUICK_POLLS) if world.quick else (SERVERS, POLLS)
-    with scene(replace(world, settings=world.settings), servers, TOOLS) as made:
+    with scene(world, servers, TOOLS) as made:
         parts = {
             "first": fleet.measured(made, rounds=1 if world.quick else 2),
             "silent": silent.measured(made, among=min(servers, 50) - 1, rounds=1 if world.quick else 3),
             "changes": changes.measured(made, times=5 if world.quick else 30),
             "polls": polling.measured(made, servers=min(servers, 20), polls=polls),
-            "killed": polling.killed(made, servers=6),
+            "killed": killing.measured(made, servers=6),
         }
     return Result(
         name=NAME,

@@ -2,11 +2,12 @@
 
 They speak the real protocol over HTTP, each its own low-level server. `/server-7/mcp` is the seventh; `/silent/mcp`
 takes a request and never answers it. POST /server-7/tools adds a tool and tells of it; POST /server-7/flood?seconds=5
-tells of changes without end for so long.
+tells of changes without end for so long; POST /listed says how often tools were listed,
+and POST /followed how many servers are listened to.
 """
 
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -15,7 +16,7 @@ import mcp.types as t
 import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ServerEvent, ToolsListChanged
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -26,12 +27,31 @@ from benchmarks.catalogue import catalogue
 TELL_A_SECOND = 1000
 
 
+class _Bus(InMemorySubscriptionBus):
+    """Counts who listens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listening = 0
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        end = super().subscribe(listener)
+        self.listening += 1
+
+        def unsubscribe() -> None:
+            self.listening -= 1
+            end()
+
+        return unsubscribe
+
+
 class Stub:
     """One server, whose tools may come to be more."""
 
     def __init__(self, name: str, description: str, tools: list[t.Tool]) -> None:
         self._tools = tools
-        self._bus = InMemorySubscriptionBus()
+        self.listed = 0
+        self._bus = _Bus()
         self.server: Server[Any] = Server(
             name,
             version="1.0",
@@ -45,7 +65,12 @@ class Stub:
         _: ServerRequestContext[Any],
         params: t.PaginatedRequestParams | None,  # noqa: ARG002
     ) -> t.ListToolsResult:
+        self.listed += 1
         return t.ListToolsResult(tools=list(self._tools))
+
+    @property
+    def is_followed(self) -> bool:
+        return self._bus.listening > 0
 
     async def add(self, tool: t.Tool) -> None:
         self._tools.append(tool)
@@ -94,6 +119,12 @@ def application(servers: Mapping[str, Stub]) -> Starlette:
                 await anyio.sleep(1 / TELL_A_SECOND)
         return JSONResponse({"told": told})
 
+    async def listed(_: Request) -> Response:
+        return JSONResponse({"listed": sum(stub.listed for stub in servers.values())})
+
+    async def followed(_: Request) -> Response:
+        return JSONResponse({"followed": sum(stub.is_followed for stub in servers.values())})
+
     async def silent(_: Request) -> Response:
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
@@ -101,7 +132,9 @@ def application(servers: Mapping[str, Stub]) -> Starlette:
     return Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/ready", lambda _: JSONResponse({"ready": True})),
+            Route("/readyz", lambda _: JSONResponse({"ready": True})),
+            Route("/listed", listed, methods=["POST"]),
+            Route("/followed", followed, methods=["POST"]),
             Route("/silent/mcp", silent, methods=["GET", "POST", "DELETE"]),
             Route("/{name}/tools", add, methods=["POST"]),
             Route("/{name}/flood", flood, methods=["POST"]),
