@@ -8,7 +8,7 @@ MODEL := $(VENV)/.model
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-peers docs wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-peers docs wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5
 
 bench-service: $(READY) ## measure the REST service under load, beside a bare endpoint: about 15 minutes
 	@$(BIN)/python -m benchmarks service table
+
+bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, changes, polls, kill -9; about 15 minutes
+	@$(BIN)/python -m benchmarks live_ingest table
 
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/peers/.peers

@@ -24,6 +24,7 @@ from benchmarks import (
     scalemcp,
 )
 from benchmarks.ablations import run as ablations
+from benchmarks.live import run as live
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import run as service
 from benchmarks.table import Written, write
@@ -47,6 +48,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(graph_server.run, name) for name in graph_server.NAMES},
     service.NAME: service.run,
+    live.NAME: live.run,
 }
 """They start servers, take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)

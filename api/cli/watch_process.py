@@ -47,7 +47,11 @@ def run_until_stopped(watched: Watched, *, once: bool) -> bool:
     how = replace(watched.how, settings=watched.settings)
     sources = followed_sources(watched.sources, watched.command, how)
     given = watching(
-        watched.settings, watched.tell, policy=watched.policy, allow_mass_removal=watched.allow_mass_removal
+        watched.settings,
+        watched.tell,
+        policy=watched.policy,
+        allow_mass_removal=watched.allow_mass_removal,
+        once=once,
     )
     watch = Watch(watched.registry, sources, given)
     ended_by: list[int] = []

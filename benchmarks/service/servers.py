@@ -51,10 +51,10 @@ class Server:
 
     def memory(self) -> "Memory":
         """Of the process alone: children that answer one Cypher statement come and go."""
-        return Memory(own_mib=_status_mib(self.pid, "RssAnon:"), mapped_mib=_status_mib(self.pid, "RssFile:"))
+        return Memory(own_mib=status_mib(self.pid, "RssAnon:"), mapped_mib=status_mib(self.pid, "RssFile:"))
 
     def pids(self) -> list[int]:
-        return _tree(self.pid)
+        return tree(self.pid)
 
 
 @contextmanager
@@ -118,13 +118,13 @@ def _last(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace").strip()[-2000:] or "nothing"
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
     """Every thread has children of its own."""
     children: list[str] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             children += thread.read_text(encoding="ascii").split()
-    return [pid, *(each for child in children for each in _tree(int(child)))]
+    return [pid, *(each for child in children for each in tree(int(child)))]
 
 
 def _cpu_s(pid: int) -> float:
@@ -135,7 +135,7 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def _status_mib(pid: int, name: str) -> float:
+def status_mib(pid: int, name: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith(name):
             return int(line.split()[1]) / 1024

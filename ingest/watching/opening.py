@@ -33,12 +33,13 @@ def watching(
     *,
     policy: Policy | None = None,
     allow_mass_removal: bool = False,
+    once: bool = False,
 ) -> Watching:
-    """A watch of real servers, at the pace of the settings."""
+    """A watch of real servers, at the pace of the settings. `once`: servers are not asked to tell of changes."""
     from waygraph.ingest.upstream.opening import connect  # the SDK takes half a second to import
 
     return Watching(
-        connect=partial(connect, settings=settings),
+        connect=partial(connect, settings=settings, follow=not once),
         settings=settings,
         tell=tell,
         policy=policy,

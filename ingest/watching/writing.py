@@ -10,7 +10,7 @@ from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
 from waygraph.ingest.watching.inbox import Batch, Member
-from waygraph.registry.changes import Manifest, Policy, SourceSummary
+from waygraph.registry.changes import AgentEntry, Manifest, Policy, SourceSummary
 from waygraph.registry.errors import MassRemoval
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
@@ -36,10 +36,9 @@ class Writer:
     _said: dict[str, Parts] = field(default_factory=dict)
     _with_servers: set[str] = field(default_factory=set)
     """Sources that name, or named, servers: they are written in parts."""
+    _synced: set[str] = field(default_factory=set)
     _written: dict[Member, tuple[str, float]] = field(default_factory=dict)
     """The bundle hash that was written last of each server, and when."""
-    _statuses: dict[str, str] = field(default_factory=dict)
-    """By agent id, as they were put last."""
 
     def write(self, batch: Batch) -> None:
         """May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned."""
@@ -73,6 +72,7 @@ class Writer:
         """`whole`: the source was read anew, so that what it says by itself counts, and what it names no more goes."""
         manifest, now = said.manifest, time.monotonic()
         hashes = {key: _hash(answer) for key, answer in answers.items()}
+        self._note_held(manifest.source, answers, now)
         fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key], now)]
         own = self._own_word(said, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
         part = replace(
@@ -114,6 +114,21 @@ class Writer:
         known, at = self._written.get(member, ("", 0.0))
         return its_hash != known or now - at >= CONFIRM_S
 
+    def _note_held(self, source: str, answers: Mapping[str, Answer], now: float) -> None:
+        """What the registry holds from before this watch, and is as the servers say, needs no writing."""
+        if self.policy is not None and source not in self._synced:
+            return  # the policy is to be written
+        unknown = [key for key in answers if (source, key) not in self._written]
+        ids = dict(self._claims(source)) if unknown else {}
+        for key in unknown:
+            answer = answers[key]
+            if answer.entry and not answer.rejected and key in ids and self._held_hash(ids[key]) == answer.entry.bundle_hash:
+                self._written[source, key] = (_hash(answer), now)
+
+    def _held_hash(self, agent_id: str) -> str:
+        agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
+        return AgentEntry(key=agent_id, agent=agent, tools=tuple(tools)).bundle_hash
+
     def _sync(self, manifest: Manifest) -> None:
         try:
             report = sync(
@@ -122,6 +137,7 @@ class Writer:
         except MassRemoval as error:
             self.tell(SourceFailed(source=manifest.source, reason=str(error)))
             return
+        self._synced.add(manifest.source)
         if not report.changes.is_empty or report.changes.rejected:
             self.tell(Synced(report=report))
 
@@ -134,10 +150,9 @@ class Writer:
         sources = {source for source, _ in statuses}
         ids = {(source, key): agent_id for source in sources for key, agent_id in self._claims(source)}
         said = {ids[member]: status for member, status in statuses.items() if member in ids}
-        changed = {agent_id: status for agent_id, status in said.items() if self._statuses.get(agent_id) != status}
+        changed = {agent_id: told for agent_id, told in said.items() if self.registry.agent(agent_id).status != told}
         if changed:
             self.registry.put_statuses(changed)
-            self._statuses |= changed
 
     def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
         if not self.registry.exists:
