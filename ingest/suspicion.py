@@ -20,14 +20,34 @@ OwnedElsewhere = Callable[[Collection[str]], Collection[str]]
 
 
 class Rule(NamedTuple):
-    """`reason` is what a person reads before the words that it found."""
+    """`reason` is what a person reads before the words that it found.
+
+    `words`: of each group one stands, in small letters, in every text that fits. Few texts have them, and the others
+    are not searched.
+    """
 
     reason: str
+    words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str]
 
+    def may_fit(self, small: str) -> bool:
+        return all(_has_one(group, small) for group in self.words)
 
-def _rule(reason: str, pattern: str) -> Rule:
-    return Rule(reason, re.compile(pattern, re.IGNORECASE | re.VERBOSE | re.DOTALL))
+
+def _has_one(words: Collection[str], text: str) -> bool:
+    for word in words:  # noqa: SIM110 - a loop, since this is asked of every text many times
+        if word in text:
+            return True
+    return False
+
+
+def _rule(reason: str, words: Collection[str], pattern: str) -> Rule:
+    """A group of words is written in one text."""
+    return Rule(
+        reason,
+        tuple(tuple(group.split(", ")) for group in words),
+        re.compile(pattern, re.IGNORECASE | re.VERBOSE | re.DOTALL),
+    )
 
 
 _KEYS_LIE_IN = r"""(?: ~?/?\.ssh\b | \bid_(?:rsa|ed25519)\b | ~?/?\.aws/ | /etc/(?:passwd|shadow)\b | ~/\.netrc
@@ -35,12 +55,21 @@ _KEYS_LIE_IN = r"""(?: ~?/?\.ssh\b | \bid_(?:rsa|ed25519)\b | ~?/?\.aws/ | /etc/
 INSTRUCTIONS = (
     _rule(
         "tells the model to ignore its instructions",
+        (
+            "ignore, disregard, forget, override, bypass",
+            "previous, prior, above, earlier, preceding, former, system, safety, original, other",
+        ),
         r"""\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|every|of|the|your|my|these|those)\s+){0,4}
         (?:previous|prior|above|earlier|preceding|former|system|safety|original|other)\s+(?:\w+\s+){0,2}
         (?:instruction|prompt|rule|message|direction|guideline|guardrail|restriction|polic(?:y|ie))s?\b""",
     ),
     _rule(
         "tells the model to keep something from the user",
+        (
+            "user, human",
+            "not, n't, n’t, dont, never, without, avoid, hide, conceal, keep",
+            "tell, inform, notify, alert, warn, mention, reveal, disclos, expos, report, know, see, notice, from",
+        ),
         r"""\b(?:do\s+not|don['’]?t|never|without|must\s+not|avoid)\s+(?:ever\s+)?
         (?: (?:tell|inform|notify|alert|warn)(?:ing)?\s+(?:this\s+to\s+|it\s+to\s+)?(?:the\s+)?(?:user|human)s?\b
           | (?:mention|reveal|disclos|expos|report)(?:e|ing)?\s+(?:(?:this|that|it|any|of|the|about)\s+){0,3}
@@ -51,39 +80,42 @@ INSTRUCTIONS = (
     ),
     _rule(
         "marks a part as orders for the model",
+        ("important, secret, hidden, critical, admin, im_start, im_end, endoftext, inst, sys", "<, ["),
         r"""<\s*/?\s*(?:important|system|system[-_ ]?(?:prompt|reminder|message)|secret|hidden|critical|admin)\s*>
         | <\|(?:im_start|im_end|system|endoftext)\|> | \[\s*/?\s*(?:INST|SYSTEM)\s*\] | <<\s*/?\s*SYS\s*>>""",
     ),
     _rule(
         "gives the model a new role or new orders",
+        ("you are now, instruction, system", "now, :"),
         r"""\byou\s+are\s+now\s+(?:in\s+|an?\s+|the\s+)?(?:\w+\s+)?(?:developer|admin|root|god|debug|jailbroken|unrestricted|DAN)\b
         | \bnew\s+(?:system\s+)?instructions?\s*: | \bsystem\s+(?:prompt|message|override)\s*: """,
     ),
     _rule(
         "asks for a file with secrets",
+        (
+            "ssh, id_rsa, id_ed25519, aws, /etc/, netrc, gnupg, .json, .env, private key",
+            "must, first, before, always, please, need, make sure",
+        ),
         r"""\b(?:you\s+must|must\s+first|first|before\s+(?:using|calling|you|invoking|every)|always|please|need\s+to|make\s+sure)\b
         .{0,120}?\b(?:read|open|cat|load|copy|send|upload|pass|include|attach|access|provide)\b.{0,80}?"""
         + _KEYS_LIE_IN,
     ),
     _rule(
         "sends something along to an address",
+        (
+            "@, http",
+            "always, also, must, secretly, silently, quietly, instead",
+            "cc, forward, copy, send, redirect, post, upload",
+        ),
         r"""\b(?:always|also|must|secretly|silently|quietly|instead)\b.{0,80}?\b(?:bcc|cc|forward|copy|send|redirect|post|upload)\b
         .{0,80}?(?:[\w.+-]+@[\w-]+\.\w+|https?://)""",
     ),
 )
-_MARKS_OF_INSTRUCTIONS = re.compile(
-    r"ignore|disregard|forget|override|bypass|tell|inform|notify|alert|warn|mention|reveal|disclos|expos|report|know"
-    r"|from (?:the )?(?:user|human)|[<\[]|you are now|instructions?\s*:|system|secret|\.ssh|id_rsa|id_ed|\.aws|/etc/"
-    r"|netrc|gnupg|\.json|\.env|private key|@|https?:",
-    re.IGNORECASE,
-)
-"""Without one of these no rule fits: most texts are looked at once."""
-
 _NAME = r"""(?: [`'"“](?P<{0}q>[\w.:/-]{{2,128}})[`'"”] | (?P<{0}c>\w+(?:[_-]\w+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)
     | (?:the\s+)?(?P<{0}t>[\w-]{{2,128}})\s+tool\b | (?:the\s+)?tool\s+(?P<{0}u>[\w-]{{2,128}})\b )"""
 _INSTEAD = re.compile(
-    r"\b(?i:instead\s+of|rather\s+than|in\s+place\s+of|not|never)\s+(?i:(?:ever\s+)?(?:use|using|call|calling|invoke|the)\s+){0,2}"
-    + _NAME.format("a"),
+    r"\b(?i:(?:instead\s+of|rather\s+than|in\s+place\s+of)\s+(?:(?:use|using|call|calling|invoking|the)\s+){0,2}"
+    r"|(?:not|never)\s+(?:ever\s+)?(?:use|call|invoke)\s+(?:the\s+)?)" + _NAME.format("a"),
     re.VERBOSE,
 )
 _REPLACES = re.compile(
@@ -91,13 +123,16 @@ _REPLACES = re.compile(
     + _NAME.format("b"),
     re.VERBOSE,
 )
-_MARKS_OF_SHADOWING = re.compile(
-    r"instead|rather than|in place of|\bnot\b|never|overrid|replac|supersed|precedence|disabl", re.IGNORECASE
-)
+_WORDS_OF_SHADOWING = (
+    "instead", "rather", "in place", "not use", "not call", "not invoke", "never", "overrid", "replace", "supersede",
+    "precedence", "disable",
+)  # fmt: skip
 MAX_NAMES = 50
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){80,}|(?:\\x[0-9a-fA-F]{2}){20,}|(?:%[0-9a-fA-F]{2}){40,}")
+_HEX = re.compile(r"[0-9a-fA-F]{160,}|(?:\\x[0-9a-fA-F]{2}){20,}|(?:%[0-9a-fA-F]{2}){40,}")
+_LEAST_ENCODED = 80
+"""No shorter text holds one of these."""
 _LEAST_LETTERS = 20
 """Different ones in a text in base64: a row of dashes or one word over and over has fewer."""
 
@@ -139,13 +174,12 @@ def _flags(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> tup
 
 
 def _needs_a_look(text: str) -> bool:
-    """False for texts, and for JSON as it is written, in which no rule can find anything."""
-    return bool(
-        not text.isascii()
-        or _MARKS_OF_INSTRUCTIONS.search(text)
-        or _MARKS_OF_SHADOWING.search(text)
-        or _BASE64.search(text)
-        or _HEX.search(text)
+    """False for most texts, and for JSON as it is written, in which no rule can find anything."""
+    if not text.isascii():
+        return True
+    small = text.lower()
+    return (
+        any(rule.may_fit(small) for rule in INSTRUCTIONS) or _has_one(_WORDS_OF_SHADOWING, small) or any(_blobs(text))
     )
 
 
@@ -153,8 +187,9 @@ def _reasons(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
     if not text.isascii():
         yield from _hidden(text)
     plain = _without_hidden(text)
+    small = plain.lower()
     for rule in INSTRUCTIONS:
-        found = rule.pattern.search(plain)
+        found = rule.pattern.search(plain) if rule.may_fit(small) else None
         if found:
             yield f"{rule.reason} ({_quoted(found.group())})"
     yield from _shadowing(plain, elsewhere)
@@ -227,7 +262,8 @@ def _spelled(tags: re.Match[str]) -> str:
 
 
 def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
-    if not _MARKS_OF_SHADOWING.search(text):
+    small = text.lower()
+    if not _has_one(_WORDS_OF_SHADOWING, small):
         return
     instead = {_name_in(found, "a"): found.group() for found in _INSTEAD.finditer(text)}
     replaced = {_name_in(found, "b"): found.group() for found in _REPLACES.finditer(text)}
@@ -246,6 +282,8 @@ def _name_in(found: re.Match[str], which: str) -> str:
 
 
 def _blobs(text: str) -> Iterator[str]:
+    if len(text) < _LEAST_ENCODED:
+        return
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
         for found in pattern.finditer(text):
             blob = found.group()
