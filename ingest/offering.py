@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from waygraph.ingest.sources import Listing, documents
-from waygraph.registry.changes import Document, Manifest, SyncReport
+from waygraph.registry.changes import Document, Manifest, Policy, SyncReport
 from waygraph.registry.errors import SourceError
 from waygraph.registry.export.as_json import as_catalogue
 from waygraph.registry.model import TextForm
@@ -45,6 +45,7 @@ def offered(
     *,
     host: str = "",
     kind: str = "",
+    policy: Policy | None = None,
     texts: TextForm | None = None,
     dry_run: bool = False,
     allow_mass_removal: bool = False,
@@ -60,6 +61,7 @@ def offered(
         source=f"{host}:{offer.source}" if host else offer.source,
         namespace=offer.namespace,
         kind=kind,
+        policy=policy,
         texts=texts,
         dry_run=dry_run,
         allow_mass_removal=allow_mass_removal,

@@ -107,6 +107,8 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched(changes), principal)
     refuse_unseen(held, _met(held, manifest), principal)
+    if changes.new_policy:
+        refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
 
 
 def _touched(changes: ChangeSet) -> Iterator[str]:
@@ -186,6 +188,7 @@ class _Plan:
             namespace=self.manifest.namespace,
             rank=self.manifest.rank,
             policy=self.policy,
+            new_policy=self.held.policies.get(self.manifest.source, self.policy) != self.policy,
             written=tuple(written),
             created_agents=tuple(e.agent.id for e in written if e.agent.id not in self.held.agents),
             created_tools=tuple(created_tools),

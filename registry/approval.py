@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from waygraph.registry.changes import AgentEntry, Claim
-from waygraph.registry.errors import UnknownName
+from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.graph.reading import Held
 from waygraph.registry.model import Agent, Principal, Tool
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
+MAX_NAME_CHARS = 520
+"""Of a name that is approved, with what stands before a source's."""
+_HINT = "`source:NAME` approves all that waits of a source."
 
 
 def waits(entity: Agent | Tool) -> bool:
@@ -32,6 +35,27 @@ def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Ag
     if held.shows(name, principal):
         return _of_agents(held, [name])
     return [], [tool for tool in [_tool_named(held, name, principal)] if waits(tool)]
+
+
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Each once. Raises InvalidSetting for none, UnknownName for what nothing can be called."""
+    if not names:
+        raise InvalidSetting("say what to approve: agents, tools, or `source:NAME` for all that waits of a source")
+    for name in names:
+        if not 0 < len(name) <= MAX_NAME_CHARS or any("\ud800" <= char <= "\udfff" for char in name):
+            raise UnknownName("agent or tool", name[:MAX_NAME_CHARS], (), hint=_HINT)
+    return tuple(dict.fromkeys(names))
+
+
+def all_waiting(held: Held, names: Sequence[str], principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
+    """What waits under any of these names, each once, by id. Raises as `waiting`."""
+    agents: dict[str, Agent] = {}
+    tools: dict[str, Tool] = {}
+    for name in names:
+        some_agents, some_tools = waiting(held, name, principal)
+        agents |= {agent.id: agent for agent in some_agents}
+        tools |= {tool.id: tool for tool in some_tools}
+    return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
 
 
 def spoken_for(claims: Iterable[Claim], source: str) -> list[str]:
@@ -77,5 +101,5 @@ def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:
     found = next((tool for tool in tools if name in (tool.id, tool.call_name)), None)
     if found is None:
         known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
-        raise UnknownName("agent or tool", name, known, hint="`source:NAME` approves all that waits of a source.")
+        raise UnknownName("agent or tool", name, known, hint=_HINT)
     return found

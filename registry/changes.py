@@ -24,8 +24,26 @@ class OperatorSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How the agents that a source claims stand: how many of each status, and how many wait for approval.
+
+    `pending_tools`: of their tools, those that wait themselves.
+    """
+
+    online: int = 0
+    unreachable: int = 0
+    failing: int = 0
+    known: int = 0
+    pending: int = 0
+    pending_tools: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSummary:
-    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it."""
+    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it.
+
+    `standing` is there where somebody looks at sources, not where they are kept.
+    """
 
     name: str
     namespace: str
@@ -34,6 +52,7 @@ class SourceSummary:
     seen_at: str = ""
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
+    standing: Standing | None = None
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
@@ -175,6 +194,8 @@ class ChangeSet:
     namespace: str = ""
     rank: int = 0
     policy: Policy = "accept"
+    new_policy: bool = False
+    """Whether the source was known before, with another policy."""
     written: tuple[AgentEntry, ...] = ()
     created_agents: tuple[str, ...] = ()
     created_tools: tuple[str, ...] = ()
@@ -203,7 +224,15 @@ class ChangeSet:
     @property
     def is_empty(self) -> bool:
         return not any(
-            (self.written, self.removed_agents, self.removed_tools, self.claims, self.released, self.operator)
+            (
+                self.written,
+                self.removed_agents,
+                self.removed_tools,
+                self.claims,
+                self.released,
+                self.operator,
+                self.new_policy,
+            )
         )
 
     @property

@@ -4,15 +4,17 @@ A function here looks at one index, so that what it gives is of one revision wha
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import fits
 from waygraph.registry.lookup import agent_named, visible_agents
+from waygraph.registry.statuses import word_of
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import OperatorSettings, SourceSummary
+    from waygraph.registry.changes import OperatorSettings, SourceSummary, Standing
     from waygraph.registry.index.search_index import IndexState, SearchIndex
     from waygraph.registry.model import Agent, Filters, Principal, Tool
 
@@ -97,6 +99,28 @@ def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[S
         for source in index.sources()
     ]
     return [source for source in parts if source.claims]
+
+
+def standing_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
+    """As `seen_sources`, each with how the agents stand that it claims."""
+    agents = index.agents()
+    waiting = Counter(tool_id.partition("/")[0] for tool_id in index.pending_tools())
+    return [
+        replace(source, standing=_standing([agents[agent_id] for agent_id in source.agent_ids], waiting))
+        for source in seen_sources(index, principal)
+    ]
+
+
+def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]") -> "Standing":
+    """`waiting`: how many tools of an agent wait."""
+    from waygraph.registry.changes import Standing
+
+    of_status = Counter(word_of(agent.status) for agent in agents)
+    return Standing(
+        **of_status,
+        pending=sum(agent.pending for agent in agents),
+        pending_tools=sum(waiting.get(agent.id, 0) for agent in agents),
+    )
 
 
 def seen_state(index: "SearchIndex", principal: "Principal | None") -> "IndexState":

@@ -24,7 +24,7 @@ from waygraph.registry.errors import (
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.lookup import agent_named, named, tool_named, visible_agents
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.pages import About, Listed, Page, about, agents_page, seen_sources, seen_state, tools_page
+from waygraph.registry.pages import About, Listed, Page, about, agents_page, seen_sources, seen_state, standing_sources, tools_page
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
@@ -225,20 +225,32 @@ class Registry:
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         """Each with its claims on agents that the principal may see; none of which it sees no agent."""
-        return self._store.look(lambda index: seen_sources(index, principal))
+        return self._store.look(lambda index: standing_sources(index, principal))
 
     def changes(
-        self, *, since: str = "", agent_id: str = "", limit: int = 100, principal: Principal | None = None
+        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
     ) -> "list[Change]":
         """What syncs changed of agents that were known before and of their tools: the newest `limit`, newest first.
 
         `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone only who sees everything learns.
         Raises InvalidQuery, RegistryNotFound.
         """
-        from waygraph.registry.changes_seen import checked_since, seen_changes
+        return list(self.changes_page(since=since, agent_id=agent_id, limit=limit, principal=principal).items)
 
-        asked = checked_since(since, limit)
-        return self.read(lambda session: seen_changes(session, asked, agent_id, limit, principal))
+    def changes_page(
+        self,
+        *,
+        since: str = "",
+        agent_id: str = "",
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> "Page[Change]":
+        """As `changes`: those that are older than the change of the id `after`, at most `limit` of them."""
+        from waygraph.registry.changes_seen import ChangesAsked, seen_changes
+
+        asked = ChangesAsked.of(since, agent_id, after, limit)
+        return self.read(lambda session: seen_changes(session, asked, principal))
 
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its numbers are those of what the principal may see."""
@@ -358,13 +370,17 @@ class Registry:
         """Removes an agent and its tools, and keeps it away whatever its source says. Raises UnknownName."""
         return self.set(agent_id, removed=True, principal=principal)
 
-    def approve(self, name: str, *, principal: Principal | None = None) -> "Approved":
+    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
         """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
 
-        So are flagged texts approved, as they are now. A new revision, unless nothing waited. Raises UnknownName, also
-        for what the principal may not see; NotAllowed for a source that claims an agent which it may not see.
+        So are flagged texts approved, as they are now. All of the names or, if there is an error, none. A new revision,
+        unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a source that
+        claims an agent which it may not see; InvalidSetting for no name.
         """
-        return self.change(lambda session: session.approve(name, principal))
+        from waygraph.registry.approval import checked_names
+
+        wanted = checked_names(names)
+        return self.change(lambda session: session.approve(wanted, principal))
 
     def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.

@@ -1,7 +1,9 @@
 """The words of an agent's status: what was last known of whether it answers."""
 
 import re
+from typing import Literal
 
+Word = Literal["known", "online", "unreachable", "failing"]
 KNOWN, ONLINE = "known", "online"
 """Never asked; answered when it was last asked."""
 UNREACHABLE, FAILING = "unreachable since ", "failing: "
@@ -28,6 +30,15 @@ def reachable(status: str) -> bool:
 def is_status(text: str) -> bool:
     """Whether it is one of the four."""
     return text in (KNOWN, ONLINE) or bool(_UNREACHABLE.fullmatch(text) or _FAILING.fullmatch(text))
+
+
+def word_of(status: str) -> Word:
+    """Which of the four it is."""
+    if status.startswith(UNREACHABLE):
+        return "unreachable"
+    if status.startswith(FAILING):
+        return "failing"
+    return "online" if status == ONLINE else "known"
 
 
 def unreachable_since(status: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waygraph.cypher import load
-from waygraph.registry.approval import OF_SOURCE, approval_of, approved_entries, waiting
+from waygraph.registry.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
 from waygraph.registry.changes import AgentEntry, Approved, ChangeSet, OperatorSettings
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
@@ -112,17 +112,18 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, [said.agent_id], work))
 
-    def approve(self, name: str, principal: Principal | None = None) -> Approved:
-        """What waits of an agent, a tool or a source (`source:NAME`) waits no more, as its text is now.
+    def approve(self, names: Sequence[str], principal: Principal | None = None) -> Approved:
+        """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
 
         An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for a source
         that claims an agent which the principal may not see; and as `commit`.
         """
         state = self._begin()
         held = self.held()
-        if name.startswith(OF_SOURCE):
-            self._claimed_by(name.removeprefix(OF_SOURCE), held, principal)
-        agents, tools = waiting(held, name, principal)
+        for name in names:
+            if name.startswith(OF_SOURCE):
+                self._claimed_by(name.removeprefix(OF_SOURCE), held, principal)
+        agents, tools = all_waiting(held, names, principal)
         if not (agents or tools):
             return Approved(revision=state.revision)
         entries = approved_entries(held, agents, tools)

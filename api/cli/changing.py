@@ -61,18 +61,12 @@ def approve(
     if not wanted:
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
     from waygraph.api.cli import views
-    from waygraph.registry.changes import Approved
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        done = [registry.approve(name) for name in wanted]
-    whole = Approved(
-        agents=tuple(agent_id for each in done for agent_id in each.agents),
-        tools=tuple(tool_id for each in done for tool_id in each.tools),
-        revision=done[-1].revision,
-    )
-    show(whole, wire.approved, views.approved, as_json)
-    if not (whole.agents or whole.tools or as_json):
+        done = registry.approve(*wanted)
+    show(done, wire.approved, views.approved, as_json)
+    if not (done.agents or done.tools or as_json):
         note("nothing of it waited")
 
 

@@ -83,7 +83,7 @@ def ingest(
         raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
     if source and len(wanted) + bool(command) > 1:
         raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
-    if questions or policy:
+    if questions:
         told.own_place(settings)
     with (
         asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as asked,

@@ -86,6 +86,7 @@ class Intake:
             self.opening.settings,
             host="" if self.opening.source else socket.gethostname(),
             kind=self.opening.kind,
+            policy=self.policy,
             texts=self.texts,
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,

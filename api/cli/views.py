@@ -204,7 +204,7 @@ def status(found: "Status") -> Iterator[Block]:
 
 def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
     yield Table(
-        columns=("source", "kind", "namespace", "policy", "agents", "last seen"),
+        columns=("source", "kind", "namespace", "policy", "agents", "waiting", "not answering", "last seen"),
         rows=[
             (
                 each.name,
@@ -212,6 +212,8 @@ def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
                 each.namespace,
                 each.policy,
                 len(each.claims),
+                each.standing.pending + each.standing.pending_tools if each.standing else 0,
+                each.standing.unreachable + each.standing.failing if each.standing else 0,
                 each.seen_at,
             )
             for each in held

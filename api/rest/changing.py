@@ -14,7 +14,7 @@ from waygraph.api.rest.documents import operation
 from waygraph.api.rest.holding import AgentId
 from waygraph.api.rest.observing.audit import Action, Attempt
 from waygraph.api.rest.problems import told
-from waygraph.api.rest.requests import ManifestRequest, SettingsRequest
+from waygraph.api.rest.requests import ApprovalRequest, ManifestRequest, SettingsRequest
 from waygraph.api.rest.service import Calling, Service, Serving
 from waygraph.ingest.sources import read_documents
 from waygraph.ingest.sync import sync
@@ -35,6 +35,20 @@ router = APIRouter(prefix="/v1", tags=["changing"])
 async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -> Response:
     """Bring the registry to what a source says now. An export holds several sources: a report for each."""
     return as_json(await service.lanes.write(lambda: _taken(asked, service, caller)))
+
+
+@router.post("/approvals", **operation("approve"))
+async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> Response:
+    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing."""
+    wanted = asked.wanted()
+
+    def approve_it() -> "Shape":
+        with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
+            done = service.registry.approve(*wanted, principal=caller.principal)
+            attempt.revision = done.revision
+        return shapes.approved(done)
+
+    return as_json(await service.lanes.write(approve_it))
 
 
 @router.patch("/agents/{agent_id}", **operation("set_agent"))
@@ -123,4 +137,7 @@ def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
     if asked.manifest is not None:
         documents = [Document(f"{asked.source}.json", json.dumps(asked.manifest))]
     read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
-    return [replace(manifest, partial=manifest.partial or asked.partial) for manifest in read]
+    return [
+        replace(manifest, partial=manifest.partial or asked.partial, policy=asked.policy or manifest.policy)
+        for manifest in read
+    ]

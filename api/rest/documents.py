@@ -20,8 +20,10 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "tool": r.DefinedTool,
     "tool_called": r.DefinedTool,
     "sources": r.Sources,
+    "changes": r.Changes,
     "status": r.Status,
     "manifests": r.Reports,
+    "approve": r.Approved,
     "set_agent": r.Settings,
     "remove_agent": r.Settings,
     "forget_source": r.Written,
@@ -49,7 +51,18 @@ _PROBLEMS = {
     503: "Not now; try again.",
     507: "The disk is full.",
 }
-_CONDITIONAL = {"agents", "agent", "agent_tools", "tools", "tool", "tool_called", "sources", "status", "ai_catalog"}
+_CONDITIONAL = {
+    "agents",
+    "agent",
+    "agent_tools",
+    "tools",
+    "tool",
+    "tool_called",
+    "sources",
+    "changes",
+    "status",
+    "ai_catalog",
+}
 _OPEN = {"healthz", "readyz"}
 
 

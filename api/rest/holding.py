@@ -52,6 +52,15 @@ class AgentsPart(Part):
         )
 
 
+class ChangesPart(Part):
+    since: str = Field(
+        default="",
+        max_length=64,
+        description="Only from then on: a time in ISO 8601, in UTC unless it says otherwise (its + is %2B in a URL).",
+    )
+    agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only of this agent and its tools.")
+
+
 class Schemas(BaseModel):
     """Whether tools are told whole."""
 
@@ -175,6 +184,22 @@ async def sources(request: Request, service: Serving, caller: ForRead) -> Respon
         return shapes.sources(service.registry.sources(principal=caller.principal))
 
     return await unless_known(request, service, caller, told)
+
+
+@router.get("/changes", **operation("changes"))
+async def changes(
+    request: Request, service: Serving, caller: ForRead, part: Annotated[ChangesPart, Query()]
+) -> Response:
+    """What sources changed of agents that were known before and of their tools, the newest first."""
+    start = after(part.cursor)
+
+    def listed() -> "Shape":
+        page = service.registry.changes_page(
+            since=part.since, agent_id=part.agent, after=start, limit=part.limit, principal=caller.principal
+        )
+        return {**shapes.changes(page.items), **_place(page.revision, page.following)}
+
+    return await unless_known(request, service, caller, listed)
 
 
 @router.get("/status", **operation("status"))

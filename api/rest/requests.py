@@ -6,18 +6,20 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
+from waygraph.registry import approval
+from waygraph.registry.changes import Policy
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters, Query, TextForm
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
-from waygraph.registry.wire.bounds import MAX_NAME_CHARS, MAX_PART
+from waygraph.registry.wire.bounds import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 
 MAX_STEPS = 50
 MAX_BATCH = 100
-MAX_NAMES = 1000
 
 Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
 """A text that is not blank: the core says so when it is asked."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS)]
+ApprovedName = Annotated[str, StringConstraints(min_length=1, max_length=approval.MAX_NAME_CHARS)]
 Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -133,6 +135,11 @@ class ManifestRequest(Strict):
     )
     manifest: dict[str, Any] | list[Any] | None = None
     documents: list[Document] | None = Field(default=None, min_length=1, max_length=10_000)
+    policy: Policy | None = Field(
+        default=None,
+        description="What becomes of the source's changes: accept; hold what it changes or adds after its first "
+        "manifest until that is approved; strict: hold all of it. Default: as it was, and accept for a new source.",
+    )
     texts: TextForm | None = Field(default=None, description="The texts to embed, for a new registry.")
     partial: bool = Field(
         default=False, description="Not all of the source could be read: what it does not list is not removed."
@@ -160,6 +167,36 @@ class ManifestRequest(Strict):
         if (self.manifest is None) == (self.documents is None):
             raise ValueError("give a manifest, or documents: one of the two")
         return self
+
+
+class ApprovalRequest(Strict):
+    """What to approve as it is now: `names`, all that waits of a `source`, or both."""
+
+    names: list[ApprovedName] = Field(
+        default=[],
+        max_length=MAX_NAMES,
+        description="Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name.",
+    )
+    source: Name | None = Field(default=None, description="The source of which all is approved that waits.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["names"], "properties": {"names": {"minItems": 1}}},
+                {"required": ["source"], "properties": {"source": {"type": "string"}}},
+            ]
+        }
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> "ApprovalRequest":
+        if not (self.names or self.source):
+            raise ValueError("say what to approve: names, or a source")
+        return self
+
+    def wanted(self) -> list[str]:
+        """As `Registry.approve` takes it."""
+        return [*self.names, *([f"{approval.OF_SOURCE}{self.source}"] if self.source else [])]
 
 
 class SettingsRequest(Strict):

@@ -1,6 +1,6 @@
 """The shapes of answers, for the OpenAPI document. `registry.wire.shapes` makes them; a test holds the two together."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -190,12 +190,24 @@ class Claim(Answer):
     agent_id: str
 
 
+class Standing(Answer):
+    """How the agents that a source claims stand, as far as the caller sees them."""
+
+    online: int
+    unreachable: int
+    failing: int
+    known: int = Field(description="Never asked.")
+    pending: int = Field(description="Agents that wait for approval.")
+    pending_tools: int = Field(description="Tools of its agents that wait themselves.")
+
+
 class Source(Answer):
     name: str
     namespace: str
     rank: int
     policy: Policy
     seen_at: str
+    standing: Standing
     agents: list[str]
     claims: list[Claim]
 
@@ -269,6 +281,36 @@ class Reports(Answer):
 
     reports: list[Report]
     problem: Problem | None
+
+
+class Change(Answer):
+    """What a sync changed of an agent that was known before, or of a tool of such an agent."""
+
+    id: str = Field(description="In order of id is in order of time.")
+    at: str = Field(description="ISO 8601 in UTC.")
+    revision: int
+    source: str = Field(description="Empty: one of which the caller sees no agent any more.")
+    agent_id: str
+    tool: str = Field(description="The tool's name; empty: the agent itself.")
+    what: Literal["added", "changed", "removed"]
+    fields: list[str]
+    before_hash: str
+    after_hash: str
+    before: dict[str, Any] = Field(description="The fields that differ, long texts cut to where they do.")
+    after: dict[str, Any]
+    flags: list[str] = Field(description="Why the new text looks suspicious.")
+
+
+class Changes(Part):
+    changes: list[Change]
+
+
+class Approved(Answer):
+    """The ids of what waited and waits no more, and of flagged texts that are approved now."""
+
+    agents: list[str]
+    tools: list[str]
+    revision: int
 
 
 class Written(Answer):

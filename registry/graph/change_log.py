@@ -52,11 +52,14 @@ def read_changes(session: GraphSession) -> list[Change]:
 
 
 def read_changes_of(
-    session: GraphSession, agent_ids: Collection[str] | None, *, since: str, limit: int
+    session: GraphSession, agent_ids: Collection[str] | None, *, since: str, before: str = "", limit: int
 ) -> list[Change]:
-    """The newest `limit` since a time (ISO 8601 in UTC; empty: ever), the newest first. None: of all agents."""
-    everyone = agent_ids is None
-    rows = session.run(load("read/changes_of"), since=since, all=everyone, agent_ids=list(agent_ids or ()), limit=limit)
+    """The newest `limit` since a time (ISO 8601 in UTC; empty: ever), the newest first. None: of all agents.
+
+    `before`: only those older than the change of this id.
+    """
+    everyone, ids = agent_ids is None, list(agent_ids or ())
+    rows = session.run(load("read/changes_of"), since=since, before=before, all=everyone, agent_ids=ids, limit=limit)
     return [_change(row) for row in rows]
 
 

@@ -197,6 +197,9 @@ class LocalIndex:
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return self._tools_by_agent.get(agent_id, ())
 
+    def pending_tools(self) -> Sequence[str]:
+        return sorted(self._ids[self._pending_rows].tolist())
+
     def owners_called(self, call_name: str) -> Sequence[str]:
         return self._call_names.owners(call_name)
 

@@ -189,6 +189,9 @@ class Neo4jIndex:
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return [row["id"] for row in self._engine.run(load("neo4j/search/tool_ids"), agent_id=agent_id)]
 
+    def pending_tools(self) -> Sequence[str]:
+        return [row["id"] for row in self._engine.run(load("neo4j/search/pending_tools"))]
+
     def sources(self) -> "Sequence[SourceSummary]":
         with self._engine.reading() as session:
             return read_sources(session, read_claims(session))

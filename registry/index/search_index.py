@@ -99,6 +99,10 @@ class SearchIndex(Records, Protocol):
 
     def tool_ids(self, agent_id: str) -> Sequence[str]: ...
 
+    def pending_tools(self) -> Sequence[str]:
+        """The ids of the tools that wait for approval, whatever their agents do; in order."""
+        ...
+
     def owners_called(self, call_name: str) -> Sequence[str]:
         """The ids of the agents of which one may own a tool of this call name."""
         ...

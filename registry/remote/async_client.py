@@ -14,7 +14,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Document, OperatorSettings, SourceSummary, SyncReport
+    from waygraph.registry.changes import Approved, Change, Document, OperatorSettings, Policy, SourceSummary, SyncReport
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
@@ -114,6 +114,23 @@ class AsyncRemoteRegistry:
     async def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return await self._ask(calls.sources(principal))
 
+    async def changes(
+        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
+    ) -> "list[Change]":
+        return await self._follow(calls.changes(since=since, agent_id=agent_id, limit=limit, principal=principal))
+
+    async def changes_page(
+        self,
+        *,
+        since: str = "",
+        agent_id: str = "",
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> "Page[Change]":
+        talk = calls.changes_page(since=since, agent_id=agent_id, after=after, limit=limit, principal=principal)
+        return await self._follow(talk)
+
     async def status(self, *, principal: Principal | None = None) -> "Status":
         """Its `location` is the service's URL."""
         return await self._ask(calls.status(self._connection.place, principal))
@@ -142,6 +159,7 @@ class AsyncRemoteRegistry:
         source: str,
         namespace: str = "",
         kind: str = "",
+        policy: "Policy | None" = None,
         texts: TextForm | None = None,
         partial: bool = False,
         dry_run: bool = False,
@@ -152,6 +170,7 @@ class AsyncRemoteRegistry:
             source=source,
             namespace=namespace,
             kind=kind,
+            policy=policy,
             texts=texts,
             partial=partial,
             dry_run=dry_run,
@@ -166,6 +185,7 @@ class AsyncRemoteRegistry:
         source: str,
         namespace: str = "",
         kind: str = "",
+        policy: "Policy | None" = None,
         texts: TextForm | None = None,
         partial: bool = False,
         dry_run: bool = False,
@@ -176,6 +196,7 @@ class AsyncRemoteRegistry:
             source=source,
             namespace=namespace,
             kind=kind,
+            policy=policy,
             texts=texts,
             partial=partial,
             dry_run=dry_run,
@@ -209,6 +230,9 @@ class AsyncRemoteRegistry:
 
     async def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
         return await self._ask(calls.remove(agent_id, principal))
+
+    async def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
+        return await self._ask(calls.approve(names, principal))
 
     async def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
         return await self._ask(calls.forget(source, principal))

@@ -30,7 +30,7 @@ from waygraph.registry.wire.cursors import cursor
 from waygraph.registry.wire.problems import error_of
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Document, OperatorSettings, SourceSummary, SyncReport
+    from waygraph.registry.changes import Approved, Change, Document, OperatorSettings, Policy, SourceSummary, SyncReport
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
@@ -168,6 +168,26 @@ def sources(principal: Principal | None) -> "Call[list[SourceSummary]]":
     return _looking("/v1/sources", lambda reply: nouns.sources(reply.json()))
 
 
+def changes(
+    *, since: str, agent_id: str, limit: int | None, principal: Principal | None
+) -> "Talk[list[Change]]":
+    page = yield from changes_page(since=since, agent_id=agent_id, after="", limit=limit, principal=principal)
+    return list(page.items)
+
+
+def changes_page(
+    *, since: str, agent_id: str, after: str, limit: int | None, principal: Principal | None
+) -> "Talk[Page[Change]]":
+    """As `agents_page`."""
+    from waygraph.registry.changes_seen import ChangesAsked
+
+    _refuse_principal(principal)
+    asked = ChangesAsked.of(since, agent_id, after, limit)
+    chosen = (("since", asked.since), ("agent", asked.agent_id))
+    params = tuple((name, value) for name, value in chosen if value)
+    return (yield from _parts(partial(_part, "/v1/changes", params, nouns.changes_page), after, limit, falling=True))
+
+
 def status(place: str, principal: Principal | None) -> "Call[Status]":
     """`place`: where the registry is for whoever asks, whatever the service calls it."""
     _refuse_principal(principal)
@@ -195,6 +215,7 @@ def ingest(
     source: str,
     namespace: str,
     kind: str,
+    policy: Policy | None,
     texts: TextForm | None,
     partial: bool,
     dry_run: bool,
@@ -211,6 +232,7 @@ def ingest(
         "documents": told,
         "namespace": namespace,
         "kind": kind,
+        "policy": policy,
         "texts": texts,
         "partial": partial,
         "dry_run": dry_run,
@@ -218,6 +240,14 @@ def ingest(
     }
     sent = _writing("POST", "/v1/manifests", _taken, body, lambda reason: SourceError(source, reason))
     return replace(sent, safe=dry_run)
+
+
+def approve(names: Sequence[str], principal: Principal | None) -> "Call[Approved]":
+    from waygraph.registry.approval import checked_names
+
+    _refuse_principal(principal)
+    body = {"names": checked_names(names)}
+    return _writing("POST", "/v1/approvals", lambda reply: nouns.approved(reply.json()), body)
 
 
 def set_agent(
@@ -311,13 +341,16 @@ def _id_of(following: str) -> str:
         raise ValueError(following) from exc
 
 
-def _parts[T](part: Callable[[str, int], Call[Page[T]]], after: str, limit: int | None) -> Talk[Page[T]]:
-    """Parts put together until there are `limit`, or no more."""
+def _parts[T](
+    part: Callable[[str, int], Call[Page[T]]], after: str, limit: int | None, *, falling: bool = False
+) -> Talk[Page[T]]:
+    """Parts put together until there are `limit`, or no more. `falling`: the list is in falling order of id."""
     items: list[T] = []
     while True:
         page: Page[T] = yield part(after, MAX_PART if limit is None else min(MAX_PART, limit - len(items)))
         items += page.items
-        if page.following <= after or len(items) == limit:
+        goes_on = page.following and (not after or page.following < after if falling else page.following > after)
+        if not goes_on or len(items) == limit:
             return replace(page, items=tuple(items))
         after = page.following
 
@@ -361,3 +394,4 @@ def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_ID_
     if not name or len(name) > most_chars or half_a_pair or (noun == "agent" and "/" in name):
         raise UnknownName(noun, whole or name, ())
     return quote(name, safe="").replace(".", "%2E")
+

@@ -15,7 +15,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Document, OperatorSettings, SourceSummary, SyncReport
+    from waygraph.registry.changes import Approved, Change, Document, OperatorSettings, Policy, SourceSummary, SyncReport
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.remote.call import Call, Talk
     from waygraph.registry.remote.connection import Connection
@@ -116,6 +116,23 @@ class RemoteRegistry(Registry):
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return self._ask(calls.sources(principal))
 
+    def changes(
+        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
+    ) -> "list[Change]":
+        return self._follow(calls.changes(since=since, agent_id=agent_id, limit=limit, principal=principal))
+
+    def changes_page(
+        self,
+        *,
+        since: str = "",
+        agent_id: str = "",
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> "Page[Change]":
+        talk = calls.changes_page(since=since, agent_id=agent_id, after=after, limit=limit, principal=principal)
+        return self._follow(talk)
+
     def status(self, *, principal: Principal | None = None) -> Status:
         """Its `location` is the service's URL."""
         return self._ask(calls.status(self._connection.place, principal))
@@ -134,6 +151,7 @@ class RemoteRegistry(Registry):
         source: str,
         namespace: str = "",
         kind: str = "",
+        policy: "Policy | None" = None,
         texts: TextForm | None = None,
         partial: bool = False,
         dry_run: bool = False,
@@ -150,6 +168,7 @@ class RemoteRegistry(Registry):
             source=source,
             namespace=namespace,
             kind=kind,
+            policy=policy,
             texts=texts,
             partial=partial,
             dry_run=dry_run,
@@ -164,6 +183,7 @@ class RemoteRegistry(Registry):
         source: str,
         namespace: str = "",
         kind: str = "",
+        policy: "Policy | None" = None,
         texts: TextForm | None = None,
         partial: bool = False,
         dry_run: bool = False,
@@ -175,6 +195,7 @@ class RemoteRegistry(Registry):
             source=source,
             namespace=namespace,
             kind=kind,
+            policy=policy,
             texts=texts,
             partial=partial,
             dry_run=dry_run,
@@ -206,6 +227,9 @@ class RemoteRegistry(Registry):
             principal=principal,
         )
         return self._ask(call)
+
+    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
+        return self._ask(calls.approve(names, principal))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
         return self._ask(calls.forget(source, principal))

@@ -6,7 +6,18 @@ Raises KeyError, TypeError or ValueError for a document that is not of the shape
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waygraph.registry.changes import ChangeSet, Flagged, OperatorSettings, Rejected, SourceSummary, SyncReport, Updated
+from waygraph.registry.changes import (
+    Approved,
+    Change,
+    ChangeSet,
+    Flagged,
+    OperatorSettings,
+    Rejected,
+    SourceSummary,
+    Standing,
+    SyncReport,
+    Updated,
+)
 from waygraph.registry.graph.sandbox import CypherResult
 from waygraph.registry.identity import canonical_json
 from waygraph.registry.index.search_index import IndexState
@@ -31,6 +42,7 @@ type Json = Mapping[str, Any]
 _AGENT_PLAIN = ("id", "name", "description", "kind", "version", "pinned", "hidden", "pending", "status")
 _HASHES = ("content_hash", "approved_hash")
 _TOOL_PLAIN = ("id", "agent_id", "name", "call_name", "description", "pending", "status")
+_CHANGE_PLAIN = ("id", "at", "revision", "source", "agent_id", "tool", "what", "before_hash", "after_hash")
 _VOTE = ("entity_id", "kind", "leg", "rank", "score", "weight", "contribution")
 _CIRCUMSTANCES = ("recipe", "revision", "confidence", "notice", "not_reranked", "reason", "elapsed_ms")
 
@@ -135,9 +147,32 @@ def sources(told: Json) -> list[SourceSummary]:
         SourceSummary(
             **_of(each, ("name", "namespace", "rank", "policy", "seen_at")),
             claims=tuple((claim["key"], claim["agent_id"]) for claim in each["claims"]),
+            standing=standing(each["standing"]),
         )
         for each in told["sources"]
     ]
+
+
+def standing(told: Json) -> Standing:
+    return Standing(**_of(told, ("online", "unreachable", "failing", "known", "pending", "pending_tools")))
+
+
+def changes_page(told: Json) -> Page[Change]:
+    return Page(items=tuple(map(change, told["changes"])), revision=told["revision"], following=told["following"])
+
+
+def change(told: Json) -> Change:
+    return Change(
+        **_of(told, _CHANGE_PLAIN),
+        fields=_texts(told["fields"]),
+        before=_json_text(told["before"]),
+        after=_json_text(told["after"]),
+        flags=_texts(told["flags"]),
+    )
+
+
+def approved(told: Json) -> Approved:
+    return Approved(agents=_texts(told["agents"]), tools=_texts(told["tools"]), revision=told["revision"])
 
 
 def settings(told: Json) -> OperatorSettings:

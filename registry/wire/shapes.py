@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         OperatorSettings,
         Rejected,
         SourceSummary,
+        Standing,
         SyncReport,
         Updated,
     )
@@ -207,8 +208,20 @@ def source(held: "SourceSummary") -> Shape:
         "rank": held.rank,
         "policy": held.policy,
         "seen_at": held.seen_at,
+        "standing": standing(held.standing) if held.standing else None,
         "agents": list(held.agent_ids),
         "claims": [{"key": key, "agent_id": agent_id} for key, agent_id in held.claims],
+    }
+
+
+def standing(counted: "Standing") -> Shape:
+    return {
+        "online": counted.online,
+        "unreachable": counted.unreachable,
+        "failing": counted.failing,
+        "known": counted.known,
+        "pending": counted.pending,
+        "pending_tools": counted.pending_tools,
     }
 
 

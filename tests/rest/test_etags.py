@@ -15,6 +15,7 @@ PATHS = (
     "/v1/tools/open/look",
     "/v1/tools/open__look",
     "/v1/sources",
+    "/v1/changes",
     "/v1/status",
     "/.well-known/ai-catalog.json",
 )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.access import Caller
 
-Action = Literal["ingest", "set", "remove", "forget", "cypher"]
+Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher"]
 """What was tried. A closed set: it is a label of the metrics."""
 Outcome = Literal["ok", "refused", "failed"]
 Fact = str | int | float | bool | None
