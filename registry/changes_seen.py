@@ -40,7 +40,9 @@ class ChangesAsked:
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise InvalidQuery(f"limit must be a whole number from 1 up, not {limit!r}")
         if after and not _ID.fullmatch(after):
-            raise InvalidQuery("this is no place in the log of changes: it begins at the id of a change, or at its cursor")
+            raise InvalidQuery(
+                "this is no place in the log of changes: it begins at the id of a change, or at its cursor"
+            )
         return ChangesAsked(since=_in_utc(since), agent_id=agent_id, after=after, limit=limit)
 
 

@@ -115,7 +115,7 @@ def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]") -> "Stand
     """`waiting`: how many tools of an agent wait."""
     from waygraph.registry.changes import Standing
 
-    of_status = Counter(word_of(agent.status) for agent in agents)
+    of_status: Counter[str] = Counter(word_of(agent.status) for agent in agents)
     return Standing(
         **of_status,
         pending=sum(agent.pending for agent in agents),

@@ -24,7 +24,17 @@ from waygraph.registry.errors import (
 from waygraph.registry.index.search_index import IndexState, SearchIndex
 from waygraph.registry.lookup import agent_named, named, tool_named, visible_agents
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.pages import About, Listed, Page, about, agents_page, seen_sources, seen_state, standing_sources, tools_page
+from waygraph.registry.pages import (
+    About,
+    Listed,
+    Page,
+    about,
+    agents_page,
+    seen_sources,
+    seen_state,
+    standing_sources,
+    tools_page,
+)
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router

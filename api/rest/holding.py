@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from waygraph.api.rest.answers import unless_known
 from waygraph.api.rest.asking import defined
 from waygraph.api.rest.documents import operation
-from waygraph.api.rest.requests import MAX_NAMES, Name
+from waygraph.api.rest.requests import Name
 from waygraph.api.rest.service import ForRead, Service, Serving
 from waygraph.registry.access import Caller
 from waygraph.registry.export import ExportFormat
 from waygraph.registry.formats import ToolFormat
 from waygraph.registry.model import AgentKind, Filters
 from waygraph.registry.wire import shapes
-from waygraph.registry.wire.bounds import MAX_ID_CHARS, MAX_PART
+from waygraph.registry.wire.bounds import MAX_ID_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.wire.cursors import after, cursor
 
 if TYPE_CHECKING:

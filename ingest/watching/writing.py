@@ -122,7 +122,12 @@ class Writer:
         ids = dict(self._claims(source)) if unknown else {}
         for key in unknown:
             answer = answers[key]
-            if answer.entry and not answer.rejected and key in ids and self._held_hash(ids[key]) == answer.entry.bundle_hash:
+            if (
+                answer.entry
+                and not answer.rejected
+                and key in ids
+                and self._held_hash(ids[key]) == answer.entry.bundle_hash
+            ):
                 self._written[source, key] = (_hash(answer), now)
 
     def _held_hash(self, agent_id: str) -> str:

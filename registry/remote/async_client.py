@@ -14,7 +14,15 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Approved, Change, Document, OperatorSettings, Policy, SourceSummary, SyncReport
+    from waygraph.registry.changes import (
+        Approved,
+        Change,
+        Document,
+        OperatorSettings,
+        Policy,
+        SourceSummary,
+        SyncReport,
+    )
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status

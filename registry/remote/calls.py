@@ -30,7 +30,15 @@ from waygraph.registry.wire.cursors import cursor
 from waygraph.registry.wire.problems import error_of
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Approved, Change, Document, OperatorSettings, Policy, SourceSummary, SyncReport
+    from waygraph.registry.changes import (
+        Approved,
+        Change,
+        Document,
+        OperatorSettings,
+        Policy,
+        SourceSummary,
+        SyncReport,
+    )
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
@@ -168,9 +176,7 @@ def sources(principal: Principal | None) -> "Call[list[SourceSummary]]":
     return _looking("/v1/sources", lambda reply: nouns.sources(reply.json()))
 
 
-def changes(
-    *, since: str, agent_id: str, limit: int | None, principal: Principal | None
-) -> "Talk[list[Change]]":
+def changes(*, since: str, agent_id: str, limit: int | None, principal: Principal | None) -> "Talk[list[Change]]":
     page = yield from changes_page(since=since, agent_id=agent_id, after="", limit=limit, principal=principal)
     return list(page.items)
 
@@ -215,7 +221,7 @@ def ingest(
     source: str,
     namespace: str,
     kind: str,
-    policy: Policy | None,
+    policy: "Policy | None",
     texts: TextForm | None,
     partial: bool,
     dry_run: bool,
@@ -394,4 +400,3 @@ def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_ID_
     if not name or len(name) > most_chars or half_a_pair or (noun == "agent" and "/" in name):
         raise UnknownName(noun, whole or name, ())
     return quote(name, safe="").replace(".", "%2E")
-

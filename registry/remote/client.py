@@ -15,7 +15,15 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 from waygraph.registry.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Approved, Change, Document, OperatorSettings, Policy, SourceSummary, SyncReport
+    from waygraph.registry.changes import (
+        Approved,
+        Change,
+        Document,
+        OperatorSettings,
+        Policy,
+        SourceSummary,
+        SyncReport,
+    )
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.remote.call import Call, Talk
     from waygraph.registry.remote.connection import Connection
