@@ -9,6 +9,7 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -26,12 +27,12 @@ NOWHERE = StdioLaunch(command="no-such-program-4711")
 SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
 
 
-def entry(key: str, launch: Launch, **said: object) -> ServerEntry:
+def entry(key: str, launch: Launch, **said: Any) -> ServerEntry:
     record = AgentRecord(pointer=f"/mcpServers/{key}", key=key, transport={"command": key})
     return ServerEntry(key=key, launch=launch, record=replace(record, **said))
 
 
-def read(*servers: ServerEntry, **settings: float) -> tuple[Manifest, list[Asked]]:
+def read(*servers: ServerEntry, **settings: Any) -> tuple[Manifest, list[Asked]]:
     told: list[Asked] = []
     source = McpServers(
         name="/home/me/mcp.json",
