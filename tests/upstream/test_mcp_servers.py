@@ -91,7 +91,7 @@ def test_servers_that_never_answer_do_not_hold_the_others() -> None:
     """More of them than may start at once: the others get their turn long before they are given up."""
     silent = [entry(f"silent{number}", SILENT) for number in range(3)]
     manifest, told = read(
-        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=8.0
+        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=9.0
     )
     assert [found.key for found in manifest.entries] == ["shake"]
     assert {fault.key for fault in manifest.rejected if fault.key} == {"silent0", "silent1", "silent2"}
