@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LIVE_RANK = 1
 """Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
-START_S = 2.0
+START_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ _MOST_ERROR_BYTES = 64 * 1024
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 _OVER_SESSION = "mcp-session-id"
+_KINDS = frozenset({"application/json", "text/event-stream"})
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _RETRYABLE = frozenset({408, 425, 429})
 _OLDER = frozenset({400, 404, 405})
@@ -140,7 +141,7 @@ class OriginClient(httpx2.AsyncClient):
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
-        error = _elsewhere(request, response) or _compressed(response)
+        error = _elsewhere(request, response) or _compressed(response) or self._no_protocol(request, response)
         if error is None and response.status_code < 400:
             return self._accepted(request, response)
         if error is None:
@@ -151,6 +152,13 @@ class OriginClient(httpx2.AsyncClient):
         with suppress(httpx2.HTTPError):
             await response.aclose()
         return self._no_answer(request, error, response.status_code)
+
+    def _no_protocol(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method != "POST" or response.status_code != 200 or kind in _KINDS or not _asks(request):
+            return None
+        said = self._line(kind) or "something"
+        return UpstreamRefused(f"answered with {said}, as no MCP server does; is this its address?")
 
     def _accepted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from waygraph.ingest.upstream.paging import Items, NotOffered, all_of, number_of
 from waygraph.ingest.upstream.quiet import quietly
 from waygraph.ingest.upstream.raw import raw_request
 from waygraph.ingest.upstream.telling import Discretion
-from waygraph.ingest.upstream.wire import Watched, Wire
+from waygraph.ingest.upstream.wire import Counted, Watched, Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
 
@@ -119,7 +120,7 @@ class OpenConnection:
     @asynccontextmanager
     async def _watched_streams(self) -> AsyncIterator[tuple[Any, Any]]:
         async with self._transport as (reading, writing):
-            yield Watched(reading, self.wire), writing
+            yield Watched(reading, self.wire), Counted(writing, self.wire)
 
     # -- its owner ---------------------------------------------------------------------------------
 
@@ -139,15 +140,16 @@ class OpenConnection:
             self._scope.cancel()
             await self._ended.wait()
 
-    def what_kept_it(self) -> str:
-        """What is known of a server that has not answered."""
+    def not_within(self, timeout_s: float, setting: str) -> UpstreamUnreachable:
+        """What is known of a server that has not answered in time."""
         hints = []
         if self.wire.skipped:
             hints.append(f"wrote {self.wire.skipped} lines to standard output that are no JSON-RPC")
         if words := self.wire.last_words():
             hints.append(f"last said: {words}")
         trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
-        return f"{trouble} ({'; '.join(hints)})" if hints else trouble
+        told = f"{trouble} within {timeout_s:g} s (WAYGRAPH_{setting.upper()})"
+        return UpstreamUnreachable(f"{told}; it {' and '.join(hints)}" if hints else told)
 
     # -- what it is asked --------------------------------------------------------------------------
 
@@ -157,9 +159,7 @@ class OpenConnection:
             self.wire.trouble = None  # of an earlier request
         with quietly(), anyio.move_on_after(timeout_s):
             return await self._listing()
-        raise UpstreamUnreachable(
-            f"{self.what_kept_it()} with its lists within {timeout_s:g} s (WAYGRAPH_UPSTREAM_LIST_TIMEOUT_S)"
-        )
+        raise self.not_within(timeout_s, "upstream_list_timeout_s")
 
     async def changed(self) -> None:
         await self._following.changed()
@@ -261,5 +261,6 @@ class OpenConnection:
         return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
 
 
+@cache
 def _version() -> str:
     return version("waygraph")

@@ -68,9 +68,9 @@ class _Opening:
             timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
         with anyio.move_on_after(timeout_s):
             return await self._try_all()
-        attempt = self._attempt
-        what = "could not be started" if attempt is None else attempt.what_kept_it()
-        raise UpstreamUnreachable(f"{what} within {timeout_s:g} s (WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S)")
+        if self._attempt is None:
+            raise UpstreamUnreachable(f"could not be tried within {timeout_s:g} s")
+        raise self._attempt.not_within(timeout_s, "upstream_connect_timeout_s")
 
     async def _try_all(self) -> OpenConnection:
         try:

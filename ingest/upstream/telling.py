@@ -20,7 +20,10 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206
 _TELLING = re.compile(
     r"(?i)error|exception|required|missing|not found|no such|cannot|can't|could not|failed|fatal|denied|invalid|panic"
 )
-_BOILERPLATE = re.compile(r"(?i)^\s*(?:at |File \"|npm (?:error|err!)\s*$)|complete log of this run")
+_BOILERPLATE = re.compile(
+    r"(?i)^\s*(?:at |File \"|npm (?:warn|notice)\b|npm (?:error|err!)(?: 404)?\s*(?:$|tarball, folder|Note that))"
+    r"|complete log of this run"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCNotification
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from waygraph.registry.errors import UpstreamError
 
@@ -18,6 +18,8 @@ CHANGES = frozenset(
         "notifications/resources/list_changed",
     }
 )
+MOST_UNANSWERED = 100
+"""A server that asks on and does not read the answers is heard no more; each question would be a task of the SDK's."""
 _UNASKED = CHANGES | {"notifications/message", "notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
@@ -32,6 +34,8 @@ class Wire:
     """The line of its error output that most likely says why it fails."""
     heard: bool = False
     """Whether any message came."""
+    unanswered: int = 0
+    """Requests of the server's that we have not answered yet."""
     skipped: int = 0
     """Lines on standard output that are no JSON-RPC."""
     on_change: Callable[[], None] = lambda: None
@@ -72,7 +76,14 @@ class Watched:
                 return item
 
     def _is_ours(self, item: SessionMessage | Exception) -> bool:
-        if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCNotification):
+        if not isinstance(item, SessionMessage):
+            return False
+        if isinstance(item.message, JSONRPCRequest):
+            if self._wire.unanswered >= MOST_UNANSWERED:
+                return True
+            self._wire.unanswered += 1
+            return False
+        if not isinstance(item.message, JSONRPCNotification):
             return False
         if item.message.method in CHANGES:
             self._wire.on_change()
@@ -89,6 +100,30 @@ class Watched:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Counted:
+    """A transport's write stream, on which the answers to a server's own requests are counted."""
+
+    def __init__(self, inner: "anyio.abc.ObjectSendStream[SessionMessage]", wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._inner.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._wire.unanswered -= 1
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
         return self

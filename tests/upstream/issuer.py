@@ -104,7 +104,7 @@ class Issuer:
     def app(self) -> Any:
         inner = self.served.app()
 
-        async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        async def guarded(scope: Any, receive: Any, send: Any) -> Any:
             if scope["type"] != "http":
                 return await inner(scope, receive, send)
             heard = {name.decode(): value.decode() for name, value in scope["headers"]}

@@ -99,6 +99,11 @@ def test_a_refusal_says_its_status(status: int, kind: type[UpstreamError], says:
     assert says in error.reason
 
 
+def test_a_page_for_people_is_told_as_such() -> None:
+    error = error_of(lambda *_: (200, {"content-type": "text/html; charset=utf-8"}, b"<!doctype html>"))
+    assert error.reason == "answered with text/html, as no MCP server does; is this its address?"
+
+
 def test_a_refusal_in_the_protocols_form_is_told_in_its_words() -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "licence expired"}}
     error = error_of(lambda *_: (400, {"content-type": "application/json"}, json.dumps(said).encode()))

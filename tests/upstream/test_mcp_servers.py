@@ -9,6 +9,7 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -26,12 +27,12 @@ NOWHERE = StdioLaunch(command="no-such-program-4711")
 SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
 
 
-def entry(key: str, launch: Launch, **said: object) -> ServerEntry:
+def entry(key: str, launch: Launch, **said: Any) -> ServerEntry:
     record = AgentRecord(pointer=f"/mcpServers/{key}", key=key, transport={"command": key})
     return ServerEntry(key=key, launch=launch, record=replace(record, **said))
 
 
-def read(*servers: ServerEntry, **settings: float) -> tuple[Manifest, list[Asked]]:
+def read(*servers: ServerEntry, **settings: Any) -> tuple[Manifest, list[Asked]]:
     told: list[Asked] = []
     source = McpServers(
         name="/home/me/mcp.json",
@@ -90,7 +91,7 @@ def test_servers_that_never_answer_do_not_hold_the_others() -> None:
     """More of them than may start at once: the others get their turn long before they are given up."""
     silent = [entry(f"silent{number}", SILENT) for number in range(3)]
     manifest, told = read(
-        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=8.0
+        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=9.0
     )
     assert [found.key for found in manifest.entries] == ["shake"]
     assert {fault.key for fault in manifest.rejected if fault.key} == {"silent0", "silent1", "silent2"}

@@ -26,11 +26,12 @@ async def asked(agreed: types.DiscoverResult | None) -> tuple[Mapping[str, Any],
     """The result of a raw request that is answered with BAD_PAGE, and the parameters that were sent."""
     answers, reading = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     writing, requests = anyio.create_memory_object_stream[SessionMessage](1)
+    seen: dict[str, Any] = {}
+    result: Mapping[str, Any] = {}
     with answers, reading, writing, requests:
         async with ClientSession(dispatcher=JSONRPCDispatcher(reading, writing)) as session:
             if agreed:
                 session.adopt(agreed)
-            seen: dict[str, Any] = {}
 
             async def answer() -> None:
                 request = (await requests.receive()).message

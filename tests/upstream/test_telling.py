@@ -59,6 +59,13 @@ def test_what_is_told_is_one_short_line() -> None:
             "npm error 404 Not Found\nnpm error A complete log of this run can be found in: /x\n",
             "npm error 404 Not Found",
         ),
+        (
+            "npm warn Unknown user config\nnpm error code E404\nnpm error 404 Not Found - GET x\nnpm error 404\n"
+            "npm error 404  'x@*' could not be found\nnpm error 404 Note that you can also install from a\n"
+            "npm error 404 tarball, folder, http url, or git url.\n",
+            "npm error 404 'x@*' could not be found",
+        ),
+        ("npm warn Unknown user config\n", ""),
         ("", ""),
     ],
 )
