@@ -22,6 +22,7 @@ from benchmarks import (
     process_speed,
     route_speed,
     scalemcp,
+    suspicion,
 )
 from benchmarks.ablations import run as ablations
 from benchmarks.live import run as live
@@ -44,6 +45,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     ingest_speed.NAME: ingest_speed.run,
     lines_speed.NAME: lines_speed.run,
     memory.NAME: memory.run,
+    suspicion.NAME: suspicion.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(graph_server.run, name) for name in graph_server.NAMES},

@@ -17,7 +17,8 @@ from waygraph.registry import Registry, Settings
 
 PAGE = DOCS / "cypher.md"
 ALGORITHM = "Algorithm 1 as one statement"
-JANUARY, MARCH = "2026-01-10T08:00:00+00:00", "2026-03-02T08:00:00+00:00"
+FIRST, SECOND, JANUARY, MARCH = (f"2026-{day}T08:00:00+00:00" for day in ("01-08", "01-09", "01-10", "03-02"))
+STAMP = "Put a stamp on it."
 
 BACK_OFFICE = """\
 waygraph: 1
@@ -64,8 +65,8 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
-    "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", JANUARY)],
-    "Which source brought how many agents": [("back-office", JANUARY, 3), ("catalog", MARCH, 35)],
+    "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
+    "Which source brought how many agents": [("back-office", SECOND, 3), ("catalog", MARCH, 35)],
     "Tags that only one agent bears": [
         ("shopping", "bazaar-lane"), ("markets", "bellringer-stocks"), ("stocks", "bellringer-stocks"),
         ("currency", "bureau-fx"), ("issues", "burr-tracker"), ("project-management", "burr-tracker"),
@@ -110,8 +111,9 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
         ("quarry-sql", False, False, True, False, True),
         ("unit-bench", False, False, False, True, False),
     ],
+    "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(6, "plain", "")],
+    "Where the registry stands": [(7, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 
@@ -123,7 +125,7 @@ DIFFERENCES: dict[str, tuple[str, object, object]] = {
     "`round(x, 2)`": ("RETURN round(2.567, 2)", None, 2.57),
     "`[1, null] = [1, null]`": ("RETURN [1, null] = [1, null]", True, None),
     r"label expressions `(a:Agent\|Tool)`, `!`; `(…){1,2}` around a path": (
-        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Term|Commit)) RETURN count(a)", None, 2,
+        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Change|Term|Commit)) RETURN count(a)", None, 2,
     ),
     "likeness of two vectors": ("RETURN vector.similarity.cosine([1.0, 0.0], [1.0, 0.0])", None, 1.0),
     "functions with a dot: `duration.between`, `date.truncate`": (
@@ -178,18 +180,24 @@ def properties_of(registry: Registry, pattern: str) -> set[object]:
 def fill(registry: Registry, folder: Path) -> None:
     """The two sources, and what an operator says of four agents."""
     with pytest.MonkeyPatch.context() as patch:
-        for source, when in (("catalog", JANUARY), ("back-office", JANUARY), ("catalog", MARCH)):
+        for source, when, stamp in (
+            ("catalog", FIRST, ""),
+            ("back-office", SECOND, "Frank a letter."),
+            ("back-office", JANUARY, STAMP),
+            ("catalog", MARCH, ""),
+        ):
             patch.setattr("waygraph.registry.storage.live_graph.now", lambda when=when: when)
-            _sync(registry, source, folder)
+            _sync(registry, source, folder, stamp)
     registry.set("old-fax", hidden=True)
     registry.set("pigeon-mail", pinned=True)
     registry.set("quarry-sql", visible_to=["analysts"])
     registry.remove("unit-bench")
 
 
-def _sync(registry: Registry, source: str, folder: Path) -> None:
+def _sync(registry: Registry, source: str, folder: Path, stamp: str) -> None:
+    """`stamp`: what the back office says of that tool."""
     made_up = folder / "back-office.yaml"
-    made_up.write_text(BACK_OFFICE, encoding="utf-8")
+    made_up.write_text(BACK_OFFICE.replace(STAMP, stamp), encoding="utf-8")
     path = ROOT / "examples" / "catalog" if source == "catalog" else made_up
     for manifest in read_path(str(path), Settings()):
         sync(registry, replace(manifest, source=source), texts="plain")

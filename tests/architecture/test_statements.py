@@ -19,7 +19,22 @@ ROW = {
     "hash": "h",
     "since": "2026-01-01T00:00:00+00:00",
     "seen_at": "2026-01-01T00:00:00+00:00",
-    "props": {"id": "a", "name": "A", "tags": ["x"], "embedding": VECTOR},
+    "props": {"id": "a", "name": "a", "tags": ["x"], "embedding": VECTOR},
+}
+CHANGE = {
+    "id": "a",
+    "at": "a",
+    "revision": 1,
+    "source": "a",
+    "agent_id": "a",
+    "tool": "",
+    "what": "changed",
+    "fields": ["name"],
+    "before_hash": "h",
+    "after_hash": "h",
+    "before": "{}",
+    "after": "{}",
+    "flags": [],
 }
 SAMPLES: dict[str, object] = {
     "string": "a",
@@ -32,7 +47,7 @@ SAMPLES: dict[str, object] = {
     "list<map>": [ROW],
 }
 ORPHANS = ["b"]
-UNDO = {"sync/create_tools": "sync/remove_tools"}
+UNDO = {"sync/create_tools": "sync/remove_tools", "sync/put_changes": "sync/remove_changes"}
 """What the engine holds already, and must not for this statement."""
 
 
@@ -46,6 +61,7 @@ def engine() -> Iterator[GrafeoEngine]:
     orphans = [{"id": agent_id, "props": {"id": agent_id}} for agent_id in ORPHANS]
     engine.run(load("sync/put_agents"), rows=orphans)
     engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
+    engine.run(load("sync/put_changes"), rows=[{"props": CHANGE}])
     yield engine
     engine.close()
 

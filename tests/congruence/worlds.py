@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.catalogue import catalogue, requests
 from waygraph.ingest.sources import read_stream
 from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest, OperatorSettings
+from waygraph.registry.changes import Manifest, OperatorSettings, Policy
 from waygraph.registry.identity import agent_id, namespaced_id
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model import AGENT_KINDS, Filters, Principal, TextForm
@@ -55,6 +55,7 @@ SCHEMAS: tuple[Record, ...] = (
     {"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"deep": {"enum": [None, 0, -1, True, "x"]}}},
 )
 ANNOTATIONS: tuple[Record | None, ...] = (None, {"readOnlyHint": True}, {"title": "题"})
+STATUSES = ("known", "online", "unreachable since 2026-01-01T00:00:00+00:00: no route", "failing: 500")
 GIBBERISH = (
     "qwxzv jjkkq zzyxw", "the of and", "?!", "\x00", "🚢🚢", '"unclosed AND (title:* ~5 ^2 [a TO b]', "\ud800 half",
     "data:text/plain;base64,AAAA", "*", "a" * 400, "/", "__", "ﬁle ②",
@@ -193,10 +194,11 @@ class World:
         of_sources = [
             self._change, self._change, self._change, self._share, self._same_again, self._rehearse, self._spoil,
             self._lose_most, self._lose_most_as_meant, self._state_settings, self._ask_for_texts, self._forget,
+            self._hold, self._hold, self._loosen, self._answer,
         ]  # fmt: skip
         of_operators = [
             self._remove, self._remove, self._bring_back, self._tag, self._restrict, self._open, self._pin, self._hide,
-            self._show,
+            self._show, self._approve, self._approve, self._approve_all,
         ]  # fmt: skip
         return [*of_sources, *of_operators, self._reindex]
 
@@ -289,6 +291,35 @@ class World:
         """It says the same again one day, if it is chosen."""
         source, _ = self._one()
         return Edit(f"forget {source}", lambda registry: registry.forget(source))
+
+    def _hold(self) -> Edit:
+        """What changes from now on waits, or with strict all of it."""
+        self._change()
+        return self._under(self._chance.choice(("hold", "strict")))
+
+    def _loosen(self) -> Edit:
+        self._change()
+        return self._under("accept")
+
+    def _under(self, policy: Policy) -> Edit:
+        source = self._last
+        manifest = replace(self._manifest(source, self.sources[source]), policy=policy)
+        return Edit(
+            f"sync {source}: under {policy}", lambda registry: sync(registry, manifest, allow_mass_removal=True)
+        )
+
+    def _answer(self) -> Edit:
+        """Some agents do not answer, or do again."""
+        said = {self._some_agent(): self._chance.choice(STATUSES) for _ in range(4)}
+        return Edit(f"statuses {said}", lambda registry: registry.put_statuses(said))
+
+    def _approve(self) -> Edit:
+        wanted = self._some_agent()
+        return Edit(f"approve {wanted}", lambda registry: registry.approve(wanted))
+
+    def _approve_all(self) -> Edit:
+        source, _ = self._one()
+        return Edit(f"approve all of {source}", lambda registry: registry.approve(f"source:{source}"))
 
     def _remove(self) -> Edit:
         wanted = self._some_agent()
@@ -401,6 +432,7 @@ class World:
             tags=self._few((*TAGS, "pinned", "no such tag")),
             kinds=self._few(AGENT_KINDS),
             agent_ids=self._few(tuple(agent_id(record["id"]) for record in self._records()), 8),
+            reachable=self._chance.random() < 0.2,
         )
         principal = self._chance.choice((None, None, Principal(), Principal(groups=self._few((*GROUPS, "nobody")))))
         return Scope(filters, principal, with_pinned=self._chance.random() < 0.5)

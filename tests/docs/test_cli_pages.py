@@ -35,6 +35,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "show": [["show", "bureau-fx"]],
     "set": [["set", "bureau-fx", "--pin", "--visible-to", "finance"], ["set", "bureau-fx", "--everyone"]],
     "remove": [["remove", "bureau-fx"]],
+    "changes": [["changes", "--since", "2d"]],
+    "approve": [["approve", "bureau-fx"], ["approve", "--all-of", str(CATALOG)]],
     "sources": [["sources"]],
     "sources forget": [["sources", "forget", str(CATALOG)]],
     "cypher": [["cypher", "MATCH (a:Agent) RETURN a, a.id, size(a.tags) AS n"]],

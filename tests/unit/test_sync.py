@@ -443,9 +443,10 @@ entries = st.builds(
     transport=st.sampled_from(["", "", "T", "U"]),
 )
 manifests = st.builds(
-    lambda source, listed: manifest(source, *listed, rank=SOURCES[source]),
+    lambda source, listed, policy: replace(manifest(source, *listed, rank=SOURCES[source]), policy=policy),
     st.sampled_from(sorted(SOURCES)),
     st.lists(entries, max_size=4, unique_by=lambda made: made.key),
+    st.sampled_from([None, None, None, "accept", "hold", "strict"]),
 )
 Step = Manifest | tuple[str, str | int]
 steps: st.SearchStrategy[list[Step]] = st.lists(
@@ -453,7 +454,7 @@ steps: st.SearchStrategy[list[Step]] = st.lists(
     | manifests
     | manifests
     | st.tuples(st.just("forget"), st.sampled_from(sorted(SOURCES)))
-    | st.tuples(st.sampled_from(["remove", "restore", "pin"]), st.integers(0, 5)),
+    | st.tuples(st.sampled_from(["remove", "restore", "pin", "approve"]), st.integers(0, 5)),
     min_size=1,
     max_size=9,
 )
@@ -566,6 +567,9 @@ def apply(graph: Graph, model: Model, step: Step) -> None:
     if not known:
         return
     name = known[int(which) % len(known)]
+    if action == "approve":
+        apply_approval(graph, name)
+        return
     graph.say(name, **{"remove": {"removed": True}, "restore": {"removed": False}, "pin": {"pinned": True}}[action])
     if action == "remove":
         model.removed.add(name)
@@ -574,6 +578,23 @@ def apply(graph: Graph, model: Model, step: Step) -> None:
         model.removed.discard(name)
     else:
         model.pinned.add(name)
+
+
+def apply_approval(graph: Graph, name: str) -> None:
+    """All that waits of the agent waits no more, which only the agent's own text tells."""
+    if name not in graph.agents():
+        return
+    revision, before = graph.revision, texts_of(graph)
+    waiting = {tool.id for tool in graph.tools().values() if tool.agent_id == name and tool.pending}
+    graph.embedder.texts.clear()
+    done = graph.session.approve(name)
+    after = texts_of(graph)
+    assert set(done.tools) == waiting
+    assert done.revision == revision + bool(done.agents or done.tools)
+    assert not any(tool.pending for tool in graph.tools().values() if tool.agent_id == name)
+    assert set(graph.embedder.texts) == {
+        text for entity, texts in after.items() if before[entity] != texts for text in texts
+    }
 
 
 def assert_any_sequence_fits(sequence: list[Step]) -> None:

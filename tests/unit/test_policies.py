@@ -1,0 +1,151 @@
+"""Whatever a source says in whatever order: what waits is found by nothing, and approval lets all of it in."""
+
+import json
+from collections.abc import Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from waygraph.ingest.change_log import MAX_TEXT_CHARS, changes_of
+from waygraph.ingest.policies import Judge
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import AgentEntry, Manifest, Policy
+from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model import Agent, Query, Tool
+from waygraph.registry.registry import Registry
+from waygraph.registry.statuses import (
+    FAILING,
+    KNOWN,
+    MAX_REASON_CHARS,
+    ONLINE,
+    failing,
+    is_status,
+    reachable,
+    unreachable,
+    unreachable_since,
+)
+
+WORDS = "moors ships"
+
+
+def agent_of(key: str, text: str = "") -> Agent:
+    return sealed_agent(Agent(id=key, name=key, description=f"{WORDS} {text}"))
+
+
+def tool_of(key: str, name: str, text: str = "", tags: tuple[str, ...] = ()) -> Tool:
+    made = Tool(id=tool_id(key, name), agent_id=key, name=name, description=f"{WORDS} {text}", tags=tags)
+    return sealed_tool(made)
+
+
+def entry(key: str, text: str, tools: Sequence[tuple[str, str]]) -> AgentEntry:
+    return AgentEntry(key=key, agent=agent_of(key, text), tools=tuple(tool_of(key, *tool) for tool in sorted(tools)))
+
+
+TEXTS = ("", "fast", "slow")
+tools = st.lists(
+    st.tuples(st.sampled_from(["t0", "t1", "t2"]), st.sampled_from(TEXTS)), max_size=3, unique_by=lambda tool: tool[0]
+)
+entries = st.builds(entry, st.sampled_from(["a0", "a1", "a2"]), st.sampled_from(TEXTS), tools)
+listings = st.lists(st.lists(entries, max_size=3, unique_by=lambda made: made.key), min_size=2, max_size=5)
+
+
+def found(registry: Registry) -> set[str]:
+    """All that routes and searches give, asked in the words of all texts and by every name."""
+    names = [agent.id for agent in registry.agents()] + [tool.id for tool in registry.tools()]
+    queries = [Query(text=text, limit=100) for text in (f"{WORDS} fast slow", *names)]
+    routed = [match for query in queries for match in registry.route(query).matches]
+    tools = {match.tool.id for query in queries for match in registry.find_tools(query).matches}
+    return {match.agent.id for match in routed} | {tool.id for match in routed for tool in match.tools} | tools
+
+
+def waiting(registry: Registry) -> set[str]:
+    agents = {agent.id for agent in registry.agents() if agent.pending}
+    return agents | {tool.id for tool in registry.tools() if tool.pending or tool.agent_id in agents}
+
+
+def everything(registry: Registry) -> set[str]:
+    return {agent.id for agent in registry.agents()} | {tool.id for tool in registry.tools()}
+
+
+@given(listings, st.sampled_from(["hold", "strict"]))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_waits_is_never_found_and_approval_lets_all_of_it_in(
+    listed: list[list[AgentEntry]], policy: Policy
+) -> None:
+    """Under hold and strict, whatever a source says in whatever order. What was never said before is not found, and
+    what is found was said so in the first sync or approved."""
+    with Registry.open(":memory:", embedder="none", environ={}) as registry:
+        first: set[str] = set()
+        for number, stated in enumerate(listed):
+            manifest = Manifest(source="s", namespace="s", entries=tuple(stated), policy=policy)
+            sync(registry, manifest, allow_mass_removal=True)
+            if number == 0 and policy == "hold":
+                first = {tool.content_hash for tool in registry.tools()}
+            assert found(registry) == everything(registry) - waiting(registry)
+            accepted = {tool.content_hash for tool in registry.tools() if tool.id not in waiting(registry)}
+            assert accepted <= first
+        registry.approve("source:s")
+        assert waiting(registry) == set()
+        assert found(registry) == everything(registry)
+
+
+# -- one entry -----------------------------------------------------------------------------------------
+
+
+def judged(policy: Policy, new: Tool, old: Tool | None = None, *, first: bool = False) -> Tool:
+    judge = Judge(policy=policy, first=first, owners_named=lambda names: {})  # noqa: ARG005
+    held = {} if old is None else {old.name: old}
+    whole = AgentEntry(key="a", agent=agent_of("a"), tools=(new,))
+    return judge.judged(whole, agent_of("a") if old else None, held).tools[0]
+
+
+def test_only_what_a_model_goes_by_is_held() -> None:
+    """Other tags, another order of tags: nothing waits under hold, all of it under strict."""
+    old, other = tool_of("a", "x", tags=("one",)), tool_of("a", "x", tags=("two",))
+    assert not judged("hold", other, old).pending
+    assert judged("strict", other, old).pending
+    assert judged("hold", tool_of("a", "x", "new"), old).pending
+    assert not judged("accept", tool_of("a", "x", "new"), old).pending
+    assert not judged("strict", tool_of("a", "x", tags=("one",)), old).pending
+
+
+def test_what_a_manifest_says_waits_waits() -> None:
+    """An export may tell that something waited, under any policy; a held state is not undone by it."""
+    said = tool_of("a", "x")
+    assert not judged("accept", said).pending
+    waits = Tool(**{name: getattr(said, name) for name in said.__slots__ if name != "pending"}, pending=True)
+    assert judged("accept", waits).pending
+    assert not judged("accept", waits, said).pending
+
+
+# -- what is kept of a change --------------------------------------------------------------------------
+
+
+@given(st.text(max_size=3_000), st.text(max_size=3_000))
+@settings(max_examples=50, deadline=None)
+def test_a_change_is_small_whatever_the_texts(before: str, after: str) -> None:
+    """Cut texts hold at most what is kept of one, and two marks that say that they are cut."""
+    held, new = tool_of("a", "x", before), tool_of("a", "x", after)
+    found = list(changes_of("s", agent_of("a"), {"x": held}, AgentEntry(key="a", agent=agent_of("a"), tools=(new,))))
+    assert len(found) == (before != after)
+    for change in found:
+        for side in (json.loads(change.before), json.loads(change.after)):
+            assert len(side["description"]) <= MAX_TEXT_CHARS + 2
+        assert json.loads(change.before) != json.loads(change.after)
+
+
+# -- statuses ------------------------------------------------------------------------------------------
+
+
+def test_the_words_of_a_status() -> None:
+    """Four forms; reasons are one line of bounded length; only two of the four are reachable."""
+    since = "2026-05-01T12:00:00+00:00"
+    down = unreachable(since, " no route\n to host ")
+    assert down == f"unreachable since {since}: no route to host"
+    assert unreachable_since(down) == since
+    assert failing("") == "failing: no reason given"
+    assert len(failing("x" * 1_000)) == len(FAILING) + MAX_REASON_CHARS
+    assert [reachable(status) for status in (KNOWN, ONLINE, down, failing("500"))] == [True, True, False, False]
+    assert all(map(is_status, (KNOWN, ONLINE, down, failing("500"))))
+    assert not any(map(is_status, ("", "tired", "unreachable", "failing:", f"unreachable since {since}")))
+    assert [unreachable_since(status) for status in (KNOWN, failing("500"))] == ["", ""]
