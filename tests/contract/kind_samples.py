@@ -132,7 +132,7 @@ OPENAPI = Sample(
     records={
         ("paths", "/ships", "get"): "Harbour/listShips",
         ("paths", "/ships", "post"): "Harbour/moorShip",
-        ("paths", "/ships/{id}"): "Harbour/sinkShip",
+        ("paths", "/ships/{id}", "delete"): "Harbour/sinkShip",
     },
 )
 SWAGGER = Sample(

@@ -201,7 +201,7 @@ def test_lines_come_by_standard_input_too() -> None:
 def test_broken_json_of_several_lines_is_no_list_of_lines() -> None:
     """One document over many lines is told with line and column of what is wrong with it."""
     with pytest.raises(SourceError, match=r"is not JSON: .* at line 3"):
-        read_stream(io.BytesIO(b'{\n"a": 1,\n}'), S)
+        read_stream(io.BytesIO(b'{\n"a": 1,\n"b" 2}'), S)
 
 
 def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
