@@ -223,7 +223,7 @@ def test_a_source_comes_stays_and_goes(sample: Sample, written: Written) -> None
         again = sync(registry, read_path(str(written.path), S)[0]).changes
         assert again.is_empty
         assert (again.unchanged_agents, again.unchanged_tools) == (agents, tools)
-        for place, gone in reversed(sample.records.items()):
+        for place, gone in reversed(list(sample.records.items())):
             less = sync(registry, written.without(place), allow_mass_removal=True).changes
             removed = {f"{name}" for name in (*less.removed_agents, *less.removed_tools)}
             expected = {entry.agent.id for entry in manifest.entries if entry.key == gone} | {
