@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources import service_list
-from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, tags_of, text_of, version_of
+from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, mostly, tags_of, text_of, version_of
 from waygraph.registry.identity import digest
 from waygraph.registry.index.analyser import fold
 
@@ -45,7 +45,10 @@ def card_urls(base: str) -> tuple[str, ...]:
 
 
 def fits(document: Any) -> bool:
-    return _is_card(document) or (isinstance(document, list) and any(_is_card(e) or _is_listed(e) for e in document))
+    """The list of an A2X registry may hold services beside cards."""
+    if not isinstance(document, list):
+        return _is_card(document)
+    return mostly(document, _is_of_a_list) and any(_is_card(entry) or _is_listed(entry) for entry in document)
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
@@ -73,6 +76,10 @@ def _is_card(document: Any) -> bool:
 def _is_listed(entry: Any) -> bool:
     """Whether it is an agent of an A2X registry's list."""
     return isinstance(entry, Mapping) and entry.get("type") == "a2a" and isinstance(entry.get("metadata"), Mapping)
+
+
+def _is_of_a_list(entry: Any) -> bool:
+    return _is_card(entry) or _is_listed(entry) or service_list.is_service(entry)
 
 
 def _listed(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[AgentRecord]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
+from waygraph.ingest.sources.foreign import mostly
 from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.tools_list import tool_record
 
@@ -20,7 +21,7 @@ TYPES = ("server", "remote", "poci")
 
 def fits(document: Any) -> bool:
     if isinstance(document, list):
-        return any(map(_is_listed, document))
+        return mostly(document, _is_listed)
     if not isinstance(document, Mapping):
         return False
     registry = document.get("registry")

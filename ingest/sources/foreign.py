@@ -1,13 +1,18 @@
 """Fields of formats that are not ours. What is of another type than agreed is left out, if nobody is found by it."""
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from waygraph.registry.identity import name_fault
 
 MAX_TAGS = 50
 """Of an agent or a tool."""
+
+
+def mostly(entries: object, look: Callable[[Any], bool]) -> bool:
+    """Whether it is a list of which at least half look so: no single record makes another kind of it."""
+    return isinstance(entries, list) and bool(entries) and 2 * sum(map(look, entries)) >= len(entries)
 
 
 def fields_of(value: object) -> Mapping[str, Any]:

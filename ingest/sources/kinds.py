@@ -78,8 +78,11 @@ def kind_of(document: object, where: str) -> Kind:
             return kind
     if contributed := _contributed_kind_of(document, where):
         return contributed
-    if document is None:
+    if document is None or document == Lines(()):
         raise UnknownShape(where, "is empty")
+    if isinstance(document, Lines) and (broken := [line for line in document.lines if line.fault]):
+        # Not of unknown shape: what cannot be read may hold agents.
+        raise SourceError(where, f"line {broken[0].number} {broken[0].fault}", pointer=f"L{broken[0].number}")
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     raise UnknownShape(
@@ -132,7 +135,7 @@ def _top(document: object) -> str:
     if isinstance(document, Mapping):
         return f"an object with {', '.join(sorted(map(str, document))[:8]) or 'nothing in it'}"
     if isinstance(document, Lines):
-        return f"JSON Lines, {_top(next((line.value for line in document.lines if not line.fault), None))} first"
+        return f"JSON Lines, {_top(document.lines[0].value)} first" if document.lines else "no lines"
     if isinstance(document, list):
         return f"a list, {_top(document[0])} first" if document and not isinstance(document[0], list) else "a list"
     return f"a {type(document).__name__}"

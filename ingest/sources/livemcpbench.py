@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake
+from waygraph.ingest.sources.foreign import mostly
 from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.tools_list import tool_records
 
@@ -11,9 +12,7 @@ SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […
 
 
 def fits(document: Any) -> bool:
-    return isinstance(document, list) and any(
-        isinstance(entry, Mapping) and isinstance(entry.get("tools"), Mapping) for entry in document
-    )
+    return mostly(document, lambda entry: isinstance(entry, Mapping) and isinstance(entry.get("tools"), Mapping))
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
@@ -23,6 +22,8 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         if not isinstance(servers, Mapping):
             intake.reject_agent(pointer(number), "expected an entry with `tools: {server key: {…}}`")
             continue
+        if not servers:
+            intake.reject(pointer(number, "tools"), "names no server")
         for key, server in servers.items():
             place = pointer(number, "tools", key)
             if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):

@@ -10,6 +10,7 @@ from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
 from waygraph.ingest.sources import server_json
+from waygraph.ingest.sources.foreign import mostly
 from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.server_json import Fields, field, objects, text
 from waygraph.ingest.upstream.launch import ServerEntry
@@ -25,7 +26,7 @@ _OTHERS_FIELDS = {"tools", "agents", "skills"}
 
 def fits(document: Any) -> bool:
     if isinstance(document, list):
-        return any(map(_looks_like_an_entry, document))
+        return mostly(document, _looks_like_an_entry)
     if not isinstance(document, Mapping):
         return False
     listed = document.get("servers")

@@ -186,7 +186,7 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
 
     def parts() -> Parts:
         try:
-            held = document.first(partial(read_parts, reading=reading))
+            held = document.first(read_parts)
         except SourceError as error:
             nobody_there = isinstance(error, Unfetched) and not error.status
             if how.kind or reading.ask is None or nobody_there:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
+from waygraph.ingest.sources.foreign import mostly
 
 SHAPE = '[{"id": …, "type": "generic", "name": …, "description": …, "metadata": {…}}]'
 
 
 def fits(document: Any) -> bool:
-    return isinstance(document, list) and any(map(is_service, document))
+    return mostly(document, is_service)
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001

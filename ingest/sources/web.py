@@ -38,20 +38,20 @@ class WebDocument:
 
     def read(self) -> Manifest:
         """Asks anew. Raises SourceError, also for an export of several sources; Unfetched if there is no document."""
-        manifests = self.first(lambda listing: read_listing(listing, self.reading))
+        manifests = self.first(read_listing)
         if len(manifests) != 1:
             raise SourceError(self.name, f"is an export of {len(manifests)} sources: fetch it, and ingest the file")
         return manifests[0]
 
-    def first[T](self, read: Callable[[Listing], T]) -> T:
-        """What `read` makes of the document, or of the card where that is to be found instead.
+    def first[T](self, read: Callable[[Listing, Reading], T]) -> T:
+        """What `read` makes of the document, or of the card where that is to be found instead; read without trust.
 
         Raises what the document itself met, if there is no card either.
         """
         missed: list[SourceError] = []
         for listing in self._listings():
             try:
-                return read(listing)
+                return read(listing, self.reading)
             except (Unfetched, UnknownShape) as error:
                 missed.append(error)
                 if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):

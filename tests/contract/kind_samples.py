@@ -132,7 +132,7 @@ OPENAPI = Sample(
     records={
         ("paths", "/ships", "get"): "Harbour/listShips",
         ("paths", "/ships", "post"): "Harbour/moorShip",
-        ("paths", "/ships/{id}"): "Harbour/sinkShip",
+        ("paths", "/ships/{id}", "delete"): "Harbour/sinkShip",
     },
 )
 SWAGGER = Sample(
@@ -206,6 +206,18 @@ A2X_CARDS = Sample(
     ],
     agents={"agent-harbour": ("moor",), "agent-pier": ("moor",), "agent-lock": ("moor",)},
     records={(0,): "agent-harbour", (1,): "agent-pier", (2,): "agent-lock"},
+)
+
+A2X_MIXED = Sample(
+    kind="a2a-card",
+    form="of an A2X registry, beside a service",
+    document=[
+        A2X_CARDS.document[0],
+        {"id": "quay", "type": "generic", "name": "Quay", "description": "A service", "metadata": {}},
+        A2X_CARDS.document[1],
+    ],
+    agents={"agent-harbour": ("moor",), "quay": (), "agent-pier": ("moor",)},
+    records={(0,): "agent-harbour", (1,): "quay", (2,): "agent-pier"},
 )
 
 _TILE = {
@@ -441,6 +453,7 @@ SAMPLES = (
     CARD,
     CARDS,
     A2X_CARDS,
+    A2X_MIXED,
     DOCKER,
     DOCKER_LIST,
     DOCKER_FILE,

@@ -15,8 +15,11 @@ import pytest
 
 from tests.web_pages import WebPages, web_pages, write_certificate
 from waygraph.ingest.sources.fetching import Fetching, Page, Unfetched, address_of, fetch
+from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sources.reading import Reading
 from waygraph.ingest.sources.web import open_document
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.hosts import is_public
 from waygraph.registry.settings import Settings
@@ -400,22 +403,25 @@ def test_without_a_card_the_address_itself_is_told() -> None:
         assert web.paths[-1] == "/x.json"
 
 
-def test_a_fetched_configuration_starts_nothing(web_of: WebPages) -> None:
-    """Its servers are listed as it tells of them, with no variable of ours in them."""
+@pytest.mark.parametrize("connect", [None, True])
+def test_a_fetched_configuration_starts_nothing(web_of: WebPages, connect: bool | None) -> None:
+    """Whoever keeps it could run any command here, and be sent any variable: its servers are listed, no more."""
     asked_for: list[object] = []
 
-    def ask(*servers: object) -> Any:
+    def ask(*servers: object) -> Manifest:
         asked_for.append(servers)
-        raise AssertionError("a server of a fetched document was asked")
+        return Manifest(source="")
 
-    config = {"mcpServers": {"x": {"command": "sh", "args": ["-c", "${HOME}"]}}}
+    config = {"mcpServers": {"x": {"command": "sh", "args": ["-c", "true"]}, "y": {"url": "http://127.0.0.1:1/${KEY}"}}}
     web_of.pages["/mcp.json"] = ok(json.dumps(config).encode())
-    reading = Reading(settings=S, ask=ask, connect=True)
-    document = open_document(f"{web_of.url}/mcp.json", Fetching(settings=S), reading)
-    manifest = document.read()
+    surroundings = Surroundings(environ={"KEY": PLANTED}, home="/", cwd="/")
+    [source] = open_sources(
+        f"{web_of.url}/mcp.json", Opening(settings=S, surroundings=surroundings, ask=ask, connect=connect)
+    )
+    manifest = source.read()
     assert asked_for == []
-    assert [entry.key for entry in manifest.entries] == ["x"]
-    assert all(not entry.tools for entry in manifest.entries)
+    assert [entry.key for entry in manifest.entries] == ["x", "y"]
+    assert PLANTED not in repr(manifest)
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_lines_come_by_standard_input_too() -> None:
 def test_broken_json_of_several_lines_is_no_list_of_lines() -> None:
     """One document over many lines is told with line and column of what is wrong with it."""
     with pytest.raises(SourceError, match=r"is not JSON: .* at line 3"):
-        read_stream(io.BytesIO(b'{\n"a": 1,\n}'), S)
+        read_stream(io.BytesIO(b'{\n"a": 1,\n"b" 2}'), S)
 
 
 def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
@@ -219,6 +219,23 @@ def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
     assert told["L9"] == "agent id: a name must be a non-empty string"
     assert len(told) == len(manifest.rejected) == 7
     assert manifest.partial
+
+
+def test_lines_of_which_none_is_a_server_are_refused(tmp_path: Path) -> None:
+    """Told the first broken one; in a folder what is held of the file stays, unless its lines are whole and others'."""
+    for text, reason, partial in (
+        ("\n", "is empty", False),
+        ('{"query": 1}\n{"query": 2}\n', "JSON Lines, an object with query first", False),
+        ("{\n{\n", "line 1 is not JSON", True),
+    ):
+        with pytest.raises(SourceError, match=reason):
+            read(tmp_path, text, "list.jsonl")
+        with pytest.raises(SourceError, match="is not of the kind server-lines"):
+            read_path(str(tmp_path / "list.jsonl"), S, kind="server-lines")
+        (tmp_path / "good.json").write_text('{"waygraph": 1, "agents": []}')
+        [manifest] = read_path(str(tmp_path), S)
+        assert manifest.partial is partial
+        assert reason in manifest.rejected[0].reason
 
 
 @pytest.mark.parametrize("sent", [False, True])
