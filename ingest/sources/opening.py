@@ -187,7 +187,8 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
 
     def parts() -> Parts:
         try:
-            held = document.first(partial(read_parts, reading=reading))
+            # As the document is read, not as we would: what was fetched starts nothing here.
+            held = document.first(partial(read_parts, reading=document.reading))
         except SourceError as error:
             nobody_there = isinstance(error, Unfetched) and not error.status
             if how.kind or reading.ask is None or nobody_there:

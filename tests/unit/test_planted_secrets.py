@@ -93,7 +93,10 @@ def echo() -> Iterator[str]:
 
 def everywhere(planted: Planted, prefix: str) -> dict[str, object]:
     """What may stand in an entry that starts a program: secrets in all of it."""
-    p = lambda where: planted(f"{prefix}: {where}")  # noqa: E731
+
+    def p(where: str) -> str:
+        return planted(f"{prefix}: {where}")
+
     return {
         "args": [
             *("--token", p("argument after its flag"), f"--api-key={p('argument with its flag')}"),
@@ -182,7 +185,10 @@ def config(folder: Path, planted: Planted, echo: str) -> Path:
 
 def registry_entries(planted: Planted, echo: str) -> list[dict[str, object]]:
     """Of an MCP registry, secrets as values and defaults."""
-    p = lambda where: planted(f"registry: {where}")  # noqa: E731
+
+    def p(where: str) -> str:
+        return planted(f"registry: {where}")
+
     secret = {"isSecret": True}
     package = {
         "registryType": "npm",
