@@ -1,6 +1,5 @@
 """Sources into the registry, one after the other: a bad one does not stop the others."""
 
-import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -11,6 +10,7 @@ from waygraph.api.cli.output import complain, note
 from waygraph.api.cli.pages import Outcome
 from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest, offered
 from waygraph.ingest.questions import TEMPLATES, QuestionAuthor, open_author, with_questions
+from waygraph.ingest.sources.naming import name_of_command, shown
 from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sources.reading import answered
 from waygraph.ingest.sync import sync
@@ -63,9 +63,9 @@ class Intake:
     ) -> Iterator[Outcome]:
         """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
         asked: list[tuple[str, Callable[[], list[OpenedSource]]]]
-        asked = [(text, partial(open_sources, text, self.opening)) for text in given]
+        asked = [(shown(text), partial(open_sources, text, self.opening)) for text in given]
         if command:
-            asked.append((shlex.join(command), lambda: [open_command(command, self.opening)]))
+            asked.append((name_of_command(command), lambda: [open_command(command, self.opening)]))
         for text, opened in asked:
             try:
                 if isinstance(registry, RemoteRegistry):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest import shape_of
+from waygraph.ingest.path_keys import path_keys, without_path_keys
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
@@ -47,11 +48,11 @@ class ConfiguredServer:
 
     @property
     def transport(self) -> dict[str, object]:
-        """Alike for the same launch, in whichever client's words it was written."""
+        """Alike for the same launch, in whichever client's words it was written. It may still hold secrets."""
         if self.form != "stdio":
-            return {"type": self.form, "url": self.url, **_told(headers=self.headers)}
+            return {"type": self.form, "url": without_path_keys(self.url), **_told(headers=self.headers)}
         rest = _told(env=self.env, envFile=self.env_file, cwd=self.cwd)
-        return {"command": self.command, "args": list(self.args), **rest}
+        return {"command": self.command, "args": [without_path_keys(argument) for argument in self.args], **rest}
 
 
 def configured(entry: object) -> ConfiguredServer:
@@ -190,7 +191,11 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
         held = _variables_in(Path(folder, env_file), server.env_file) if env_file else {}
         where = str(Path(folder, cwd)) if cwd else scope.workspace
         return StdioLaunch(
-            command=command, args=args, env={**held, **env}, cwd=where, confidential=resolver.confidential
+            command=command,
+            args=args,
+            env={**held, **env},
+            cwd=where,
+            confidential=resolver.confidential.union(*map(path_keys, args)),
         )
 
     return launch
@@ -205,7 +210,8 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
         if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise Faulty("its url is none that begins with https:// or http://")
         form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
-        return HttpLaunch(url=url, headers=headers, form=form, oauth=server.oauth, confidential=resolver.confidential)
+        confidential = resolver.confidential | path_keys(url)
+        return HttpLaunch(url=url, headers=headers, form=form, oauth=server.oauth, confidential=confidential)
 
     return launch
 

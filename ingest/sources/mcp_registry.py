@@ -3,9 +3,9 @@
 Each gives an agent without tools, since an entry lists none. Of each name only the latest version counts.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
@@ -14,13 +14,16 @@ from waygraph.ingest.sources.foreign import mostly
 from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.server_json import Fields, field, objects, text
 from waygraph.ingest.upstream.launch import ServerEntry
-from waygraph.registry.hosts import is_loopback, split_url
+from waygraph.registry.hosts import is_loopback, is_public, split_url
 from waygraph.registry.identity import name_fault
 
 SHAPE = '{"servers": [{"server": {"name": …, "packages": […], "remotes": […]}}]}, a list of such, or one server.json'
 DEPRECATED = "deprecated"
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 _OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
+_NAMES_HERE = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
+"""Ends of names that only this machine or its network knows."""
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _OTHERS_FIELDS = {"tools", "agents", "skills"}
 
 
@@ -213,11 +216,12 @@ def _reachable_from(where: str) -> Callable[[str], bool]:
     """
     parts = split_url(where) if "://" in where else None
     from_here = parts is not None and is_loopback(parts.hostname or "")
-    return lambda host: from_here or _is_public(host)
+    return lambda host: from_here or _is_elsewhere(host)
 
 
-def _is_public(host: str) -> bool:
-    try:
-        return ip_address(host).is_global
-    except ValueError:
-        return host != "localhost" and not host.endswith((".localhost", ".local", ".internal")) and "." in host
+def _is_elsewhere(host: str) -> bool:
+    """Of an address or a name; not looked up. A name that ends in a number is another spelling of an address."""
+    name = host.casefold().rstrip(".")
+    if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return is_public(name)
+    return "." in name and not name.endswith(_NAMES_HERE)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
+from waygraph.ingest.path_keys import without_path_keys
 from waygraph.ingest.transport import references_only
 
 REGISTRY_PREFIX = "mcp-registry:"
@@ -60,7 +61,7 @@ def key_of_url(url: str) -> str:
     parts = urlsplit(url)
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     host = parts.hostname or "host"
-    path = [part for part in parts.path.split("/") if part]
+    path = [part for part in parts.path.split("/") if part and not part.startswith("${")]
     while path and path[-1] in _LAST_PARTS:
         path.pop()
     return "/".join([host if parts.port in (None, usual) else f"{host}-{parts.port}", *path])
@@ -70,7 +71,17 @@ def name_of_command(command: Sequence[str]) -> str:
     """The command line as a source's name, references in place of what may be secrets."""
     program, *arguments = command
     told = references_only({"command": program, "args": arguments})
-    return shlex.join([str(told["command"]), *(str(argument) for argument in _listed(told["args"]))])
+    return shlex.join([str(told["command"]), *(without_path_keys(str(word)) for word in _listed(told["args"]))])
+
+
+def shown(given: str) -> str:
+    """What a person wrote, as it may be printed: an address with references in place of what may be secrets."""
+    if "://" not in given:
+        return given
+    try:
+        return without_path_keys(str(references_only({"url": given})["url"]))
+    except ValueError:
+        return f"{given.partition('://')[0]}://…"
 
 
 def _program(word: str) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.path_keys import without_path_keys
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.files import STDIN, list_path, list_stream
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
@@ -205,7 +206,7 @@ def _server_at(url: str, name: str, how: Opening) -> OpenedSource:
         entry["headers"] = dict(how.headers)
     if how.oauth:
         entry["oauth"] = True
-    return _server(key_of_url(url), name, entry, how)
+    return _server(key_of_url(without_path_keys(url)), without_path_keys(name), entry, how)
 
 
 def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> OpenedSource:

@@ -7,6 +7,7 @@ is a reference.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -31,10 +32,17 @@ Fields = Mapping[str, Any]
 def field(of: Fields, *names: str) -> Any:
     """The first of the names that is there, each also in the older spelling: `isLatest`, `is_latest`."""
     for name in names:
-        for spelled in (name, re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", name)):
-            if of.get(spelled) is not None:
-                return of[spelled]
+        value = of.get(name)
+        if value is None:
+            value = of.get(_older_spelling(name))
+        if value is not None:
+            return value
     return None
+
+
+@cache
+def _older_spelling(name: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
 def text(of: Fields, *names: str) -> str:

@@ -307,6 +307,12 @@ CLOSED = {**REMOTE, "headers": [{"name": "Authorization", "isRequired": True, "i
         ([{"url": "http://169.254.169.254/latest"}], None),
         ([{"url": "http://10.1.2.3/mcp"}], None),
         ([{"url": "http://[::1]/mcp"}], None),
+        ([{"url": "http://[::ffff:10.1.2.3]/mcp"}], None),
+        ([{"url": "http://127.1/mcp"}], None),
+        ([{"url": "http://2130706433/mcp"}], None),
+        ([{"url": "http://0x7f.1/mcp"}], None),
+        ([{"url": "http://localhost./mcp"}], None),
+        ([{"url": "http://8.8.8.8/mcp"}], HttpLaunch(url="http://8.8.8.8/mcp")),
         ([{"url": "http://printer.local/mcp"}], None),
         ([{"url": "https://[x/"}], None),
         ([{"url": "file:///etc/passwd"}], None),
@@ -325,7 +331,7 @@ def test_a_secret_of_an_address_is_confidential() -> None:
     variables = {"k": {"isSecret": True, "default": "s0"}, "region": {"default": "eu"}}
     remote = {"url": "https://{region}.example/{k}", "variables": variables}
     launch = launches({"remotes": [remote]})["a/0"]
-    assert (launch.url, launch.confidential) == ("https://eu.example/s0", {"s0"})
+    assert (launch.url, launch.confidential) == ("https://eu.example/s0", frozenset({"s0"}))
 
 
 def test_a_registry_on_this_machine_may_name_this_machine() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.sources.naming import key_of_command, key_of_url, name_of_command
+from waygraph.ingest.sources.naming import key_of_command, key_of_url, name_of_command, shown
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,21 @@ def test_any_command_has_a_name(command: list[str]) -> None:
     """Whatever a person types, something stands for it."""
     assert key_of_command(command)
     assert name_of_command(command)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("catalog/", "catalog/"),
+        ("C:\\catalog", "C:\\catalog"),
+        ("mcp-registry:", "mcp-registry:"),
+        ("https://h.example/mcp", "https://h.example/mcp"),
+        ("https://u:s3cret@h.example/mcp?key=s3cret#s3cret", "https://${USER}:${PASSWORD}@h.example/mcp?key=${key}"),
+        ("https://h.example/s/NjQ4OTcwYWItZTFhMi00YzI2/mcp", "https://h.example/s/${path_key}/mcp"),
+        ("mcp-registry:https://u:s3cret@h.example", "mcp-registry:https://${USER}:${PASSWORD}@h.example"),
+        ("https://u:s3cret@[::1", "https://…"),
+    ],
+)
+def test_what_was_given_is_shown_without_its_secrets(given: str, told: str) -> None:
+    """Paths as they are, addresses with references; one that cannot be read not at all."""
+    assert shown(given) == told

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.web_pages import web_pages
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import Opening, open_command, open_sources
 from waygraph.ingest.surroundings import Surroundings
@@ -127,3 +128,18 @@ def test_an_empty_command_is_refused() -> None:
     """Nothing stands after the dashes."""
     with pytest.raises(SourceError, match="command is missing"):
         open_command([], opening())
+
+
+@pytest.mark.parametrize("connect", [None, True])
+def test_a_config_that_was_fetched_starts_nothing(tmp_path: Path, connect: bool | None) -> None:
+    """It is somebody else's: its servers are listed, no command is run, and no variable of ours goes into it."""
+    started = tmp_path / "started"
+    config = {"mcpServers": {"x": {"command": "touch", "args": [str(started), "${TOKEN}"]}}}
+    around = Surroundings(environ={"TOKEN": "s3cret-value"}, home=str(tmp_path), cwd=str(tmp_path))
+    with web_pages() as web:
+        web.pages["/mcp.json"] = (200, {}, json.dumps(config).encode())
+        [source] = open_sources(f"{web.url}/mcp.json", opening(surroundings=around, connect=connect))
+        manifest = source.read()
+    assert [entry.key for entry in manifest.entries] == ["x"]
+    assert "s3cret-value" not in repr(manifest)
+    assert not started.exists()

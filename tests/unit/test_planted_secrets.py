@@ -93,7 +93,10 @@ def echo() -> Iterator[str]:
 
 def everywhere(planted: Planted, prefix: str) -> dict[str, object]:
     """What may stand in an entry that starts a program: secrets in all of it."""
-    p = lambda where: planted(f"{prefix}: {where}")  # noqa: E731
+
+    def p(where: str) -> str:
+        return planted(f"{prefix}: {where}")
+
     return {
         "args": [
             *("--token", p("argument after its flag"), f"--api-key={p('argument with its flag')}"),
@@ -162,6 +165,8 @@ def config(folder: Path, planted: Planted, echo: str) -> Path:
         },
         "auth": {"url": f"http://{echo}/auth/mcp", "headers": {"Authorization": f"Bearer {planted('refused header')}"}},
         "sse": {"url": f"http://{echo}/sse?token={planted('query of SSE')}", "type": "sse"},
+        "hosted": {"url": f"http://{echo}/s/{planted('key in a path')}/sse"},
+        "bridged": {"command": "x", "args": ["mcp-remote", f"https://h.example/{planted('key in an argument')}/mcp"]},
         "port": {"url": f"http://u:{planted('login of a bad port')}@h:x/mcp"},
         "brackets": {"url": f"http://u:{planted('login of a bad host')}@[::1/mcp"},
         "typed": {"type": planted("type"), "command": "x"},
@@ -180,7 +185,10 @@ def config(folder: Path, planted: Planted, echo: str) -> Path:
 
 def registry_entries(planted: Planted, echo: str) -> list[dict[str, object]]:
     """Of an MCP registry, secrets as values and defaults."""
-    p = lambda where: planted(f"registry: {where}")  # noqa: E731
+
+    def p(where: str) -> str:
+        return planted(f"registry: {where}")
+
     secret = {"isSecret": True}
     package = {
         "registryType": "npm",
@@ -219,13 +227,32 @@ def leaks(planted: Planted, contents: Mapping[str, bytes]) -> dict[str, list[str
     return {name: secrets for name, secrets in found.items() if secrets}
 
 
+def commands(given: Path, out: Path, planted: Planted, echo: str, registry: str) -> list[list[str]]:
+    """What a person types: sources of every kind that has secrets, then all that shows or writes what is held."""
+    path, program = str(given / "mcp.json"), [sys.executable, str(given / "bad.py")]
+    return [
+        ["ingest", path, "--no-connect", "--source", "unasked"],
+        ["ingest", path, "--json"],
+        ["ingest", f"mcp-registry:{registry}", "--connect"],
+        ["ingest", str(given / "entries.json"), "--no-connect"],
+        ["ingest", f"http://{echo}/{planted('key in a given path')}/mcp?key={planted('given query')}"],
+        ["ingest", f"http://me:{planted('given login')}@{echo}/mcp", "--header", f"X: {planted('given header')}"],
+        ["ingest", "--env", f"TOKEN={planted('given variable')}", "--", *program, "--token", planted("given argument")],
+        ["agents", "--json"],
+        ["show", "web", "--json"],
+        ["cypher", "MATCH (n) RETURN n"],
+        ["doctor"],
+        *(["export", "-o", str(out / f"export.{form}"), "--format", form] for form in FORMS),
+    ]
+
+
 def test_no_secret_is_written_or_printed(tmp_path: Path, echo: str) -> None:
     """By the program, as a person uses it: the graph, its index, exports, and all that it prints."""
     planted = Planted()
     given, out = tmp_path / "given", tmp_path / "out"
     given.mkdir()
     out.mkdir()
-    path = config(given, planted, echo)
+    config(given, planted, echo)
     environ = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(out),
@@ -237,34 +264,20 @@ def test_no_secret_is_written_or_printed(tmp_path: Path, echo: str) -> None:
     }
     with fake_mcp_registry(*registry_entries(planted, echo)) as listed:
         (given / "entries.json").write_text(json.dumps(listed.entries))
-        for number, command in enumerate(
-            [
-                ["ingest", str(path), "--no-connect", "--source", "unasked"],
-                ["ingest", str(path)],
-                ["ingest", str(path), "--json"],
-                ["ingest", f"mcp-registry:{listed.url}", "--connect"],
-                ["ingest", str(given / "entries.json"), "--no-connect"],
-                ["agents", "--json"],
-                ["show", "web", "--json"],
-                ["show", "good"],
-                ["cypher", "MATCH (n) RETURN n"],
-                ["doctor"],
-                *(["export", "-o", str(out / f"export.{form}"), "--format", form] for form in FORMS),
-            ]
-        ):
+        for number, command in enumerate(commands(given, out, planted, echo, listed.url)):
             printed = subprocess.run(
                 [*PROGRAM, *command], cwd=given, env=environ, capture_output=True, timeout=240, check=False
             )
-            text = b"\n".join([" ".join(command).encode(), printed.stdout, printed.stderr])
-            (out / f"printed-{number}").write_bytes(text)
+            (out / f"printed-{number}").write_bytes(printed.stdout + printed.stderr)
     written = dict(searched(out))
     assert leaks(planted, written) == {}
     # That the search can find at all: what is no secret stands in each of these.
-    for name in ("data/registry.grafeo", "export.json", "export.graphml", "export.html", "printed-1", "printed-5"):
-        assert b"lacking" in written[name] or b"lamplight" in written[name], name
+    for name in ("data/registry.grafeo", "export.json", "export.graphml", "export.html", "printed-1", "printed-7"):
+        assert b"lacking" in written[name], name
+        assert b"lamplight" in written[name] or name == "printed-7", name
     assert any(name.startswith("data/registry.grafeo.index/") for name in written)
     assert b"good: 1 tool in" in written["printed-1"]
-    assert b"bad: " in written["printed-1"]
+    assert b"bad: ended with exit status 1" in written["printed-1"]
 
 
 def test_no_secret_is_logged_or_shown(tmp_path: Path, echo: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -304,7 +317,7 @@ def test_no_secret_is_logged_or_shown(tmp_path: Path, echo: str, caplog: pytest.
     assert planted.held["env file"] in asked[0].launch.env.values()  # type: ignore[union-attr]
     reasons = {rejected.key: rejected.reason for rejected in manifest.rejected}
     assert set(reasons) == {
-        *("bad", "lacking", "missing", "web", "auth", "sse", "port", "brackets"),
+        *("bad", "lacking", "missing", "web", "auth", "sse", "hosted", "bridged", "port", "brackets"),
         *("typed", "listed", "object", "name", "form", "open", "text"),
     }
     assert all(reasons.values())
