@@ -197,6 +197,14 @@ def test_a_bad_skill_costs_itself(skill: object, reason: str) -> None:
     assert reason in rejected(intake)["/skills/1"]
 
 
+@pytest.mark.parametrize("version", [["1"], {"n": 1}, 1 << 20_000, "x" * 129], ids=["list", "object", "number", "long"])
+def test_a_card_with_a_version_that_is_none_is_rejected(version: object) -> None:
+    """Under its key, so that what is held of it stays."""
+    intake = read({**CARD_0_3, "version": version})
+    assert [each.key for each in intake.rejected] == ["Chandler"]
+    assert rejected(intake)[""].startswith("version: ")
+
+
 @pytest.mark.parametrize("skills", [{"id": "a"}, "a", 5])
 def test_skills_of_another_shape_leave_an_agent_without_tools(skills: object) -> None:
     """It can be routed by what it says of itself."""
@@ -260,8 +268,9 @@ def test_other_documents_are_no_cards(document: Any) -> None:
     assert not a2a_card.fits(document)
 
 
+OF_YAML = st.dates() | st.binary(max_size=3) | st.builds(set)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
