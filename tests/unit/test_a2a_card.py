@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from a2a.client.card_resolver import parse_agent_card
-from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -115,18 +114,18 @@ def _cards() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("card", _cards(), ids=lambda card: card["name"])
 def test_a_card_is_read_as_the_sdk_of_a2a_reads_it(card: dict[str, Any]) -> None:
     """The same interfaces and skills."""
-    theirs = MessageToDict(parse_agent_card(copy.deepcopy(card)))
+    theirs = parse_agent_card(copy.deepcopy(card))
     [entry] = read(card).entries
     interfaces = json.loads(entry.agent.transport or "{}").get("interfaces", [])
-    stated = [each for each in theirs.get("supportedInterfaces", []) if each.get("url")]
-    addresses = dict.fromkeys((each["url"], each.get("protocolBinding") or "JSONRPC") for each in stated)
+    stated = [each for each in theirs.supported_interfaces if each.url]
+    addresses = dict.fromkeys((each.url, each.protocol_binding or "JSONRPC") for each in stated)
     assert [(each["url"], each["protocolBinding"]) for each in interfaces] == list(addresses)
-    assert (entry.agent.name, entry.agent.version) == (theirs["name"], theirs.get("version", ""))
-    for tool, skill in zip(entry.tools, theirs.get("skills", []), strict=True):
-        assert tool.name == skill["id"]
-        assert tool.tags == tuple(sorted(set(skill.get("tags", []))))
-        assert tool.questions == tuple(" ".join(line.split()) for line in skill.get("examples", []))
-        assert tool.description.endswith(skill.get("description", "").strip())
+    assert (entry.agent.name, entry.agent.version) == (theirs.name, theirs.version)
+    for tool, skill in zip(entry.tools, theirs.skills, strict=True):
+        assert tool.name == skill.id
+        assert tool.tags == tuple(sorted(set(skill.tags)))
+        assert tool.questions == tuple(" ".join(line.split()) for line in skill.examples)
+        assert tool.description.endswith(skill.description.strip())
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="no shared data: WAYGRAPH_BENCH_DATA names its folder")
@@ -268,7 +267,7 @@ def test_other_documents_are_no_cards(document: Any) -> None:
     assert not a2a_card.fits(document)
 
 
-OF_YAML = st.dates() | st.binary(max_size=3) | st.builds(set)
+OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -726,7 +726,7 @@ def test_paths_that_share_one_item_do_not_multiply_without_end() -> None:
 
 def test_of_very_many_operations_the_rest_is_left_out() -> None:
     """And told."""
-    paths = {f"/p{number}": {"get": {}} for number in range(openapi.MAX_OPERATIONS + 5)}
+    paths: dict[str, Any] = {f"/p{number}": {"get": {}} for number in range(openapi.MAX_OPERATIONS + 5)}
     intake = read({"openapi": "3.0.0", "info": {"title": "T"}, "paths": paths})
     assert len(intake.entries[0].tools) == openapi.MAX_OPERATIONS
     assert "more operations than" in told(intake.rejected)["/paths"]
@@ -838,7 +838,7 @@ def test_operations_are_found_by_what_they_do() -> None:
 # -- hostile input ---------------------------------------------------------------------------------
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
-OF_YAML = st.dates() | st.binary(max_size=3) | st.builds(set)
+OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | OF_YAML,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

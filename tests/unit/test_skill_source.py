@@ -360,7 +360,7 @@ def test_no_head_of_a_script_raises(head: str) -> None:
 
 # -- hostile input ---------------------------------------------------------------------------------
 
-OF_YAML = st.dates() | st.binary(max_size=3) | st.builds(set)
+OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
