@@ -228,9 +228,13 @@ def _version(value: object) -> str:
         return ""
     if not isinstance(value, (str, int, float)):
         raise Refusal(f"version: expected a string, found {shape_of(value)}")
-    if fault := name_fault(str(value)):
+    try:
+        text = str(value)
+    except ValueError:  # a number of more digits than Python writes
+        raise Refusal("version: a number without end") from None
+    if fault := name_fault(text):
         raise Refusal(f"version: {fault}")
-    return str(value)
+    return text
 
 
 def _without_lone_surrogates(text: str) -> str:

@@ -8,6 +8,8 @@ from waygraph.registry.identity import name_fault
 
 MAX_TAGS = 50
 """Of an agent or a tool."""
+MAX_NUMBER_BITS = 256
+"""Python writes no number of very many digits, and YAML can hold one."""
 
 
 def mostly(entries: object, look: Callable[[Any], bool]) -> bool:
@@ -40,6 +42,17 @@ def tags_of(values: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(legal))[:MAX_TAGS]
 
 
+def scalar_of(value: object) -> str:
+    """A text, number, truth value or date of YAML as text; nothing for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
+        return ""
+    return str(value) if isinstance(value, (int, float)) else text_of(value)
+
+
 def version_of(value: object) -> object:
     """YAML reads `2026-01-31` as a date."""
-    return value.isoformat() if isinstance(value, datetime.date) else value
+    return scalar_of(value) or value

@@ -5,15 +5,17 @@ is called by the service, and is no tool.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, is_lines, shape_of
-from waygraph.ingest.sources.foreign import fields_of, items_of, tags_of, text_of, version_of
-from waygraph.ingest.sources.openapi_calls import Arguments, body_of, is_json, media_of, parameters_of
+from waygraph.ingest.sources.foreign import fields_of, items_of, scalar_of, tags_of, text_of, version_of
+from waygraph.ingest.sources.openapi_calls import MAX_MEDIA, Arguments, body_of, is_json, media_of, parameters_of
 from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS, Schemas, is_object
 from waygraph.ingest.sources.pointer import escaped
 from waygraph.ingest.transport import references_only
@@ -26,6 +28,8 @@ _SAFE = frozenset(("get", "head", "options", "trace", "query"))
 """Methods that only ask (RFC 9110, 9.2.1)."""
 _REPEATABLE = frozenset(("put", "delete"))
 MAX_OPERATIONS = 20_000
+MAX_SHARED = 20
+"""So many paths may refer to one description of what can be done there."""
 MAX_TOOL_NAME_CHARS = 128
 DEPRECATED = "deprecated"
 _VERSION = re.compile(r"[23](\.|$)")
@@ -43,9 +47,9 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's key is the title of the service, or the file's name where it has none."""
     word = "openapi" if "openapi" in document else "swagger"
-    stated = str(document[word])[:20]
-    if not _VERSION.match(stated):
-        intake.reject_agent(f"/{word}", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {stated!r}")
+    if not _VERSION.match(version := scalar_of(document[word])):
+        found = repr(version[:20]) if version else shape_of(document[word])
+        intake.reject_agent(f"/{word}", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {found}")
         return
     yield _Service(document, where, intake).agent()
 
@@ -65,7 +69,7 @@ class _Service:
     def agent(self) -> AgentRecord:
         info = fields_of(self.document.get("info"))
         title = text_of(info.get("title"))
-        key = PurePath(urlsplit(self.where).path or self.where).stem if name_fault(title) else title
+        key = PurePath(self.where.partition("?")[0]).stem if name_fault(title) else title
         tools = list(self._tools())
         tags = tags_of(tag for tool in tools if is_lines(tool.tags) for tag in tool.tags)
         return AgentRecord(
@@ -84,7 +88,7 @@ class _Service:
         """Where the service is. Its title too: several may have one address."""
         spec = "openapi" if "openapi" in self.document else "swagger"
         transport = _address(self._servers(self.document), self.where)
-        transport["spec"] = {"title": title, spec: str(self.document[spec])[:20]}
+        transport["spec"] = {"title": title, spec: scalar_of(self.document[spec])[:20]}
         schemes = fields_of(self.document.get("components")).get("securitySchemes")
         if named := tags_of(fields_of(schemes or self.document.get("securityDefinitions"))):
             transport["security"] = sorted(named)
@@ -119,13 +123,15 @@ class _Service:
         paths = self.document.get("paths")
         if paths is not None and not isinstance(paths, Mapping):
             self.intake.reject("/paths", f"expected an object, found {shape_of(paths)}")
+        shared: Counter[str] = Counter()
         for path, stated in fields_of(paths).items():
             if str(path).startswith("x-"):
                 continue
-            item, pointer = self.schemas.followed(stated, f"/paths/{escaped(path)}")
-            if not isinstance(item, Mapping):
-                reason = "cannot be followed" if item is None and stated is not None else f"is {shape_of(item)}"
-                self.intake.reject(pointer, f"expected what can be done at a path; it {reason}")
+            place = f"/paths/{escaped(path)}"
+            item, pointer = self.schemas.followed(stated, place)
+            shared[pointer] += 1
+            if not isinstance(item, Mapping) or shared[pointer] > MAX_SHARED:
+                self.intake.reject(place, f"expected what can be done at a path, {_instead(item, stated)}")
                 continue
             for method in METHODS:
                 if method in item:
@@ -215,11 +221,18 @@ class _Service:
         return made
 
 
+def _instead(item: object, stated: object) -> str:
+    """What was found where no path is."""
+    if isinstance(item, Mapping):
+        return f"found a reference to what more than {MAX_SHARED} others refer to"
+    return f"found {shape_of(item)}" if stated is None or item is not None else "found a reference that leads nowhere"
+
+
 def _json_schema(response: Mapping[str, Any], pointer: str) -> tuple[object, str] | None:
     if "schema" in response:
         return response["schema"], f"{pointer}/schema"
     content = fields_of(response.get("content"))
-    media = next(filter(is_json, content), None)
+    media = next(filter(is_json, islice(content, MAX_MEDIA)), None)
     if media is None or "schema" not in fields_of(content[media]):
         return None
     return content[media]["schema"], f"{pointer}/content/{escaped(media)}/schema"
@@ -255,8 +268,8 @@ def _server(stated: object) -> str:
     url = text_of(fields_of(stated).get("url"))
     for name, variable in fields_of(fields_of(stated).get("variables")).items():
         default = fields_of(variable).get("default")
-        if isinstance(default, (str, int)):
-            url = url.replace("{" + str(name) + "}", str(default))
+        if told := scalar_of(default):
+            url = url.replace("{" + str(name) + "}", told)
     return url
 
 

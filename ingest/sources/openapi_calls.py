@@ -13,15 +13,11 @@ has another there. `style`, `explode`, `allowReserved`, `collectionFormat`, `con
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from waygraph.ingest.sources.foreign import fields_of, items_of, text_of
-from waygraph.ingest.sources.openapi_schemas import (
-    MAX_SCHEMA_CHARS,
-    Converted,
-    Schemas,
-    fields_of_object,
-)
+from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS, Converted, Schemas
 from waygraph.ingest.sources.pointer import escaped
 
 PLACES = ("path", "query", "header", "cookie")
@@ -31,6 +27,8 @@ _OF_HTTP = frozenset(("accept", "authorization", "content-type"))
 _SERIALIZED = ("style", "explode", "allowReserved", "collectionFormat")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _BODY = "body"
+MAX_MEDIA = 50
+"""So many media types of one body are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class Arguments:
     def take_body(self, body: Body) -> None:
         """Its fields one by one if it is a plain object, else as one argument."""
         self.body = {"type": body.media}
-        fields = fields_of_object(self.schemas, body.schema, body.pointer) if _has_fields(body.media) else None
+        fields = self.schemas.fields(body.schema, body.pointer) if _has_fields(body.media) else None
         told = {
             name: each for name, each in (fields or {}).items() if fields_of(each.schema).get("readOnly") is not True
         }
@@ -124,16 +122,16 @@ class Arguments:
         self._take(name, self.schemas.converted(body.schema, body.pointer), body.demanded, remarks)
 
     def _take(self, name: str, converted: Converted, demanded: bool, remarks: Mapping[str, Any]) -> None:
-        if self._chars + converted.chars > MAX_SCHEMA_CHARS:
-            self.schemas.note(
-                self.pointer,
-                f"the schema of {name[:60]!r} is left out, since no more than {MAX_SCHEMA_CHARS} characters are kept",
-            )
-            converted = Converted({})
-        schema = converted.schema if isinstance(converted.schema, dict) else {}
+        """An argument for which there is no room keeps its name alone."""
         told = {word: value for word, value in remarks.items() if isinstance(value, (str, bool))}
+        chars = converted.chars + sum(len(str(value)) for value in told.values())
+        if self._chars + chars > MAX_SCHEMA_CHARS:
+            kept = f"since no more than {MAX_SCHEMA_CHARS} characters are kept"
+            self.schemas.note(self.pointer, f"the schema of {name[:60]!r} is left out, {kept}")
+            converted, told, chars = Converted({}), {}, 0
+        schema = converted.schema if isinstance(converted.schema, dict) else {}
         self.properties[name] = {**schema, **told}
-        self._chars += converted.chars
+        self._chars += chars
         self._refs.update(dict.fromkeys(converted.refs))
         if demanded:
             self.required.append(name)
@@ -159,7 +157,7 @@ def parameters_of(
             told[parameter.place, parameter.name] = parameter
     by_place = [each for place in PLACES for each in told.values() if each.place == place]
     kept = [each for each in by_place if each.place != "header" or each.name.casefold() not in _OF_HTTP]
-    return kept, _older_body(list(told.values()))
+    return kept, _older_body(list(told.values()), own_at)
 
 
 def _followed(schemas: Schemas, listed: object, pointer: str) -> Iterator[Parameter]:
@@ -192,7 +190,7 @@ def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
     content = fields_of(fields_of(request).get("content"))
     if not content:
         return None
-    media = min(content, key=_preference)
+    media = min(islice(content, MAX_MEDIA), key=_preference)
     told = fields_of(content[media])
     return Body(
         media=media,
@@ -203,7 +201,7 @@ def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
     )
 
 
-def _older_body(parameters: list[Parameter]) -> Body | None:
+def _older_body(parameters: list[Parameter], pointer: str) -> Body | None:
     """Swagger 2: a parameter in `body`, or those in `formData` together."""
     if whole := next((each for each in parameters if each.place == "body"), None):
         described = text_of(whole.stated.get("description"))
@@ -218,7 +216,7 @@ def _older_body(parameters: list[Parameter]) -> Body | None:
         "required": [each.name for each in form if each.stated.get("required") is True],
     }
     media = _FORMS[any(each.stated.get("type") == "file" for each in form)]
-    return Body(media, schema, form[0].pointer.rpartition("/")[0], True)
+    return Body(media, schema, pointer, True)
 
 
 def media_of(listed: object, body: Body) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from waygraph.ingest.sources.foreign import fields_of, items_of
-from waygraph.ingest.sources.pointer import escaped
+from waygraph.ingest.sources.pointer import pointer as json_pointer
 from waygraph.registry.identity import canonical_json, digest
 
 MAX_SCHEMA_CHARS = 12_000
@@ -98,7 +98,9 @@ class Schemas:
     note: Note
     _pointers: dict[str, str] = field(default_factory=dict)
     """Name under `$defs` → JSON pointer in the document."""
-    _definitions: dict[str, Converted] = field(default_factory=dict)
+    _converted: dict[str, Converted] = field(default_factory=dict)
+    """By JSON pointer: many operations use the same."""
+    _fields: dict[str, "dict[str, Field] | None"] = field(default_factory=dict)
     _noted: set[tuple[str, str]] = field(default_factory=set)
     _brought: int = 0
 
@@ -148,10 +150,26 @@ class Schemas:
     # -- standing alone ----------------------------------------------------------------------------
 
     def converted(self, schema: object, pointer: str) -> Converted:
-        """The schema by itself; what it refers to is named, not yet brought along."""
-        refs: dict[str, None] = {}
-        made = self._schema(schema, pointer, refs, 0)
-        return Converted(made, tuple(refs), len(canonical_json(made)))
+        """The schema at the pointer by itself; what it refers to is named, not yet brought along."""
+        if pointer not in self._converted:
+            refs: dict[str, None] = {}
+            made = self._schema(schema, pointer, refs, 0)
+            try:
+                self._converted[pointer] = Converted(made, tuple(refs), len(canonical_json(made)))
+            except RecursionError:
+                self._note_once(pointer, "a schema with values that are nested too deeply is left out")
+                self._converted[pointer] = Converted({})
+        return self._converted[pointer]
+
+    def fields(self, schema: object, pointer: str) -> "dict[str, Field] | None":
+        """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
+
+        None for what may be something else than an object, and where the parts contradict one another.
+        """
+        stated, pointer = self.followed(schema, pointer)
+        if pointer not in self._fields:
+            self._fields[pointer] = _fields(self, stated, pointer, set())
+        return self._fields[pointer]
 
     def definitions(self, refs: Iterable[str], room: int, pointer: str) -> dict[str, Any]:
         """What these names stand for, and what that refers to in turn, nearest first, in `room` characters.
@@ -164,7 +182,7 @@ class Schemas:
             name = waiting.popleft()
             if name in brought:
                 continue
-            found = self._definition(name)
+            found = self.converted(self._at(self._pointers[name]), self._pointers[name])
             if found.chars > room or self._brought > MAX_DOCUMENT_CHARS:
                 brought[name] = {}
                 without_room.append(name)
@@ -173,19 +191,14 @@ class Schemas:
             self._brought += found.chars
             brought[name] = found.schema
             waiting.extend(found.refs)
-        if without_room:
-            told = ", ".join(without_room[:3]) + (f" and {len(without_room) - 3} more" if without_room[3:] else "")
-            self._note_once(
-                pointer,
-                f"of its schemas are left out, since no more than {MAX_SCHEMA_CHARS} characters are kept: {told}",
-            )
+        self._note_left_out(without_room, pointer)
         return brought
 
-    def _definition(self, name: str) -> Converted:
-        if name not in self._definitions:
-            pointer = self._pointers[name]
-            self._definitions[name] = self.converted(self._at(pointer), pointer)
-        return self._definitions[name]
+    def _note_left_out(self, names: list[str], pointer: str) -> None:
+        if names:
+            told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+            kept = f"since no more than {MAX_SCHEMA_CHARS} characters are kept"
+            self._note_once(pointer, f"of its schemas are left out, {kept}: {told}")
 
     # -- one schema --------------------------------------------------------------------------------
 
@@ -197,7 +210,7 @@ class Schemas:
             return {}
         made = dict(self._keywords(schema, pointer, refs, depth))
         if isinstance(reference := schema.get("$ref"), str) and (target := self._target(reference, pointer)):
-            name = _name(target)
+            name = self._name(target)
             self._pointers[name] = target
             refs[name] = None
             made["$ref"] = f"#/$defs/{name}"
@@ -206,25 +219,26 @@ class Schemas:
     def _keywords(
         self, schema: Mapping[str, Any], pointer: str, refs: dict[str, None], depth: int
     ) -> Iterator[tuple[str, Any]]:
+        def below(value: object, *parts: object) -> Any:
+            return self._schema(value, pointer + json_pointer(*parts), refs, depth + 1)
+
         for word, value in schema.items():
-            place = f"{pointer}/{escaped(word)}"
             if word in _WHOLE and isinstance(value, (Mapping, bool)):
-                yield word, self._schema(value, place, refs, depth + 1)
+                yield word, below(value, word)
             elif word in _LISTED and isinstance(value, list) and value:
-                yield (
-                    word,
-                    [self._schema(item, f"{place}/{number}", refs, depth + 1) for number, item in enumerate(value)],
-                )
+                yield word, [below(item, word, number) for number, item in enumerate(value)]
             elif word in _NAMED and isinstance(value, Mapping):
-                yield (
-                    word,
-                    {
-                        name: self._schema(item, f"{place}/{escaped(name)}", refs, depth + 1)
-                        for name, item in value.items()
-                    },
-                )
+                yield word, {name: below(item, word, name) for name, item in value.items()}
             elif word in _CHECKED and (plain := _plain(value)) and _CHECKED[word](plain[0]):
                 yield word, plain[0]
+
+    def _name(self, pointer: str) -> str:
+        """`Pet` of `#/components/schemas/Pet`; another place with what tells it apart."""
+        folder, _, name = pointer.rpartition("/")
+        home = "/components/schemas" if "openapi" in self.document else "/definitions"
+        if folder == home and _LEGAL.fullmatch(name):
+            return name
+        return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:60]}-{digest(pointer)[:8]}"
 
 
 def _told(reference: str) -> str:
@@ -238,7 +252,7 @@ def _told(reference: str) -> str:
 
 def _plain(value: object) -> tuple[Any] | tuple[()]:
     """The value as JSON has it (a date of YAML as text), in a tuple; empty for what JSON cannot carry."""
-    if isinstance(value, (str, int)):
+    if isinstance(value, str):
         return (value,)
     try:
         return (json.loads(json.dumps(value, default=_dated, allow_nan=False)),)
@@ -250,14 +264,6 @@ def _dated(value: object) -> str:
     if isinstance(value, datetime.date):
         return value.isoformat()
     raise TypeError
-
-
-def _name(pointer: str) -> str:
-    """`Pet` of `#/components/schemas/Pet`; another place with what tells it apart."""
-    folder, _, name = pointer.rpartition("/")
-    if folder in ("/components/schemas", "/definitions") and _LEGAL.fullmatch(name):
-        return name
-    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:60]}-{digest(pointer)[:8]}"
 
 
 def _as_2020_12(made: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,14 +322,6 @@ def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> 
     return "properties" in stated or any(is_object(schemas, part, pointer, hops + 1) for part in parts[:1])
 
 
-def fields_of_object(schemas: Schemas, schema: object, pointer: str) -> dict[str, Field] | None:
-    """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
-
-    None for what may be something else than an object, and where the parts contradict one another.
-    """
-    return _fields(schemas, schema, pointer, set())
-
-
 def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> dict[str, Field] | None:
     stated, pointer = schemas.followed(schema, pointer)
     if pointer in seen:
@@ -331,10 +329,10 @@ def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> d
     seen.add(pointer)
     if not isinstance(stated, Mapping) or stated.get("type", "object") not in _OBJECT or len(seen) > MAX_PARTS:
         return None
-    found = {
-        str(name): Field(each, f"{pointer}/properties/{escaped(name)}")
-        for name, each in fields_of(stated.get("properties")).items()
-    }
+    properties = fields_of(stated.get("properties"))
+    if len(properties) > MAX_FIELDS:
+        return None
+    found = {name: Field(each, pointer + json_pointer("properties", name)) for name, each in properties.items()}
     for word in ("allOf", "anyOf", "oneOf"):
         branches: dict[str, Field] = {}
         for number, part in enumerate(items_of(stated.get(word))):

@@ -10,7 +10,7 @@ from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources import script_head
-from waygraph.ingest.sources.foreign import fields_of, items_of, text_of, version_of
+from waygraph.ingest.sources.foreign import fields_of, items_of, scalar_of, text_of
 from waygraph.ingest.sources.parsing import parse_yaml
 from waygraph.ingest.sources.skill_folder import SCRIPTS
 from waygraph.registry.errors import SourceError
@@ -52,7 +52,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         key=name,
         description=described,
         kind="skill",
-        version=version_of(metadata.get("version") or front.get("version")),
+        version=scalar_of(metadata.get("version")) or scalar_of(front.get("version")),
         transport=_transport(front, document, folder),
         tools=list(_tools(document["scripts"], intake)),
     )
@@ -124,7 +124,7 @@ def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: st
         "allowed-tools": _ALLOWED.findall(allowed)
         if isinstance(allowed, str)
         else [text_of(item) for item in items_of(allowed) if text_of(item)],
-        "metadata": {name: str(version_of(value)) for name, value in fields_of(front.get("metadata")).items()},
+        "metadata": {name: scalar_of(value) for name, value in fields_of(front.get("metadata")).items()},
     }
     return {name: value for name, value in told.items() if value}
 

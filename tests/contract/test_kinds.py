@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
+from waygraph.registry.identity import sealed_agent
 from waygraph.registry.settings import Settings
 
 S = Settings()
@@ -80,8 +82,8 @@ def written(sample: Sample, tmp_path: Path) -> Written:
 
 
 def told(manifest: Manifest) -> dict[str, str]:
-    """Agent's key, or `key/tool` → hash of its content."""
-    agents = {entry.key: entry.agent.content_hash for entry in manifest.entries}
+    """Agent's key, or `key/tool` → hash of its content; an agent's without tags, which may be those of its tools."""
+    agents = {entry.key: sealed_agent(replace(entry.agent, tags=())).content_hash for entry in manifest.entries}
     return agents | {f"{e.key}/{tool.name}": tool.content_hash for e in manifest.entries for tool in e.tools}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from a2a.client.card_resolver import parse_agent_card
-from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -115,18 +114,18 @@ def _cards() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("card", _cards(), ids=lambda card: card["name"])
 def test_a_card_is_read_as_the_sdk_of_a2a_reads_it(card: dict[str, Any]) -> None:
     """The same interfaces and skills."""
-    theirs = MessageToDict(parse_agent_card(copy.deepcopy(card)))
+    theirs = parse_agent_card(copy.deepcopy(card))
     [entry] = read(card).entries
     interfaces = json.loads(entry.agent.transport or "{}").get("interfaces", [])
-    stated = [each for each in theirs.get("supportedInterfaces", []) if each.get("url")]
-    addresses = dict.fromkeys((each["url"], each.get("protocolBinding") or "JSONRPC") for each in stated)
+    stated = [each for each in theirs.supported_interfaces if each.url]
+    addresses = dict.fromkeys((each.url, each.protocol_binding or "JSONRPC") for each in stated)
     assert [(each["url"], each["protocolBinding"]) for each in interfaces] == list(addresses)
-    assert (entry.agent.name, entry.agent.version) == (theirs["name"], theirs.get("version", ""))
-    for tool, skill in zip(entry.tools, theirs.get("skills", []), strict=True):
-        assert tool.name == skill["id"]
-        assert tool.tags == tuple(sorted(set(skill.get("tags", []))))
-        assert tool.questions == tuple(" ".join(line.split()) for line in skill.get("examples", []))
-        assert tool.description.endswith(skill.get("description", "").strip())
+    assert (entry.agent.name, entry.agent.version) == (theirs.name, theirs.version)
+    for tool, skill in zip(entry.tools, theirs.skills, strict=True):
+        assert tool.name == skill.id
+        assert tool.tags == tuple(sorted(set(skill.tags)))
+        assert tool.questions == tuple(" ".join(line.split()) for line in skill.examples)
+        assert tool.description.endswith(skill.description.strip())
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="no shared data: WAYGRAPH_BENCH_DATA names its folder")
@@ -197,6 +196,14 @@ def test_a_bad_skill_costs_itself(skill: object, reason: str) -> None:
     assert reason in rejected(intake)["/skills/1"]
 
 
+@pytest.mark.parametrize("version", [["1"], {"n": 1}, 1 << 20_000, "x" * 129], ids=["list", "object", "number", "long"])
+def test_a_card_with_a_version_that_is_none_is_rejected(version: object) -> None:
+    """Under its key, so that what is held of it stays."""
+    intake = read({**CARD_0_3, "version": version})
+    assert [each.key for each in intake.rejected] == ["Chandler"]
+    assert rejected(intake)[""].startswith("version: ")
+
+
 @pytest.mark.parametrize("skills", [{"id": "a"}, "a", 5])
 def test_skills_of_another_shape_leave_an_agent_without_tools(skills: object) -> None:
     """It can be routed by what it says of itself."""
@@ -260,8 +267,9 @@ def test_other_documents_are_no_cards(document: Any) -> None:
     assert not a2a_card.fits(document)
 
 
+OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )

@@ -154,6 +154,7 @@ def test_skills_are_found_by_what_they_are_for(tmp_path: Path) -> None:
         ("name: 5\ndescription: d", "knots", {"/name": "that of its folder is taken"}),
         ("name: knots", "knots", {"/description": "no description"}),
         (f"name: knots\ndescription: {'x' * 1025}", "knots", {"/description": "longer than the 1024"}),
+        (f"name: knots\ndescription: d\nmetadata: {{n: 0x{'f' * 5000}, version: 0x{'f' * 5000}}}", "knots", {}),
         ("name: knots\ndescription: d\ncolour: red\nmetadata: [1]\nlicense: {a: b}", "knots", {}),
     ],
 )
@@ -359,8 +360,9 @@ def test_no_head_of_a_script_raises(head: str) -> None:
 
 # -- hostile input ---------------------------------------------------------------------------------
 
+OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
