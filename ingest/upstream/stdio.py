@@ -33,6 +33,18 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 
 _Incoming = SessionMessage | Exception
 
+_COMES_WITH = {
+    "bunx": "Bun",
+    "deno": "Deno",
+    "dnx": ".NET",
+    "docker": "Docker",
+    "node": "Node.js",
+    "npx": "Node.js",
+    "uv": "uv",
+    "uvx": "uv",
+}
+"""What to install for the commands that most servers are started by."""
+
 
 @dataclass(slots=True)
 class Ring:
@@ -100,6 +112,8 @@ def _started(launch: StdioLaunch, discretion: Discretion) -> Child:
         return Child([launch.command, *launch.args], environment, launch.cwd)
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"
+        if comes_with := _COMES_WITH.get(launch.command):
+            where += f"; it comes with {comes_with}"
         if which(launch.command, path=environment.get("PATH")):
             where = "what its first line asks to run it with is not there"
         raise UpstreamUnreachable(f"command not found: {name} ({where})") from None
