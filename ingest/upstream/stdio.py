@@ -52,14 +52,18 @@ class Ring:
 
     most_bytes: int
     _kept: bytearray = field(default_factory=bytearray)
+    _is_cut: bool = False
 
     def add(self, chunk: bytes) -> None:
         self._kept += chunk
         if len(self._kept) > self.most_bytes:
             del self._kept[: len(self._kept) - self.most_bytes]
+            self._is_cut = True
 
     def text(self) -> str:
-        return self._kept.decode("utf-8", "replace")
+        """Without the rest of a line that lost its beginning: half a secret is not known for one."""
+        kept = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
+        return kept.decode("utf-8", "replace")
 
 
 class TooLong(Exception):
