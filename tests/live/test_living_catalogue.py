@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.live_http import Form, http_launch
 from tests.live_servers import REAL_SERVERS, real_server
 from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc, new_mark, none_left
 from tests.servers import misbehaving
@@ -117,6 +118,15 @@ def test_a_request_finds_its_server(ingested: World, request_text: str, server: 
     answer = ingested.run("route", request_text, "--json")
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["matches"][0]["agent"]["id"] == server
+
+
+@pytest.mark.parametrize("form", ["http", "sse"])
+def test_an_address_is_ingested(form: Form, world: World) -> None:
+    """A server that listens is named by its address; the form that it speaks is found out."""
+    with http_launch("everything", form, world.folder) as launch:
+        report = report_of(world.run("ingest", launch.url, "--json", WAYGRAPH_EMBEDDER="none"))
+    assert len(report["agents"]["created"]) == 1
+    assert len(report["tools"]["created"]) == TOOLS["everything"]
 
 
 @needs_proc
