@@ -14,18 +14,25 @@ from waygraph.registry.errors import UpstreamError
 from waygraph.registry.settings import Settings
 
 
-def peak_of_asking(pipe: Pipe, harmless: Launch, launch: Launch, settings: Settings) -> None:
-    """Says by how many bytes its memory grew at its highest, beyond what a harmless server makes it grow to."""
-    anyio.run(_ask, harmless, settings)
+def peak_of_asking(pipe: Pipe, harmless: Launch, launch: Launch, settings: Settings, held_s: float = 0.0) -> None:
+    """Says by how many bytes its memory grew at its highest, beyond what a harmless server makes it grow to.
+
+    `held_s`: for how long the connection is kept, each change that it tells of answered by a listing.
+    """
+    anyio.run(_ask, harmless, settings, 0.0)
     before = resident_bytes()
-    anyio.run(_ask, launch, settings)
+    anyio.run(_ask, launch, settings, held_s)
     pipe.send(resident_bytes() - before)
 
 
-async def _ask(launch: Launch, settings: Settings) -> None:
+async def _ask(launch: Launch, settings: Settings, held_s: float) -> None:
     with suppress(UpstreamError):
         async with connect(launch, settings) as connection:
             await connection.listing()
+            with anyio.move_on_after(held_s):
+                while True:
+                    await connection.changed()
+                    await connection.listing()
 
 
 def hold_all(pipe: Pipe, launches: Sequence[Launch], settings: Settings) -> None:

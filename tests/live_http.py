@@ -6,6 +6,13 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from tests.live_servers import real_server
+from waygraph.ingest.upstream.launch import HttpLaunch
+
+Form = Literal["http", "sse"]
 
 START_S = 60.0
 
@@ -38,3 +45,18 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"nothing listens on port {port}; exit status {process.poll()}")
+
+
+@contextmanager
+def http_launch(name: str, form: Form, folder: Path) -> Iterator[HttpLaunch]:
+    """A server that listens, and how it is reached."""
+    port = free_port()
+    if name == "everything":
+        server, environ = real_server(name, folder, "streamableHttp" if form == "http" else "sse"), {"PORT": str(port)}
+    else:
+        server, environ = real_server(name, folder, form, str(port)), {}
+    with listening_server((server.command, *server.args), port, environ):
+        yield HttpLaunch(
+            url=f"http://127.0.0.1:{port}/{'mcp' if form == 'http' else 'sse'}",
+            form="http" if form == "http" else "sse",
+        )

@@ -73,8 +73,8 @@ class OpenedSource:
     def read(self) -> Manifest:
         parts = self.parts()
         manifest = answered(parts, self.ask)
-        if len(parts.servers) == 1 and not manifest.entries and manifest.rejected:
-            raise SourceError(self.name, manifest.rejected[-1].reason)  # nothing at all could be read
+        if len(parts.servers) == len(manifest.rejected) == 1 and not manifest.entries:
+            raise SourceError(self.name, manifest.rejected[0].reason)  # nothing at all could be read
         return manifest
 
 

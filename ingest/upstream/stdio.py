@@ -33,6 +33,18 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 
 _Incoming = SessionMessage | Exception
 
+_COMES_WITH = {
+    "bunx": "Bun",
+    "deno": "Deno",
+    "dnx": ".NET",
+    "docker": "Docker",
+    "node": "Node.js",
+    "npx": "Node.js",
+    "uv": "uv",
+    "uvx": "uv",
+}
+"""What to install for the commands that most servers are started by."""
+
 
 @dataclass(slots=True)
 class Ring:
@@ -40,14 +52,18 @@ class Ring:
 
     most_bytes: int
     _kept: bytearray = field(default_factory=bytearray)
+    _is_cut: bool = False
 
     def add(self, chunk: bytes) -> None:
         self._kept += chunk
         if len(self._kept) > self.most_bytes:
             del self._kept[: len(self._kept) - self.most_bytes]
+            self._is_cut = True
 
     def text(self) -> str:
-        return self._kept.decode("utf-8", "replace")
+        """Without the rest of a line that lost its beginning: half a secret is not known for one."""
+        kept = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
+        return kept.decode("utf-8", "replace")
 
 
 class TooLong(Exception):
@@ -100,6 +116,8 @@ def _started(launch: StdioLaunch, discretion: Discretion) -> Child:
         return Child([launch.command, *launch.args], environment, launch.cwd)
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"
+        if comes_with := _COMES_WITH.get(launch.command):
+            where += f"; it comes with {comes_with}"
         if which(launch.command, path=environment.get("PATH")):
             where = "what its first line asks to run it with is not there"
         raise UpstreamUnreachable(f"command not found: {name} ({where})") from None

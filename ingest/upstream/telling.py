@@ -1,9 +1,11 @@
 """What is told of a server that failed: one line, in which no secret of its launch stands."""
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
@@ -50,7 +52,23 @@ def discretion(launch: Launch) -> Discretion:
     """Longest secrets first, so that one that holds another is struck as a whole."""
     found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
     found |= _values({value: value for value in launch.confidential})
-    return Discretion(tuple(sorted(found, key=lambda secret: (-len(secret), secret))))
+    spelled = {spelling for secret in found for spelling in _spellings(secret)}
+    return Discretion(tuple(sorted(spelled, key=lambda secret: (-len(secret), secret))))
+
+
+def _spellings(secret: str) -> set[str]:
+    """As programs write a value that they complain of: escaped, in a URL, encoded, its white space made one space."""
+    return {
+        secret,
+        " ".join(secret.split()),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        quote(secret, errors="replace"),
+        quote(secret, safe="", errors="replace"),
+        quote_plus(secret, errors="replace"),
+        b64encode(secret.encode("utf-8", "replace")).decode().rstrip("="),
+    }
 
 
 def _of_stdio(launch: StdioLaunch) -> set[str]:
@@ -99,4 +117,5 @@ def _kept_back(given: Iterable[str], told: Iterable[str]) -> set[str]:
 
 
 def _parts(value: str) -> list[str]:
-    return [form for part in _MARKS.split(value) if len(part) >= _SHORTEST_PART for form in (part, unquote(part))]
+    parts = (*_MARKS.split(value), *value.split())
+    return [form for part in parts if len(part) >= _SHORTEST_PART for form in (part, unquote(part))]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.live_http import Form, http_launch
 from tests.live_servers import REAL_SERVERS, real_server
 from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc, new_mark, none_left
 from tests.servers import misbehaving
@@ -119,6 +120,15 @@ def test_a_request_finds_its_server(ingested: World, request_text: str, server: 
     assert json.loads(answer.stdout)["matches"][0]["agent"]["id"] == server
 
 
+@pytest.mark.parametrize("form", ["http", "sse"])
+def test_an_address_is_ingested(form: Form, world: World) -> None:
+    """A server that listens is named by its address; the form that it speaks is found out."""
+    with http_launch("everything", form, world.folder) as launch:
+        report = report_of(world.run("ingest", launch.url, "--json", WAYGRAPH_EMBEDDER="none"))
+    assert len(report["agents"]["created"]) == 1
+    assert len(report["tools"]["created"]) == TOOLS["everything"]
+
+
 @needs_proc
 def test_a_watch_that_is_killed_leaves_no_server(world: World, mark: str) -> None:
     """Six real servers that `waygraph watch` holds are gone 2 s after it was killed with SIGKILL."""
@@ -175,6 +185,12 @@ def await_listed(watch: subprocess.Popen[str], servers: set[str]) -> None:
 # The 70 launches of LiveMCPBench
 
 
+UNSET = {
+    "excel": "not set in the environment: EXCEL_MCP_PAGING_CELLS_LIMIT",
+    "sitemap": "not set in the environment: TRANSPORT",
+}
+
+
 @pytest.fixture
 def launches(root: Path) -> Path:
     given = os.environ.get("WAYGRAPH_BENCH_DATA") or str(root.parent / "shared" / "data")
@@ -208,8 +224,9 @@ def test_where_nothing_can_start_each_launch_has_its_reason(world: World, launch
     assert len(keys) == 70
     for key, reasons in told.items():
         command = servers_of(launches)[key]["command"]
-        assert len(reasons) == 1
-        assert reasons[0].startswith((f"command not found: {command} ", "not set in the environment: "))
+        comes_with = {"npx": "Node.js", "uv": "uv", "uvx": "uv"}[command]
+        missing = f"command not found: {command} (nothing of that name is on PATH; it comes with {comes_with})"
+        assert reasons in ([missing], [UNSET.get(key)])
     assert not report["agents"]["created"]
 
 

@@ -19,9 +19,11 @@ from tests.live_asking import hold_all, peak_of_asking
 from tests.live_servers import REAL_SERVERS, real_server
 from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc, new_mark, none_left, until
 from tests.servers import misbehaving
+from tests.servers import misbehaving_http as web
+from tests.servers.misbehaving_http import Behaviour, misbehaving_http
 from waygraph.ingest.manifest import AgentRecord
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
+from waygraph.ingest.upstream.launch import HttpLaunch, ServerEntry, StdioLaunch
 from waygraph.registry.changes import Manifest
 from waygraph.registry.settings import Settings
 
@@ -180,25 +182,50 @@ def test_bad_servers_beside_good_ones(mark: str) -> None:
 
 # Memory
 
-BOUND = 6 * SETTINGS.upstream_max_message_bytes
+BOUND = 3 * SETTINGS.upstream_max_message_bytes
 """Bytes that a message of the size allowed may cost: as bytes, as text, as values, and what the allocator keeps."""
+A_LITTLE = 20 * MEGABYTE
+BRIEFLY = replace(SETTINGS, upstream_list_timeout_s=10.0)
+"""What does not end by itself says much in this time."""
 
 
 @pytest.mark.parametrize(
-    ("does", "argument"),
+    ("does", "argument", "bound"),
     [
-        ("long_line", "500"),
-        ("endless_line", ""),
-        ("endless_lines", ""),
-        ("endless_pages", ""),
-        ("stderr_flood", "300"),
+        ("long_line", "100", BOUND),
+        ("endless_line", "", BOUND),
+        ("endless_lines", "", BOUND),
+        ("endless_pages", "", BOUND),
+        ("stderr_flood", "300", A_LITTLE),
     ],
 )
-def test_memory_stays_bounded(does: str, argument: str, mark: str) -> None:
-    """However much a server says, what it costs us is bounded by the settings."""
-    settings = replace(SETTINGS, upstream_list_timeout_s=3.0)
-    with child(peak_of_asking, launch(mark, "good"), launch(mark, does, argument), settings) as asking:
+def test_memory_stays_bounded(does: str, argument: str, bound: int, mark: str) -> None:
+    """However much a program says, what it costs us is bounded by the settings."""
+    with child(peak_of_asking, launch(mark, "good"), launch(mark, does, argument), BRIEFLY) as asking:
         grown = asking.hear()
+    assert grown < bound, f"{grown / MEGABYTE:.0f} MB"
+
+
+def test_changes_without_end_cost_no_memory(mark: str) -> None:
+    """A server that tells of a change 1,000 times a second, each answered by a listing for as long as there are any."""
+    with child(
+        peak_of_asking, launch(mark, "good"), launch(mark, "changes_all_the_time", "1000"), SETTINGS, 5.0
+    ) as held:
+        grown = held.hear()
+    assert grown < A_LITTLE, f"{grown / MEGABYTE:.0f} MB"
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [web.endless_answer("application/json"), web.endless_answer("text/event-stream"), web.packed_answer(50)],
+    ids=["an endless answer", "an endless event", "50 MB packed"],
+)
+def test_memory_stays_bounded_over_http(behaviour: Behaviour) -> None:
+    """However much an address answers, packed or not, it costs no more."""
+    with misbehaving_http(web.good) as good, misbehaving_http(behaviour) as bad:
+        launches = HttpLaunch(url=good.url), HttpLaunch(url=bad.url)
+        with child(peak_of_asking, *launches, BRIEFLY) as asking:
+            grown = asking.hear()
     assert grown < BOUND, f"{grown / MEGABYTE:.0f} MB"
 
 

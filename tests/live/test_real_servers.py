@@ -1,16 +1,15 @@
 """Servers that other people wrote, and two of our own on either version of the SDK: all that they offer arrives."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import pytest
 
 from tests import live_servers
-from tests.live_http import free_port, listening_server
+from tests.live_http import Form, http_launch
 from tests.live_servers import REAL_SERVERS, NoServers, real_server
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
@@ -126,23 +125,8 @@ def test_all_that_a_program_offers(name: str, tmp_path: Path) -> None:
     compare(listing_of(stdio(name, tmp_path)), OFFERS[name])
 
 
-@contextmanager
-def http_launch(name: str, form: Literal["http", "sse"], folder: Path) -> Iterator[HttpLaunch]:
-    """A server that listens, and how it is reached."""
-    port = free_port()
-    if name == "everything":
-        server, environ = real_server(name, folder, "streamableHttp" if form == "http" else "sse"), {"PORT": str(port)}
-    else:
-        server, environ = real_server(name, folder, form, str(port)), {}
-    with listening_server((server.command, *server.args), port, environ):
-        yield HttpLaunch(
-            url=f"http://127.0.0.1:{port}/{'mcp' if form == 'http' else 'sse'}",
-            form="http" if form == "http" else "sse",
-        )
-
-
 @pytest.mark.parametrize(("name", "form"), [("everything", "http"), ("everything", "sse"), *OVER_HTTP])
-def test_all_that_an_address_offers(name: str, form: Literal["http", "sse"], tmp_path: Path) -> None:
+def test_all_that_an_address_offers(name: str, form: Form, tmp_path: Path) -> None:
     """The same over streamable HTTP, and over the older SSE."""
     with http_launch(name, form, tmp_path) as launch:
         compare(listing_of(launch), OFFERS[name])
@@ -173,7 +157,7 @@ def test_a_tool_arrives_whole(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "form"), [("sdk_1", None), ("sdk_2", None), *OVER_HTTP])
-def test_a_change_is_heard_of(name: str, form: Literal["http", "sse"] | None, tmp_path: Path) -> None:
+def test_a_change_is_heard_of(name: str, form: Form | None, tmp_path: Path) -> None:
     """A server that tells of a new tool, in the way of its era, is listed anew with it."""
 
     async def before_and_after(launch: Launch) -> tuple[ServerListing, ServerListing]:

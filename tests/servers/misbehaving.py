@@ -337,6 +337,12 @@ def exits_with_secret(variable: str) -> None:
     sys.exit(3)
 
 
+def exits_with_long_secret(variable: str) -> None:
+    """One line that is nothing but the value, longer than anyone keeps: what is kept of it begins amid the value."""
+    sys.stderr.write(os.environ[variable] * 20_000)
+    sys.exit(3)
+
+
 def needs_variable(variable: str) -> None:
     if variable not in os.environ:
         sys.stderr.write(f"Traceback (most recent call last):\n  ...\nRuntimeError: {variable} is not set\n")

@@ -1,7 +1,10 @@
 """What is told of a server that failed: one line, without what its launch holds in confidence."""
 
+import json
 import logging
+from base64 import b64encode
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -33,6 +36,30 @@ def test_no_secret_of_a_launch_is_told(launch: Launch, text: str) -> None:
     told = discretion(launch).line(text)
     assert "s3cr3t" not in told
     assert "***" in told
+
+
+ODD = 'p\u00e4ss/w\u00f6rd "4" & \\n 7'
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        ODD,
+        repr(ODD),
+        json.dumps(ODD),
+        json.dumps(ODD, ensure_ascii=False),
+        f"postgres://me:{quote(ODD)}@host/db",
+        f"postgres://me:{quote(ODD, safe='')}@host/db",
+        f"?password={quote_plus(ODD)}",
+        b64encode(ODD.encode()).decode(),
+    ],
+)
+def test_a_secret_is_struck_however_it_is_spelled(spelled: str) -> None:
+    """A value with quotes, spaces and letters of other scripts comes back escaped, quoted or encoded."""
+    told = discretion(StdioLaunch(command="x", env={"PASSWORD": ODD})).line(f"failed with {spelled}.")
+    assert told.startswith("failed with ")
+    assert "***" in told
+    assert not any(part in told for part in ("p\u00e4", "w\u00f6", "%C3", "u00", "\\n"))
 
 
 def test_what_is_no_secret_is_told() -> None:
