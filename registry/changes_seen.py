@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access import visible
 from waygraph.registry.errors import InvalidQuery
+from waygraph.registry.flags import seen_flags
 from waygraph.registry.graph.change_log import read_changes_of
 from waygraph.registry.graph.reading import overlaid, read_agents, read_claims, read_settings, read_state
 from waygraph.registry.identity import name_fault
@@ -70,7 +71,7 @@ def seen_changes(session: "GraphSession", asked: ChangesAsked, principal: "Princ
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What of the log a principal may see: `since` by agent, and the names of `sources`."""
+    """What of the log a principal may see: the agents, each since when, and the names of sources."""
 
     since: "Mapping[str, str]"
     sources: Collection[str]
@@ -92,7 +93,8 @@ class _Seen:
 
     def told(self, change: "Change") -> "Change":
         """Without the name of a source that has nothing any more which the principal may see."""
-        return change if change.source in self.sources else replace(change, source="")
+        source = change.source if change.source in self.sources else ""
+        return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
 
 
 def _read(session: "GraphSession", asked: ChangesAsked, some: _Seen | None) -> "Iterator[Change]":
