@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _READ_AT_ONCE = 1_000
 _SHOWN_CHARS = 100
+_NOBODY = "?"
+"""No agent's id."""
 _ID = re.compile(r"[0-9]{12,}-[0-9]{6,}")
 
 
@@ -44,7 +46,9 @@ class ChangesAsked:
             raise InvalidQuery(
                 "this is no place in the log of changes: it begins at the id of a change, or at its cursor"
             )
-        return ChangesAsked(since=_in_utc(since), agent_id=agent_id, after=after, limit=limit)
+        # What cannot be an id is nobody's, and neither a URL nor every database takes any text.
+        agent = _NOBODY if agent_id and name_fault(agent_id) else agent_id
+        return ChangesAsked(since=_in_utc(since), agent_id=agent, after=after, limit=limit)
 
 
 def _in_utc(since: str) -> str:
@@ -98,8 +102,6 @@ class _Seen:
 
 
 def _read(session: "GraphSession", asked: ChangesAsked, some: _Seen | None) -> "Iterator[Change]":
-    if asked.agent_id and name_fault(asked.agent_id):  # of no agent; and not every database takes it as a text
-        return
     agents = [asked.agent_id] if asked.agent_id else None
     if some:
         agents = [agent_id for agent_id in some.since if asked.agent_id in ("", agent_id)]
