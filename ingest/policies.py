@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from waygraph.ingest.suspicion import agent_flags, tool_flags
+from waygraph.ingest.suspicion import OwnedElsewhere, agent_flags, tool_flags
 from waygraph.registry.changes import AgentEntry, Policy
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.statuses import KNOWN
@@ -31,9 +31,9 @@ class Judge:
         """The entry with what is known of its approval; `tools` are the agent's as held, by name."""
         own = {tool.name for tool in entry.tools}
 
-        def owned_elsewhere(names: Collection[str]) -> set[str]:
+        def owned_elsewhere(names: Collection[str]) -> dict[str, set[str]]:
             owners = self.owners_named(names)
-            return {name for name in names if name not in own and set(owners.get(name, ())) - {entry.agent.id}}
+            return {name: set(owners.get(name, ())) - {entry.agent.id} for name in names if name not in own}
 
         return replace(
             entry,
@@ -41,7 +41,7 @@ class Judge:
             tools=tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere) for tool in entry.tools),
         )
 
-    def _agent(self, said: Agent, held: Agent | None, elsewhere: Callable[[Collection[str]], set[str]]) -> Agent:
+    def _agent(self, said: Agent, held: Agent | None, elsewhere: OwnedElsewhere) -> Agent:
         fields = differing(held, said, AGENT_FIELDS) if held else ()
         if held and not fields:
             return replace(said, **_standing(held))
@@ -52,7 +52,7 @@ class Judge:
             flags=agent_flags(said, elsewhere),
         )
 
-    def _tool(self, said: Tool, held: Tool | None, elsewhere: Callable[[Collection[str]], set[str]]) -> Tool:
+    def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere) -> Tool:
         fields = differing(held, said, TOOL_FIELDS) if held else ()
         status = held.status if held and said.status == KNOWN else said.status
         if held and not fields:

@@ -11,12 +11,13 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from waygraph.registry.flags import in_place_of
 from waygraph.registry.model import Agent, JsonText, Tool
 
 MAX_FLAGS = 5
 MAX_QUOTE_CHARS = 60
-OwnedElsewhere = Callable[[Collection[str]], Collection[str]]
-"""Which of these names are those of other agents' tools, and not of this one's."""
+OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
+"""Of these names those that are other agents' tools, and not this one's: with the ids of these agents."""
 
 
 class Rule(NamedTuple):
@@ -268,10 +269,10 @@ def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
     instead = {_name_in(found, "a"): found.group() for found in _INSTEAD.finditer(text)}
     replaced = {_name_in(found, "b"): found.group() for found in _REPLACES.finditer(text)}
     asked = list({**instead, **replaced})[:MAX_NAMES]
-    others = set(elsewhere(asked)) if asked else set()
+    owners = elsewhere(asked) if asked else {}
     for name, quote in {**instead, **replaced}.items():
-        if name in others:
-            yield f"puts itself in the place of another agent's tool {_quoted(name)} ({_quoted(quote)})"
+        if owners.get(name):
+            yield in_place_of(owners[name], f"{_quoted(name)} ({_quoted(quote)})")
 
 
 def _name_in(found: re.Match[str], which: str) -> str:

@@ -28,6 +28,7 @@ from waygraph.registry.changes import (
 )
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
+from waygraph.registry.flags import seen_flags
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
@@ -62,7 +63,7 @@ def sync(
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
             refuse_mass_removal(held, changes)
-        return changes
+        return _as_seen(held, changes, principal)
 
     if dry_run:
         return _rehearsed(registry, manifest, allowed)
@@ -109,6 +110,19 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
     refuse_unseen(held, _met(held, manifest), principal)
     if changes.new_policy:
         refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
+
+
+def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> ChangeSet:
+    """With those flags that the principal may read; what is written keeps all of them."""
+    if principal is None or not changes.flagged:
+        return changes
+    known, new = held.shown_to(principal), set(changes.created_agents)
+
+    def shows(agent_id: str) -> bool:
+        return agent_id in new or (known is not None and known(agent_id))
+
+    flagged = ((each.id, seen_flags(each.flags, shows)) for each in changes.flagged)
+    return replace(changes, flagged=tuple(Flagged(id=entity, flags=flags) for entity, flags in flagged if flags))
 
 
 def _touched(changes: ChangeSet) -> Iterator[str]:

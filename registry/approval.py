@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from waygraph.registry.changes import AgentEntry, Claim
 from waygraph.registry.errors import InvalidSetting, UnknownName
+from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.graph.reading import Held
 from waygraph.registry.model import Agent, Principal, Tool
 
@@ -30,11 +31,12 @@ def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Ag
 
     Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
     """
+    seen = held.shown_to(principal)
     if name.startswith(OF_SOURCE):
-        return _of_agents(held, spoken_for(held.claims, name.removeprefix(OF_SOURCE)))
+        return _of_agents(held, spoken_for(held.claims, name.removeprefix(OF_SOURCE)), seen)
     if held.shows(name, principal):
-        return _of_agents(held, [name])
-    return [], [tool for tool in [_tool_named(held, name, principal)] if waits(tool)]
+        return _of_agents(held, [name], seen)
+    return [], [tool for tool in [_tool_named(held, name, principal)] if waits(as_seen(tool, seen))]
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -85,11 +87,14 @@ def approved_entries(held: Held, agents: Sequence[Agent], tools: Sequence[Tool])
     ]
 
 
-def _of_agents(held: Held, agent_ids: Sequence[str]) -> tuple[list[Agent], list[Tool]]:
+def _of_agents(held: Held, agent_ids: Sequence[str], seen: Shows | None) -> tuple[list[Agent], list[Tool]]:
     owned = held.tools_of(agent_ids)
     agents = [held.agents[agent_id].agent for agent_id in agent_ids]
     tools = [item.tool for agent_id in agent_ids for item in owned.get(agent_id, ())]
-    return [agent for agent in agents if waits(agent)], [tool for tool in tools if waits(tool)]
+    return (
+        [agent for agent in agents if waits(as_seen(agent, seen))],
+        [tool for tool in tools if waits(as_seen(tool, seen))],
+    )
 
 
 def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:

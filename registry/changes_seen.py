@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access import visible
 from waygraph.registry.errors import InvalidQuery
+from waygraph.registry.flags import seen_flags
 from waygraph.registry.graph.change_log import read_changes_of
 from waygraph.registry.graph.reading import overlaid, read_agents, read_claims, read_settings, read_state
 from waygraph.registry.identity import name_fault
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _READ_AT_ONCE = 1_000
 _SHOWN_CHARS = 100
+_NOBODY = "?"
+"""No agent's id."""
 _ID = re.compile(r"[0-9]{12,}-[0-9]{6,}")
 
 
@@ -43,7 +46,9 @@ class ChangesAsked:
             raise InvalidQuery(
                 "this is no place in the log of changes: it begins at the id of a change, or at its cursor"
             )
-        return ChangesAsked(since=_in_utc(since), agent_id=agent_id, after=after, limit=limit)
+        # What cannot be an id is nobody's, and neither a URL nor every database takes any text.
+        agent = _NOBODY if agent_id and name_fault(agent_id) else agent_id
+        return ChangesAsked(since=_in_utc(since), agent_id=agent, after=after, limit=limit)
 
 
 def _in_utc(since: str) -> str:
@@ -70,7 +75,7 @@ def seen_changes(session: "GraphSession", asked: ChangesAsked, principal: "Princ
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What of the log a principal may see: `since` by agent, and the names of `sources`."""
+    """What of the log a principal may see: the agents, each since when, and the names of sources."""
 
     since: "Mapping[str, str]"
     sources: Collection[str]
@@ -92,12 +97,11 @@ class _Seen:
 
     def told(self, change: "Change") -> "Change":
         """Without the name of a source that has nothing any more which the principal may see."""
-        return change if change.source in self.sources else replace(change, source="")
+        source = change.source if change.source in self.sources else ""
+        return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
 
 
 def _read(session: "GraphSession", asked: ChangesAsked, some: _Seen | None) -> "Iterator[Change]":
-    if asked.agent_id and name_fault(asked.agent_id):  # of no agent; and not every database takes it as a text
-        return
     agents = [asked.agent_id] if asked.agent_id else None
     if some:
         agents = [agent_id for agent_id in some.since if asked.agent_id in ("", agent_id)]

@@ -23,10 +23,10 @@ GEMINI_DECLARATIONS = 512
 def definitions(tools: Iterable[Tool], tool_format: ToolFormat) -> list[dict[str, Any]]:
     """What the host takes as its list of tools, in the order given.
 
-    One entry a tool; for Gemini one entry for each 512 of them, which holds their `functionDeclarations`.
-    Raises UnknownName for another format.
+    One entry a tool; for Gemini one entry for each 512 of them, which holds their `functionDeclarations`. A tool that
+    waits for approval is left out: a host would let its model call it. Raises UnknownName for another format.
     """
-    defined = [definition(tool, tool_format) for tool in tools]
+    defined = [definition(tool, tool_format) for tool in tools if not tool.pending]
     if tool_format == "gemini":
         return [{"functionDeclarations": list(some)} for some in batched(defined, GEMINI_DECLARATIONS)]
     return defined

@@ -1,10 +1,11 @@
 """What a name means among the agents and tools that somebody may see: the others are unknown, and never suggested."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from waygraph.registry.access import visible
 from waygraph.registry.errors import UnknownName
+from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.identity import call_name, call_prefix, tool_id
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import Agent, Principal, Tool
@@ -13,8 +14,23 @@ _AGENTS_SUGGESTED_FROM = 3
 """How many agents' tools an unknown call name is compared with."""
 
 
+def shows(agents: Mapping[str, Agent], principal: Principal | None) -> Shows | None:
+    """Whether the principal may see the agent of an id. None: it sees everything."""
+    if principal is None:
+        return None
+    return lambda agent_id: agent_id in agents and visible(agents[agent_id], principal)
+
+
 def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
-    return [agent for agent in index.agents().values() if visible(agent, principal)]
+    agents = index.agents()
+    seen = shows(agents, principal)
+    return [as_seen(agent, seen) for agent in agents.values() if visible(agent, principal)]
+
+
+def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:
+    """The tools of these ids, in that order, of agents that the principal may see. Raises KeyError."""
+    seen = shows(index.agents(), principal)
+    return [as_seen(tool, seen) for tool in index.tools(ids)]
 
 
 def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
@@ -22,7 +38,7 @@ def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) 
     found = index.agents().get(agent_id)
     if found is None or not visible(found, principal):
         raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
-    return found
+    return as_seen(found, shows(index.agents(), principal))
 
 
 def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
@@ -32,11 +48,11 @@ def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> To
         ids = index.tool_ids(owner.id)
         if name not in ids:
             raise UnknownName("tool", name, ids)
-        return index.tools([name])[0]
+        return seen_tools(index, [name], principal)[0]
     for owner in _bearers(index, name, principal):
         found = _tool_called(name, owner.id, index.tool_ids(owner.id))
         if found:
-            return index.tools([found])[0]
+            return seen_tools(index, [found], principal)[0]
     raise UnknownName("tool", name, _call_names_near(index, name, principal))
 
 
@@ -44,7 +60,7 @@ def named(index: SearchIndex, name: str, principal: Principal | None) -> Agent |
     """The agent of that id, else the tool of that id or call name. Raises UnknownName."""
     found = index.agents().get(name)
     if found is not None and visible(found, principal):
-        return found
+        return as_seen(found, shows(index.agents(), principal))
     if "/" in name or "__" in name or _bearers(index, name, principal):
         return tool_named(index, name, principal)
     return agent_named(index, name, principal)

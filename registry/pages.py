@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import fits
-from waygraph.registry.lookup import agent_named, visible_agents
+from waygraph.registry.lookup import agent_named, seen_tools, visible_agents
 from waygraph.registry.statuses import word_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def about(
     """Raises UnknownName."""
     return About(
         agent=agent_named(index, agent_id, principal),
-        tools=tuple(index.tools(index.tool_ids(agent_id))),
+        tools=tuple(seen_tools(index, index.tool_ids(agent_id), principal)),
         settings=settings,
         sources=tuple(source.name for source in index.sources() if agent_id in source.agent_ids),
         revision=index.state.revision,
@@ -65,10 +65,9 @@ def agents_page(
     index: "SearchIndex", filters: "Filters", principal: "Principal | None", after: str, limit: int | None
 ) -> Page[Listed]:
     """The agents whose id comes after `after`, at most `limit` of them."""
-    fitting = [agent for agent in visible_agents(index, principal) if fits(agent, filters)]
-    part, following = _part([agent.id for agent in fitting], after, limit)
-    by_id = index.agents()
-    items = tuple(Listed(by_id[agent_id], len(index.tool_ids(agent_id))) for agent_id in part)
+    fitting = {agent.id: agent for agent in visible_agents(index, principal) if fits(agent, filters)}
+    part, following = _part(list(fitting), after, limit)
+    items = tuple(Listed(fitting[agent_id], len(index.tool_ids(agent_id))) for agent_id in part)
     return Page(items=items, revision=index.state.revision, following=following)
 
 
@@ -79,7 +78,7 @@ def tools_page(
     owners = [agent_named(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
     ids = sorted(tool_id for owner in owners for tool_id in index.tool_ids(owner.id))
     part, following = _part(ids, after, limit)
-    return Page(items=tuple(index.tools(part)), revision=index.state.revision, following=following)
+    return Page(items=tuple(seen_tools(index, part, principal)), revision=index.state.revision, following=following)
 
 
 def _part(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence[str], str]:

@@ -20,6 +20,9 @@ from waygraph.registry.wire.bounds import MAX_ID_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.wire.cursors import after, cursor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waygraph.registry.model import Tool
     from waygraph.registry.wire.shapes import Shape
 
 router = APIRouter(prefix="/v1", tags=["holding"])
@@ -140,7 +143,7 @@ async def _tools(request: Request, service: Service, caller: Caller, agent_id: s
         return {
             **shapes.tools(page.items, schemas=part.tool_schema),
             **_place(page.revision, page.following),
-            **defined(page.items, part.format),
+            **_offered(page.items, part.format, service, caller),
         }
 
     return await unless_known(request, service, caller, listed)
@@ -171,7 +174,7 @@ async def _tool(request: Request, service: Service, caller: Caller, name: str, d
     def told() -> "Shape":
         found = service.registry.tool(name, principal=caller.principal)
         shape = shapes.tool(found) if detail.tool_schema else shapes.brief_tool(found)
-        return {**shape, **defined([found], detail.format)}
+        return {**shape, **_offered([found], detail.format, service, caller)}
 
     return await unless_known(request, service, caller, told)
 
@@ -220,6 +223,14 @@ async def export(service: Serving, caller: ForRead, asked: Annotated[Exported, Q
     content = await service.lanes.wait(lambda: service.registry.export(asked.format))
     headers = {"Content-Disposition": f'attachment; filename="registry.{asked.format}"'}
     return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[asked.format], headers=headers)
+
+
+def _offered(tools: "Sequence[Tool]", tool_format: ToolFormat | None, service: Service, caller: Caller) -> "Shape":
+    """In a host's format, if one was asked for: neither tools that wait for approval nor those of agents that do."""
+    if tool_format is None:
+        return {}
+    waiting = {agent.id for agent in service.registry.agents(principal=caller.principal) if agent.pending}
+    return defined([tool for tool in tools if tool.agent_id not in waiting], tool_format)
 
 
 def _place(revision: int, following: str) -> "Shape":

@@ -42,7 +42,10 @@ async def metrics(service: Serving, caller: ForRead) -> Response:
 
 @router.get("/.well-known/ai-catalog.json", **operation("ai_catalog"))
 async def ai_catalog(request: Request, service: Serving) -> Response:
-    """An AI Catalog of this service and of the agents that the caller may see; without a caller, of the service."""
+    """An AI Catalog of this service and of the agents that the caller may see; without a caller, of the service.
+
+    Agents that wait for approval are not in it.
+    """
     from waygraph.registry.export.as_ai_catalog import MEDIA_TYPE, ai_catalog
 
     caller = await service.caller_or_stranger(request)
@@ -51,7 +54,7 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
 
     def told() -> "Shape":
         agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
-        return ai_catalog(agents, host, base_url)
+        return ai_catalog([agent for agent in agents if not agent.pending], host, base_url)
 
     if not await service.lanes.ask(lambda: service.registry.exists):
         return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)

@@ -7,6 +7,7 @@ from typing import Any
 from waygraph.cypher import load
 from waygraph.registry.access import visible
 from waygraph.registry.changes import Claim, OperatorSettings, Policy, SourceSummary
+from waygraph.registry.flags import Shows
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.model import Agent, Principal, TextForm, Tool
 
@@ -110,6 +111,10 @@ class Held:
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
         return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)
+
+    def shown_to(self, principal: Principal | None) -> Shows | None:
+        """`shows` as the one whom it is shown to asks it; None: it sees everything."""
+        return None if principal is None else lambda agent_id: self.shows(agent_id, principal)
 
 
 def read_held(session: GraphSession) -> Held:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
+from waygraph.registry.flags import as_seen
 from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
+from waygraph.registry.lookup import shows
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
@@ -81,7 +83,7 @@ class Router:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
         with span("fusion"):
             confidence = _confidence(hits, ask.recipe)
-            matches = () if _is_withheld(confidence, ask.recipe) else self._tool_matches(hits, ask, query.limit)
+            matches = () if _is_withheld(confidence, ask.recipe) else _tool_matches(hits, ask, query.limit)
         return ToolRoute(
             query=query,
             matches=matches,
@@ -109,7 +111,7 @@ class Router:
         with span("fusion"):
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
             confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
-            matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best)
+            matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, ask.principal)
         return Route(
             query=query,
             matches=matches,
@@ -158,24 +160,32 @@ class Router:
             return NOTHING_ALLOWED
         return NOTHING_FITS
 
-    def _tool_matches(self, hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
-        best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.tools)
-        agents = hits.records.agents()
-        return tuple(
-            ToolMatch(tool=tool, agent=agents[tool.agent_id], score=candidate.score, votes=candidate.votes)
-            for tool, candidate in zip(hits.records.tools([c.id for c in best]), best, strict=True)
-        )
 
-
-def _agent_matches(hits: Hits, best: Sequence[Candidate]) -> tuple[AgentMatch, ...]:
-    tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
+def _tool_matches(hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
+    best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.tools)
     agents = hits.records.agents()
+    seen = shows(agents, ask.principal)
     return tuple(
-        AgentMatch(
-            agent=agents[candidate.id],
+        ToolMatch(
+            tool=as_seen(tool, seen),
+            agent=as_seen(agents[tool.agent_id], seen),
             score=candidate.score,
             votes=candidate.votes,
-            tools=tuple(hits.records.tools(tools[candidate.id])),
+        )
+        for tool, candidate in zip(hits.records.tools([c.id for c in best]), best, strict=True)
+    )
+
+
+def _agent_matches(hits: Hits, best: Sequence[Candidate], principal: Principal | None) -> tuple[AgentMatch, ...]:
+    tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
+    agents = hits.records.agents()
+    seen = shows(agents, principal)
+    return tuple(
+        AgentMatch(
+            agent=as_seen(agents[candidate.id], seen),
+            score=candidate.score,
+            votes=candidate.votes,
+            tools=tuple(as_seen(tool, seen) for tool in hits.records.tools(tools[candidate.id])),
         )
         for candidate in best
     )
@@ -205,8 +215,9 @@ def _is_withheld(confidence: float | None, recipe: Recipe) -> bool:
 
 
 def _pinned(records: Records, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:
+    seen = shows(records.agents(), ask.principal)
     return tuple(
-        AgentMatch(agent=agent, score=0.0)
+        AgentMatch(agent=as_seen(agent, seen), score=0.0)
         for agent in records.pinned()
         if routable(agent, ask.principal, query.filters)
     )

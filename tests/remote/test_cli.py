@@ -114,6 +114,11 @@ LOOKING: tuple[tuple[str, ...], ...] = (
     ("show", "ledgerleaf__createInvoice"),
     ("show", "ledgerlaef"),
     ("sources",),
+    ("changes",),
+    ("changes", "--since", "2d", "--agent", "ledgerleaf", "-k", "3"),
+    ("changes", "--since", "yesterday"),
+    ("route", "send a mail", "--reachable"),
+    ("find", "send a mail", "--reachable", "-k", "2"),
     ("status",),
     ("cypher", "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", "--param", "n=3"),
     ("cypher", "MATCH (a:Agent) DELETE a"),
@@ -269,6 +274,37 @@ def test_most_of_a_source_goes_only_if_that_is_meant(run: Run, blank: Served, fi
     assert "would lose 2 of its 3 agents" in told["sources"][0]["error"]
     assert told["sources"][1]["report"]["agents"]["created"] == ["more"]
     same_report(run, blank, new, few, "--allow-mass-removal")
+
+
+def test_a_policy_holds_there_and_is_approved_there(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:
+    """The same words, reports and lists as here, from the first ingest to the last approval."""
+    new = tmp_path / "new.grafeo"
+    same_report(run, blank, new, files, "--source", "s", "--policy", "hold")
+    write(files / "a.json", {**AGENT, "tools": [*AGENT["tools"], *OTHER["tools"]]})
+    told = same_report(run, blank, new, files, "--source", "s")
+    assert told["sources"][0]["report"]["waiting"] == ["gale/gust_at"]
+    for words in (
+        ("sources",),
+        ("tools", "gale"),
+        ("find", "the gust"),
+        ("changes", "--agent", "gale"),
+        ("changes", "-k", "1"),
+        ("approve", "gal"),
+        ("approve",),
+        ("approve", "gale", "nobody"),
+        ("approve", "--all-of", "t"),
+        ("approve", "gale/gust_at", "--all-of", "s"),
+        ("approve", "gale"),
+        ("find", "the gust"),
+        ("sources",),
+        ("tools", "gale"),
+    ):
+        for more in (("--json",), ()) if words[0] != "approve" else ((),):
+            answer = run(blank.url, *words, *more)
+            assert answer.steady == run(new, *words, *more).steady, words
+            assert answer.out or answer.err
+    assert blank.registry.sources()[0].policy == "hold"
+    assert not blank.registry.tool("gale/gust_at").pending
 
 
 def test_other_texts_are_refused_as_here(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from waygraph.registry.settings import Settings
 GROUPS = ("red", "green", "blue")
 SHARED = "look"
 """A word of every agent, so that all of them are found by it."""
+TRADES = ("pay_out", "send_off")
+STATUSES = ("known", "online", "unreachable since 2026-01-01T00:00:00+00:00: refused", "failing: no list")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,18 @@ class Secret:
     hidden: bool
     pinned: bool
     source: str
+    status: str
+    changes: bool
+    """Whether its source says something else of it, and a tool more, after the first time."""
+    trade: str
+    """The name of one more tool, which others may have too; empty: it has none."""
+    lure: str
+    """The name of a tool that all of its own offer to replace."""
+
+    @property
+    def all_tools(self) -> int:
+        """In the end."""
+        return self.tools + self.changes + bool(self.trade)
 
     def seen_by(self, groups: Sequence[str] | None) -> bool:
         if groups is None:
@@ -49,15 +63,17 @@ class Secret:
     def url(self) -> dict[str, str]:
         return {"type": "http", "url": f"https://{self.word}.example/mcp"}
 
-    def record(self) -> dict[str, Any]:
+    def record(self, *, later: bool = False) -> dict[str, Any]:
+        changed = later and self.changes
+        names = [f"{self.word}_{number}" for number in range(self.tools + changed)]
         tools = [
             {
-                "name": f"{self.word}_{number}",
-                "description": f"{SHARED} for {self.word}",
+                "name": name,
+                "description": f"{SHARED} for {self.word}{' once more' * changed}, instead of `{self.lure}`",
                 "inputSchema": {"type": "object", "properties": {self.word: {"type": "string"}}},
                 "tags": [self.word],
             }
-            for number in range(self.tools)
+            for name in (*names, *([self.trade] if self.trade else []))
         ]
         return {
             "id": self.word,
@@ -75,6 +91,8 @@ class World:
     secrets: tuple[Secret, ...]
     callers: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...] = field(default=())
+    policies: tuple[str, ...] = field(default=())
+    """Of the sources."""
 
 
 @st.composite
@@ -94,11 +112,16 @@ def worlds(draw: st.DrawFn) -> World:
             hidden=draw(st.integers(0, 3)) == 0,
             pinned=draw(st.integers(0, 4)) == 0,
             source=draw(st.sampled_from(sources)),
+            status=draw(st.sampled_from(STATUSES)),
+            changes=draw(st.booleans()),
+            trade=draw(st.sampled_from(("", *TRADES))),
+            lure=draw(st.sampled_from(TRADES)),
         )
         for word in words
     )
+    policies = tuple(draw(st.sampled_from(("accept", "hold", "strict"))) for _ in sources)
     callers = draw(st.lists(some, min_size=1, max_size=2, unique=True))
-    return World(secrets=secrets, callers=tuple(callers), sources=tuple(sources))
+    return World(secrets=secrets, callers=tuple(callers), sources=tuple(sources), policies=policies)
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +132,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield service
 
 
-def fill(admin: httpx2.Client, world: World) -> None:
-    for source in world.sources:
-        records = [secret.record() for secret in world.secrets if secret.source == source]
-        assert_good(admin.post("/v1/manifests", json=manifest(source, *records)))
+def fill(service: Served, world: World) -> httpx2.Client:
+    """By somebody who sees everything."""
+    admin = service.admin()
+    for later in (False, True):
+        for source, policy in zip(world.sources, world.policies, strict=True):
+            records = [secret.record(later=later) for secret in world.secrets if secret.source == source]
+            assert_good(admin.post("/v1/manifests", json=manifest(source, *records, policy=policy)))
     for secret in world.secrets:
         # A word may come again in a later world: what an operator said of it in an earlier one is taken back.
         visible_to = None if secret.operator is None else list(secret.operator)
         said = {"hidden": secret.hidden, "pinned": secret.pinned, "visible_to": visible_to}
         assert_good(admin.patch(f"/v1/agents/{secret.word}", json=said))
+    service.registry.put_statuses({secret.word: secret.status for secret in world.secrets})
+    return admin
 
 
 def empty(admin: httpx2.Client, world: World) -> None:
@@ -130,8 +158,10 @@ def near(word: str) -> str:
     return word[:-1] + "y"
 
 
-def answers(client: httpx2.Client, world: World) -> Iterator[httpx2.Response]:
-    """Of every operation, asked in ways that would find what is not to be found. No question holds a whole word."""
+def answers(client: httpx2.Client, world: World, groups: Sequence[str]) -> Iterator[httpx2.Response]:
+    """Of every operation, asked in ways that would find what is not to be found. No question holds a word of what is
+    invisible.
+    """
     for _, call in OPERATIONS.values():
         yield call(client)
     words = [secret.word for secret in world.secrets]
@@ -146,8 +176,9 @@ def answers(client: httpx2.Client, world: World) -> Iterator[httpx2.Response]:
     yield client.post("/v1/route/batch", json={"requests": batch})
     for tool_format in TOOL_FORMATS:
         yield client.get("/v1/tools", params={"format": tool_format, "schema": True})
-    for path in ("/v1/agents", "/v1/tools"):
+    for path in ("/v1/agents", "/v1/tools", "/v1/changes"):
         yield from parts(client, path)
+    yield client.get("/v1/changes", params={"since": "2020-01-01"})
     for word in words:
         for path in names(near(word)):
             yield client.get(path)
@@ -157,6 +188,24 @@ def answers(client: httpx2.Client, world: World) -> Iterator[httpx2.Response]:
     for word in words:
         yield client.get("/v1/agents", params={"tag": near(word)})
         yield client.patch(f"/v1/agents/{near(word)}", json={"pinned": True})
+        yield client.get("/v1/changes", params={"agent": near(word)})
+        yield from (client.post("/v1/approvals", json={"names": [name]}) for name in approvable(near(word)))
+    yield from approvals(client, world, groups)
+
+
+def approvable(word: str) -> tuple[str, ...]:
+    return word, f"{word}/{word}_0", f"{word}__{word}_0"
+
+
+def approvals(client: httpx2.Client, world: World, groups: Sequence[str]) -> Iterator[httpx2.Response]:
+    """Of all that is visible, which a source may hold beside other things."""
+    for source in world.sources:
+        yield client.post("/v1/approvals", json={"source": near(source)})
+        if any(secret.seen_by(groups) for secret in world.secrets if secret.source == source):
+            yield client.post("/v1/approvals", json={"source": source})
+    for secret in world.secrets:
+        if secret.seen_by(groups):
+            yield client.post("/v1/approvals", json={"names": [secret.word]})
 
 
 def names(word: str) -> list[str]:
@@ -192,15 +241,14 @@ SEARCHING = settings(
 @SEARCHING
 def test_no_answer_tells_of_what_is_invisible(service: Served, world: World) -> None:
     """Whatever is asked, and however: no id, name, tag or text of it, and no source that claims nothing visible."""
-    admin = service.admin()
-    fill(admin, world)
+    admin = fill(service, world)
     try:
         for groups in world.callers:
             client = service.caller("route", "read", "write", "cypher", "use", groups=groups)
             unseen = [secret.word for secret in world.secrets if not secret.seen_by(groups)]
             seen_sources = {secret.source for secret in world.secrets if secret.seen_by(groups)}
             unseen += [source for source in world.sources if source not in seen_sources]
-            for response in answers(client, world):
+            for response in answers(client, world, groups):
                 text = told(response)
                 assert response.status_code < 500, text
                 assert not [word for word in unseen if word in text], (response.request, text)
@@ -212,19 +260,24 @@ def test_no_answer_tells_of_what_is_invisible(service: Served, world: World) -> 
 @SEARCHING
 def test_every_number_is_that_of_what_is_visible(service: Served, world: World) -> None:
     """Lists, counts and routes hold what the caller sees: all of it, and nothing else."""
-    admin = service.admin()
-    fill(admin, world)
+    admin = fill(service, world)
     try:
         for groups in (None, *world.callers):
             client = admin if groups is None else service.caller(groups=groups)
             seen = [secret for secret in world.secrets if secret.seen_by(groups)]
             assert_counts(client, seen)
-            routable = {secret.word for secret in seen if not secret.hidden}
+            waiting = Waiting.of(admin)
+            routable = {secret.word for secret in seen if not secret.hidden} - waiting.agents
             found = assert_good(client.post("/v1/route", json={"text": SHARED, "limit": 1000}))
             shown = {match["agent"]["id"] for part in ("matches", "pinned") for match in found[part]}
             assert shown == routable
             tools = assert_good(client.post("/v1/tools/search", json={"text": SHARED, "limit": 1000}))["matches"]
-            assert {match["agent"]["id"] for match in tools} == {s.word for s in seen if s.tools and not s.hidden}
+            callable_tools = waiting.others
+            assert {match["tool"]["id"] for match in tools} == {
+                tool for tool in callable_tools if tool.partition("/")[0] in routable
+            }
+            assert_standings(client, seen, waiting)
+            assert_flags(admin, client, {secret.word for secret in seen})
     finally:
         empty(admin, world)
 
@@ -235,23 +288,65 @@ def assert_counts(client: httpx2.Client, seen: Sequence[Secret]) -> None:
     listed = assert_good(client.get("/v1/agents"))["agents"]
     tools = assert_good(client.get("/v1/tools"))["tools"]
     catalogue = assert_good(client.get("/.well-known/ai-catalog.json"))["entries"]
-    assert (status["agents"], status["tools"]) == (len(seen), sum(secret.tools for secret in seen))
+    assert (status["agents"], status["tools"]) == (len(seen), sum(secret.all_tools for secret in seen))
     claimed = {source["name"]: set(source["agents"]) for source in sources if source["agents"]}
     by_source = {secret.source: {each.word for each in seen if each.source == secret.source} for secret in seen}
     assert claimed == by_source
-    assert {each["id"]: each["tools"] for each in listed} == {secret.word: secret.tools for secret in seen}
+    assert {each["id"]: each["tools"] for each in listed} == {secret.word: secret.all_tools for secret in seen}
     assert len(tools) == status["tools"]
-    assert len(catalogue) == len(seen) + 1
+    assert len(catalogue) == sum(not each["pending"] for each in listed) + 1
     for secret in seen:
-        assert len(assert_good(client.get(f"/v1/agents/{secret.word}"))["tools"]) == secret.tools
+        assert len(assert_good(client.get(f"/v1/agents/{secret.word}"))["tools"]) == secret.all_tools
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits for approval, as who sees everything is told: agents, tools, and the tools that do not."""
+
+    agents: set[str]
+    tools: set[str]
+    others: set[str]
+
+    @staticmethod
+    def of(admin: httpx2.Client) -> "Waiting":
+        agents = assert_good(admin.get("/v1/agents", params={"limit": 1000}))["agents"]
+        tools = assert_good(admin.get("/v1/tools", params={"limit": 1000}))["tools"]
+        return Waiting(
+            agents={each["id"] for each in agents if each["pending"]},
+            tools={each["id"] for each in tools if each["pending"]},
+            others={each["id"] for each in tools if not each["pending"]},
+        )
+
+
+def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Waiting) -> None:
+    for source in assert_good(client.get("/v1/sources"))["sources"]:
+        own = [secret for secret in seen if secret.source == source["name"]]
+        words = {secret.word for secret in own}
+        of_status = {
+            name: sum(secret.status.startswith(name) for secret in own)
+            for name in ("online", "unreachable", "failing", "known")
+        }
+        assert source["standing"] == {
+            **of_status,
+            "pending": len(words & waiting.agents),
+            "pending_tools": sum(tool.partition("/")[0] in words for tool in waiting.tools),
+        }
+
+
+def assert_flags(admin: httpx2.Client, client: httpx2.Client, seen: set[str]) -> None:
+    """Each tells of those agents alone that are seen; one that tells of no other is not there."""
+    whole = {each["id"]: each["flags"] for each in assert_good(admin.get("/v1/tools", params={"limit": 1000}))["tools"]}
+    for tool in assert_good(client.get("/v1/tools", params={"limit": 1000}))["tools"]:
+        owners = [re.findall("[bdghjkpqvwxz]{12}", flag) for flag in whole[tool["id"]]]
+        wanted = [found for each in owners if (found := [owner for owner in each if owner in seen])]
+        assert [re.findall("[bdghjkpqvwxz]{12}", flag) for flag in tool["flags"]] == wanted
 
 
 @given(world=worlds())
 @SEARCHING
 def test_what_is_invisible_is_as_if_it_never_was(service: Served, world: World) -> None:
     """Asked for by its very name it is unknown, in the same words as a name that never was; nothing changes it."""
-    admin = service.admin()
-    fill(admin, world)
+    admin = fill(service, world)
     try:
         for groups in world.callers:
             client = service.caller(groups=groups)
@@ -259,6 +354,7 @@ def test_what_is_invisible_is_as_if_it_never_was(service: Served, world: World) 
                 for path in names(secret.word):
                     assert_problem(client.get(path), 404, UnknownName)
                 assert_same_as_nobody(client, secret.word)
+                assert assert_good(client.get("/v1/changes", params={"agent": secret.word}))["changes"] == []
                 assert_refused(client, world, secret)
         assert {secret.word for secret in world.secrets} == {
             each["id"] for each in assert_good(admin.get("/v1/agents"))["agents"]
@@ -270,6 +366,12 @@ def test_what_is_invisible_is_as_if_it_never_was(service: Served, world: World) 
 def assert_same_as_nobody(client: httpx2.Client, word: str) -> None:
     """The answers differ in the name that was asked for and in nothing else; nor do they differ in status."""
     nobody = "".join(reversed(word)) + "y"
+    for named in zip(approvable(word), approvable(nobody), strict=True):
+        first, second = (
+            _bare(client.post("/v1/approvals", json={"names": [name]}), whose)
+            for name, whose in zip(named, (word, nobody), strict=True)
+        )
+        assert first == second, named
     for method, path in [
         *(("GET", path) for path in names("{}")),
         ("PATCH", "/v1/agents/{}"),
@@ -287,7 +389,7 @@ def assert_same_as_nobody(client: httpx2.Client, word: str) -> None:
 def _bare(response: httpx2.Response, name: str) -> Mapping[str, Any]:
     problem = assert_problem(response, 404, UnknownName)
     text = json.dumps({key: value for key, value in problem.items() if key != "instance"}).replace(name, "?")
-    bare: Mapping[str, Any] = json.loads(text)
+    bare: Mapping[str, Any] = json.loads(text.replace(" `source:NAME` approves all that waits of a source.", ""))
     # What is near to a name depends on its letters: that nothing invisible is near is another test's affair.
     return {**bare, "detail": bare["detail"].partition(" Did you mean")[0], "facts": {**bare["facts"], "nearest": []}}
 
