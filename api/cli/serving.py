@@ -17,6 +17,10 @@ def serve(
         bool,
         typer.Option("--no-auth", help="Ask nobody who they are, on any address."),
     ] = False,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option("--watch", metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat."),
+    ] = None,
 ) -> None:
     """Offer the registry over REST, until it is told to stop.
 
@@ -26,4 +30,13 @@ def serve(
 
     told = invocation(context)
     place = str(told.own_place(told.settings()))
-    serve(Chosen(location=place, embedder=told.embedder, host=host, port=port, workers=workers, open_to_all=no_auth))
+    chosen = Chosen(
+        location=place,
+        embedder=told.embedder,
+        host=host,
+        port=port,
+        workers=workers,
+        open_to_all=no_auth,
+        watch=tuple(watch or ()),
+    )
+    serve(chosen)

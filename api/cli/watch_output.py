@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from waygraph.api.cli.escaping import escaped, one_line
 from waygraph.api.cli.output import print_line
-from waygraph.api.cli.watch_shapes import shape_of_event
 from waygraph.ingest.watching.events import (
     Failing,
     Listed,
@@ -24,6 +23,7 @@ from waygraph.ingest.watching.events import (
     Unreachable,
     WatchEvent,
 )
+from waygraph.ingest.watching.shapes import shape_of_event
 
 if TYPE_CHECKING:
     from waygraph.ingest.watching.events import ServerEvent

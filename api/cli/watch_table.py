@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import PurePath
 
 from rich import box
 from rich.console import Console, Group
@@ -28,7 +29,7 @@ from waygraph.ingest.watching.events import (
 )
 
 A_SECOND, LAST_WORDS = 4, 4
-_STYLES = {"online": "green", "starting": "dim", "unreachable": "red", "failing": "yellow"}
+_STYLES = {"online": "green", "starting": "dim", "stopped": "dim", "unreachable": "red", "failing": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,11 @@ class LiveTable:
     def tell(self, event: WatchEvent) -> None:
         with self._lock:
             match event:
-                case ServerSeen(event=Stopped()):
-                    self._rows.pop((event.source, event.key), None)
                 case ServerSeen():
                     self._rows[event.source, event.key] = self._row(event)
                 case SourceFailed() | Synced() | NotWritten():
                     who, what = told(event)
-                    self._said = [*self._said[1 - LAST_WORDS :], f"{_time()} {who}: {what}"]
+                    self._said = [*self._said[1 - LAST_WORDS :], f"{_time()} {_brief(who)}: {what}"]
 
     def _row(self, seen: ServerSeen) -> _Row:
         row = self._rows.get((seen.source, seen.key), _Row())
@@ -68,8 +67,10 @@ class LiveTable:
                 return replace(row, status="unreachable", at=_time(), note=reason)
             case Failing(reason=reason):
                 return replace(row, status="failing", at=_time(), note=reason)
-            case Starting() | Stopped():
+            case Starting():
                 return replace(row, status="starting", at=_time())
+            case Stopped():
+                return replace(row, status="stopped", at=_time())
 
     def __rich__(self) -> Group:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
@@ -82,7 +83,7 @@ class LiveTable:
                 told_of = (str(row.tools), row.at, Text(one_line(row.note), style="dim"))
                 table.add_row(Text(one_line(key)), status, *told_of)
             said = [Text(one_line(line), style="dim", overflow="ellipsis", no_wrap=True) for line in self._said]
-        title = Text(f"Watching {len(self._rows)} servers into {one_line(self._place)}; Ctrl-C ends it", style="bold")
+        title = Text(f"Watching {_servers(len(self._rows))} into {one_line(self._place)}; Ctrl-C ends it", style="bold")
         return Group(title, table, *said)
 
 
@@ -92,6 +93,15 @@ def live_table(place: str) -> Iterator[LiveTable]:
     console = Console(markup=False, highlight=False, emoji=False)
     with Live(table, console=console, refresh_per_second=A_SECOND, vertical_overflow="ellipsis"):
         yield table
+
+
+def _servers(count: int) -> str:
+    return "1 server" if count == 1 else f"{count} servers"
+
+
+def _brief(source: str) -> str:
+    """The name of a file in place of its path."""
+    return PurePath(source).name if source.startswith("/") else source
 
 
 def _time() -> str:

@@ -39,9 +39,10 @@ def create_app(service: "Service") -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
+        loading = asyncio.create_task(_load(service))
         yield
         await loading
+        await service.lanes.wait(service.follower.stop)
         service.lanes.close()
         service.registry.close()
 
@@ -64,6 +65,12 @@ def create_app(service: "Service") -> FastAPI:
     app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
     problems.register(app)
     return app
+
+
+async def _load(service: "Service") -> None:
+    """What a first question would wait for; sources are followed after it, so that it waits for nothing else."""
+    await service.lanes.wait(service.readiness.hindrance)
+    await service.lanes.wait(service.follower.start)
 
 
 class _Documented(FastAPI):

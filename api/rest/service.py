@@ -17,6 +17,7 @@ from waygraph.registry.model import Principal
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from waygraph.api.rest.following import Follower
     from waygraph.api.rest.observing.audit import Audit
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.authentication.authenticator import Authenticator
@@ -61,6 +62,7 @@ class Service:
     audit: "Audit"
     metrics: "Metrics"
     readiness: Readiness
+    follower: "Follower"
 
     async def caller(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""

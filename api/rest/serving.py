@@ -5,7 +5,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from uvicorn.supervisors import Multiprocess
 
 from waygraph.api.rest.app import application
 from waygraph.api.rest.arenas import keep_few_arenas
+from waygraph.api.rest.following import Follower, followed, sources_to_follow
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
 from waygraph.api.rest.observing.audit import Audit
@@ -30,6 +32,7 @@ from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.hosts import is_loopback
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
+from waygraph.registry.statuses import word_of
 from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
@@ -53,6 +56,8 @@ class Chosen:
     workers: int = 1
     open_to_all: bool = False
     """No authentication, whatever keys there are."""
+    watch: Sequence[str] = ()
+    """Sources to follow, as a person names them."""
 
 
 def serve(chosen: Chosen) -> None:
@@ -92,11 +97,13 @@ def worker() -> "Application":
 
 
 def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Service:
-    """Raises what opening a registry raises, InvalidSetting and KeysUnusable."""
+    """Raises what opening a registry and sources raises, InvalidSetting and KeysUnusable."""
     if not settings.service_threads and is_server(chosen.location):
         settings = replace(settings, service_threads=_SERVER_THREADS)
     authenticator = None if chosen.open_to_all else authentication_of(settings)
-    registry = Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
+    # Of several workers none follows: the registry has one writer, and their parent is it.
+    followed_here = sources_to_follow(chosen.watch, settings, environ) if chosen.workers == 1 else []
+    registry = _registry(chosen, settings, environ)
     shared = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
     share, most = chosen.workers, settings.rate_max_callers
@@ -112,7 +119,12 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
         audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
         metrics=metrics,
         readiness=Readiness(registry),
+        follower=Follower(registry, followed_here, settings),
     )
+
+
+def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Registry:
+    return Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
 
 
 def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
@@ -127,7 +139,8 @@ def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], strea
 
 def _holding(registry: Registry) -> Holding:
     state = registry.status().state
-    return Holding(revision=state.revision, agents=state.agents, tools=state.tools)
+    statuses = Counter(word_of(agent.status) for agent in registry.agents())
+    return Holding(revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses)
 
 
 def _tried(chosen: Chosen, settings: Settings) -> str:
@@ -148,7 +161,8 @@ def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening
     if chosen.workers == 1:
         uvicorn.Server(configuration(app, settings)).run(sockets=[listening])
         return
-    with shared_folder(os.environ):
+    sources = sources_to_follow(chosen.watch, settings, os.environ)
+    with shared_folder(os.environ), followed(lambda: _registry(chosen, settings, os.environ), sources, settings):
         config = configuration(app, settings, factory=True, workers=chosen.workers)
         Multiprocess(config, sockets=[listening]).run()
 

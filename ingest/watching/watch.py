@@ -1,6 +1,6 @@
 """`Watch`: sources and their servers followed, the registry kept in step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -121,6 +121,8 @@ class Watch:
             await self._watching.clock.sleep(source.look_s(stamp))
 
     def _heard(self, source: str, said: Parts, fleet: Fleet) -> None:
+        """What a source says now is written, and its servers are followed from now on, and only they."""
+        before = set(self._keys(source))
         self._said[source] = said
         self._inbox.say(source, said)
         launches: dict[str, Launch] = {}
@@ -131,10 +133,19 @@ class Watch:
                 launches[name] = server.launch
                 self._members.setdefault(name, []).append((each, server))
         self._latest = {name: event for name, event in self._latest.items() if name in launches}
+        for name, key in before - set(self._keys(source)):
+            self._watching.tell(ServerSeen(source=source, key=key, event=Stopped(server=name)))
         fleet.follow(launches)
         for server in said.servers:  # one that is followed already may say nothing new for long
             if latest := self._latest.get(_name(server.launch)):
+                if (latest.server, server.key) not in before:
+                    self._watching.tell(ServerSeen(source=source, key=server.key, event=latest))
                 self._take((source, server.key), server, latest)
+
+    def _keys(self, source: str) -> Iterator[tuple[str, str]]:
+        """The fleet's name of each server of a source, and its key there."""
+        said = self._said.get(source)
+        return ((_name(server.launch), server.key) for server in (said.servers if said else ()))
 
     # -- servers -----------------------------------------------------------------------------------
 

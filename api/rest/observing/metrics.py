@@ -8,9 +8,9 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -49,6 +49,8 @@ class Holding:
     revision: int
     agents: int
     tools: int
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    """How many agents are known, online, unreachable, failing."""
 
 
 class Metrics:
@@ -152,6 +154,12 @@ def _held(holding: Callable[[], Holding]) -> Iterator[Metric]:
     yield GaugeMetricFamily("waygraph_registry_revision", "Revision that this worker answers from", value=now.revision)
     yield GaugeMetricFamily("waygraph_registry_agents", "Agents in it", value=now.agents)
     yield GaugeMetricFamily("waygraph_registry_tools", "Tools in it", value=now.tools)
+    statuses = GaugeMetricFamily(
+        "waygraph_registry_agents_by_status", "Agents by what is known of them", labels=("status",)
+    )
+    for status, agents in sorted(now.statuses.items()):
+        statuses.add_metric((status,), agents)
+    yield statuses
 
 
 @contextmanager

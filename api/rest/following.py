@@ -1,0 +1,117 @@
+"""Sources that are followed beside the service, in the same process: a thread with an event loop of its own.
+
+Their requests never wait for it: what it writes becomes the next generation, as any sync's does. With several workers
+the process that started them follows; each of them sees what it wrote.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock, get_native_id
+from typing import TYPE_CHECKING
+
+from waygraph.api.rest.observing.logs import FACTS
+from waygraph.ingest.sources.opening import Opening
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.sync import counts
+from waygraph.ingest.watching.events import Failing, NotWritten, ServerSeen, SourceFailed, Synced, Unreachable
+from waygraph.ingest.watching.opening import followed_sources, watching
+from waygraph.ingest.watching.shapes import shape_of_event
+from waygraph.ingest.watching.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from waygraph.ingest.watching.events import WatchEvent
+    from waygraph.ingest.watching.following import Followed
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.settings import Settings
+
+NICENESS = 10
+"""Of 19, as the lane that writes has it: beside questions a watch gets what they leave."""
+_log = logging.getLogger("waygraph.watch")
+
+
+def sources_to_follow(given: Sequence[str], settings: "Settings", environ: "Mapping[str, str]") -> "list[Followed]":
+    """Raises SourceError for what cannot be opened, so that a service says so before it begins."""
+    around = Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
+    return followed_sources(given, [], Opening(settings=settings, surroundings=around))
+
+
+class Follower:
+    """Follows from `start` to `stop`, which takes at most as long as a watch takes to stop. Both may be called once."""
+
+    def __init__(self, registry: "Registry", sources: "Sequence[Followed]", settings: "Settings") -> None:
+        self._registry, self._sources, self._settings = registry, sources, settings
+        self._lock, self._running, self._stopped = Lock(), ExitStack(), False
+
+    def start(self) -> None:
+        """Returns at once."""
+        if not self._sources:
+            return
+        from anyio.from_thread import start_blocking_portal
+
+        with self._lock:
+            if not self._stopped:
+                portal = self._running.enter_context(start_blocking_portal())
+                watching: Future[None] = portal.start_task_soon(self._follow)
+                watching.add_done_callback(_told_of_end)
+                self._running.callback(watching.cancel)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._running.close()
+
+    async def _follow(self) -> None:
+        if sys.platform == "linux":  # threads that it starts inherit it
+            os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)
+        await Watch(self._registry, self._sources, watching(self._settings, log_event)).run()
+
+
+@contextmanager
+def followed(
+    open_registry: "Callable[[], Registry]", sources: "Sequence[Followed]", settings: "Settings"
+) -> Iterator[None]:
+    """Sources are followed while the block is done, over a registry of their own."""
+    if not sources:
+        yield
+        return
+    with open_registry() as registry:
+        follower = Follower(registry, sources, settings)
+        follower.start()
+        try:
+            yield
+        finally:
+            follower.stop()
+
+
+def log_event(event: "WatchEvent") -> None:
+    """A line of the log; of a sync its numbers."""
+    match event:
+        case Synced(report=report):
+            facts = {**counts(report.changes), "source": report.changes.source, "revision": report.revision}
+            _log.info("synced", extra={FACTS: facts})
+        case SourceFailed() | NotWritten() | ServerSeen(event=Unreachable() | Failing()):
+            _say(logging.WARNING, event)
+        case _:
+            _say(logging.INFO, event)
+
+
+def _say(level: int, event: "WatchEvent") -> None:
+    facts = shape_of_event(event)
+    _log.log(level, str(facts.pop("event")), extra={FACTS: facts})
+
+
+def _told_of_end(watching: "Future[None]") -> None:
+    """A watch ends by being stopped; any other end is a fault of ours, and the service goes on without it."""
+    try:
+        error = watching.exception()
+    except CancelledError:
+        return
+    if error is not None:
+        _log.error("the watch has ended", exc_info=error)

@@ -1,0 +1,137 @@
+"""MCP servers for tests: over HTTP in this process, over standard input as programs; and watches over them."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import uvicorn
+
+from benchmarks.live.stubs import application, stubs
+from tests.live_http import free_port
+from waygraph.ingest.sources.opening import Opening
+from waygraph.ingest.watching.events import WatchEvent
+from waygraph.ingest.watching.opening import followed_sources, watching
+from waygraph.ingest.watching.watch import Watch
+from waygraph.registry import Registry, Settings
+from waygraph.registry.changes import Policy
+
+PATIENCE_S = 60.0
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass
+class Servers:
+    """`server-0` and on, each at its path; `silent` never answers."""
+
+    port: int
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{name}/mcp"
+
+    def add(self, name: str, tool: str, description: str = "A new one.") -> None:
+        """The server has one tool more, and tells of it."""
+        said = {"name": tool, "description": description}
+        httpx2.post(f"http://127.0.0.1:{self.port}/{name}/tools", json=said, timeout=PATIENCE_S).raise_for_status()
+
+    def flood(self, name: str, seconds: float) -> int:
+        """Tells of changes all the time; how often."""
+        url = f"http://127.0.0.1:{self.port}/{name}/flood?seconds={seconds:g}"
+        return int(httpx2.post(url, timeout=PATIENCE_S).json()["told"])
+
+    def asked(self, what: str) -> int:
+        return int(httpx2.post(f"http://127.0.0.1:{self.port}/{what}", timeout=PATIENCE_S).json()[what])
+
+
+@contextmanager
+def http_servers(servers: int, tools: int = 3) -> Iterator[Servers]:
+    port = free_port()
+    app = application(stubs(servers, tools))
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started, "the servers listen")
+    try:
+        yield Servers(port)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def write_config(path: Path, servers: Mapping[str, Mapping[str, Any] | str]) -> Path:
+    """A configuration of these: a text is an address."""
+    named = {key: {"type": "http", "url": said} if isinstance(said, str) else said for key, said in servers.items()}
+    path.write_text(json.dumps({"mcpServers": named}), encoding="utf-8")
+    return path
+
+
+def stdio_server(name: str, mark: str = "") -> dict[str, Any]:
+    """A configuration's entry of a small server; `mark` is in its environment, by which it is found again."""
+    return {
+        "command": sys.executable,
+        "args": ["-m", "benchmarks.live.stdio_server", name],
+        "cwd": str(ROOT),
+        "env": {"WAYGRAPH_TEST_MARK": mark},
+    }
+
+
+@dataclass
+class Watched:
+    """A watch that runs beside the test, and what it told."""
+
+    registry: Registry
+    told: list[WatchEvent] = field(default_factory=list)
+
+    def of[T](self, kind: type[T]) -> list[T]:
+        return [event for event in list(self.told) if isinstance(event, kind)]
+
+    @property
+    def agents(self) -> set[str]:
+        return {agent.id for agent in self.registry.agents()} if self.registry.exists else set()
+
+    @property
+    def tools(self) -> set[str]:
+        return {tool.id for tool in self.registry.tools()} if self.registry.exists else set()
+
+
+@contextmanager
+def watched(
+    registry: Registry, *sources: Path | str, policy: Policy | None = None, settings: Settings | None = None
+) -> Iterator[Watched]:
+    """Raises what the watch raised."""
+    settings = settings or Settings()
+    seen = Watched(registry)
+    followed = followed_sources([str(source) for source in sources], [], Opening(settings=settings))
+    watch = Watch(registry, followed, watching(settings, seen.told.append, policy=policy))
+    stop = threading.Event()
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch.run)
+            while not stop.is_set():
+                await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(anyio.run, run)
+        try:
+            yield seen
+        finally:
+            stop.set()
+        running.result()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < give_up, f"not within {PATIENCE_S:g} s: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,217 @@
+"""Sources and real servers followed into a registry, in this process."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.live_http import free_port
+from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_config
+from waygraph.ingest.watching.events import (
+    Listed,
+    NotWritten,
+    ServerSeen,
+    SourceFailed,
+    Stopped,
+    Synced,
+    Unreachable,
+)
+from waygraph.registry import Filters, Query, Registry, Settings
+from waygraph.registry.storage.lock import write_lock
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    with http_servers(6) as running:
+        yield running
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    with Registry.open(tmp_path / "r.grafeo", embedder="none") as opened:
+        yield opened
+
+
+def of_server(seen: list[ServerSeen], key: str, kind: type) -> list[ServerSeen]:
+    return [each for each in seen if each.key == key and isinstance(each.event, kind)]
+
+
+def created_tools(seen: Watched) -> list[tuple[str, ...]]:
+    return [synced.report.changes.created_tools for synced in seen.of(Synced)]
+
+
+def test_what_servers_offer_is_routable_also_beside_one_that_never_answers(
+    servers: Servers, registry: Registry, tmp_path: Path
+) -> None:
+    """Every tool of those that answer; the silent one and the one that is not there keep nobody waiting."""
+    named = {f"server-{n}": servers.url(f"server-{n}") for n in range(6)}
+    gone = f"http://127.0.0.1:{free_port()}/mcp"
+    config = write_config(tmp_path / "mcp.json", {"silent": servers.url("silent"), "gone": gone, **named})
+    with watched(registry, config) as seen:
+        until(lambda: len(seen.tools) == 18, "every tool")
+        until(lambda: of_server(seen.of(ServerSeen), "gone", Unreachable), "the one that is not there")
+        assert seen.agents == set(named)
+        assert {agent.status for agent in registry.agents()} == {"online"}
+        assert not of_server(seen.of(ServerSeen), "silent", Listed)
+        assert sum(len(synced.report.changes.created_agents) for synced in seen.of(Synced)) == 6
+
+
+def test_a_tool_that_a_server_tells_of_is_found(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1")})
+    with watched(registry, config) as seen:
+        until(lambda: servers.asked("followed"), "it is listened to")
+        servers.add("server-1", "paint_zebra", "Paints a zebra in any colour.")
+        until(lambda: "one/paint_zebra" in seen.tools, "the new tool")
+        assert registry.find_tools("paint the zebra").matches[0].tool.id == "one/paint_zebra"
+
+
+def test_a_flood_of_changes_leads_to_few_listings(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+    """It tells a thousand times a second that something changed, and nothing did: one write in all."""
+    config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1"), "two": servers.url("server-2")})
+    with watched(registry, config) as seen:
+        until(lambda: servers.asked("followed") == 2, "both are listened to")
+        before = servers.asked("listed")
+        told = servers.flood("server-1", 3)
+        assert servers.asked("listed") - before < 12 < told
+        servers.add("server-2", "calm")
+        until(lambda: "two/calm" in seen.tools, "what the other one tells")
+        assert registry.status().state.revision <= 3
+
+
+def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+    """A new server is there, one that is no longer named goes, and the others are not asked anew."""
+    config = tmp_path / "mcp.json"
+    first = {name: servers.url(f"server-{n}") for n, name in enumerate(["a", "b", "c"])}
+    write_config(config, first)
+    with watched(registry, config) as seen:
+        until(lambda: len(seen.tools) == 9, "the first three")
+        write_config(config, {"b": first["b"], "c": first["c"], "d": servers.url("server-3")})
+        until(lambda: seen.agents == {"b", "c", "d"}, "a is gone, d is there")
+        listed = seen.of(ServerSeen)
+        assert of_server(listed, "a", Stopped)
+        assert len(of_server(listed, "b", Listed)) == len(of_server(listed, "c", Listed)) == 1
+
+
+def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+    """It is told once; what it says when it is whole again counts."""
+    config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
+    with watched(registry, config) as seen:
+        until(lambda: seen.agents == {"a"}, "the first one")
+        config.write_text('{"mcpServers": {', encoding="utf-8")
+        until(lambda: seen.of(SourceFailed), "it cannot be read")
+        assert seen.agents == {"a"}
+        write_config(config, {"a": servers.url("server-0"), "b": servers.url("server-1")})
+        until(lambda: seen.agents == {"a", "b"}, "it can be read again")
+        assert len(seen.of(SourceFailed)) == 1
+
+
+def test_a_config_that_loses_most_of_its_servers_keeps_them(
+    servers: Servers, registry: Registry, tmp_path: Path
+) -> None:
+    """More than half at once is refused and told; what else the config says counts all the same."""
+    config = tmp_path / "mcp.json"
+    write_config(config, {name: servers.url(f"server-{n}") for n, name in enumerate(["a", "b", "c"])})
+    with watched(registry, config) as seen:
+        until(lambda: len(seen.tools) == 9, "all three")
+        write_config(config, {"d": servers.url("server-3")})
+        until(lambda: "d" in seen.agents, "the new one")
+        until(lambda: seen.of(SourceFailed), "the refusal")
+        assert "--allow-mass-removal" in seen.of(SourceFailed)[0].reason
+        assert seen.agents == {"a", "b", "c", "d"}
+
+
+def test_what_is_held_back_is_not_routed_before_it_is_approved(
+    servers: Servers, registry: Registry, tmp_path: Path
+) -> None:
+    """The policy of a watch is the source's from its first sync on."""
+    config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1")})
+    with watched(registry, config, policy="hold") as seen:
+        until(lambda: servers.asked("followed") and len(seen.tools) == 3, "the first three")
+        servers.add("server-1", "paint_zebra", "Paints a zebra in any colour.")
+        until(lambda: "one/paint_zebra" in seen.tools, "the new tool")
+        assert registry.tool("one/paint_zebra").pending
+        assert "one/paint_zebra" not in {m.tool.id for m in registry.find_tools("paint the zebra").matches}
+        registry.approve("one/paint_zebra")
+        assert registry.find_tools("paint the zebra").matches[0].tool.id == "one/paint_zebra"
+
+
+def test_what_is_held_already_is_not_written_again(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+    """A second watch over the same servers makes no revision."""
+    config = write_config(tmp_path / "mcp.json", {f"s{n}": servers.url(f"server-{n}") for n in range(6)})
+    with watched(registry, config) as seen:
+        until(lambda: len(seen.tools) == 18, "every tool")
+    stamp = registry.stamp
+    with watched(registry, config) as seen:
+        until(lambda: len([s for s in seen.of(ServerSeen) if isinstance(s.event, Listed)]) == 6, "every listing")
+        servers.add("server-0", "later")
+        until(lambda: "s0/later" in seen.tools, "a change is written")
+    [synced] = seen.of(Synced)
+    assert synced.report.changes.created_tools == ("s0/later",)
+    assert stamp.partition(".")[0] == str(synced.report.revision - 1)
+
+
+def test_a_server_that_goes_away_stays_as_it_was_and_is_marked(registry: Registry, tmp_path: Path) -> None:
+    """Its last good catalogue is kept; a query for what is reachable leaves it out."""
+    with http_servers(2) as servers:
+        config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
+        with watched(registry, config) as seen:
+            until(lambda: len(seen.tools) == 3, "its tools")
+    with watched(registry, config) as seen:
+        until(lambda: registry.agent("a").status.startswith("unreachable since "), "its status")
+        assert len(seen.tools) == 3
+        reachable = Query(text=registry.tools()[0].description, filters=Filters(reachable=True))
+        assert not registry.route(reachable).matches
+
+
+def test_a_registry_that_is_being_written_is_written_later(
+    servers: Servers, registry: Registry, tmp_path: Path
+) -> None:
+    """Nothing that was heard meanwhile is lost."""
+    settings = replace(Settings(), write_timeout_s=0.2)
+    config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0"), "b": servers.url("server-1")})
+    with Registry.open(tmp_path / "other.grafeo", embedder="none", settings=settings) as busy:
+        held, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with write_lock(tmp_path / "other.grafeo", 5):
+                held.set()
+                release.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        with watched(busy, config, settings=settings) as seen:
+            until(lambda: len(seen.of(NotWritten)) >= 2, "it could not be written")
+            release.set()
+            until(lambda: sum(map(len, created_tools(seen))) == 6, "all is written")
+        holder.join()
+
+
+def test_one_launch_in_two_configs_is_one_connection(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+    """And one agent, which goes when neither names it."""
+    first = write_config(tmp_path / "first.json", {"a": servers.url("server-0"), "b": servers.url("server-1")})
+    second = write_config(tmp_path / "second.json", {"a": servers.url("server-0"), "c": servers.url("server-2")})
+    with watched(registry, first, second) as seen:
+        until(lambda: len(seen.tools) == 9, "three agents")
+        until(lambda: sum(len(source.claims) for source in registry.sources()) == 4, "both sources claim it")
+        assert servers.asked("listed") == 3
+        write_config(first, {"b": servers.url("server-1")})
+        until(lambda: len(registry.sources()[0].claims) == 1, "the first one no longer names it")
+        assert "a" in seen.agents
+
+
+def test_a_catalogue_is_followed_as_well(registry: Registry, tmp_path: Path) -> None:
+    """A file that names no server is read again when it changed."""
+
+    def catalogue(*names: str) -> str:
+        return json.dumps({"waygraph": 1, "agents": [{"id": name, "tools": [{"name": "do"}]} for name in names]})
+
+    file = tmp_path / "agents.json"
+    file.write_text(catalogue("a", "b"), encoding="utf-8")
+    with watched(registry, file) as seen:
+        until(lambda: seen.agents == {"a", "b"}, "both")
+        file.write_text(catalogue("a", "b", "c"), encoding="utf-8")
+        until(lambda: seen.agents == {"a", "b", "c"}, "the third")
