@@ -27,11 +27,6 @@ def reachable(status: str) -> bool:
     return not status.startswith((UNREACHABLE, FAILING))
 
 
-def word_of(status: str) -> str:
-    """Which of the four it is, in one word: known, online, unreachable or failing."""
-    return status.partition(" ")[0].rstrip(":")
-
-
 def is_status(text: str) -> bool:
     """Whether it is one of the four."""
     return text in (KNOWN, ONLINE) or bool(_UNREACHABLE.fullmatch(text) or _FAILING.fullmatch(text))
