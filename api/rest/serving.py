@@ -139,7 +139,7 @@ def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], strea
 
 def _holding(registry: Registry) -> Holding:
     state = registry.status().state
-    statuses = Counter(word_of(agent.status) for agent in registry.agents())
+    statuses: Counter[str] = Counter(word_of(agent.status) for agent in registry.agents())
     return Holding(revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses)
 
 
