@@ -78,8 +78,13 @@ def sync(
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
-        notice=HELD_BACK if manifest.partial else "",
+        notice=_notice(manifest),
     )
+
+
+def _notice(manifest: Manifest) -> str:
+    """A part that says nothing else is all that was asked for; one that could not be read whole is told."""
+    return HELD_BACK if manifest.partial and manifest.rejected else ""
 
 
 def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet]) -> SyncReport:
@@ -94,7 +99,7 @@ def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held],
         revision, changes = registry.read(work)
     except RegistryNotFound:
         revision, changes = 0, allowed(Held())
-    seconds, notice = time.perf_counter() - started, HELD_BACK if manifest.partial else ""
+    seconds, notice = time.perf_counter() - started, _notice(manifest)
     return SyncReport(
         changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True, notice=notice
     )
