@@ -611,6 +611,13 @@ def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> 
     assert reason in said.get(pointer, "")
 
 
+def test_a_path_without_operations_is_told() -> None:
+    """It may be so on purpose: a remark, nothing is rejected."""
+    intake = read({**PETS_3_0, "paths": {"/a": {"summary": "Soon"}}})
+    assert told(intake.cut) == {"/paths/~1a": "there is nothing that can be done at this path"}
+    assert not intake.rejected
+
+
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
