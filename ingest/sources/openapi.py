@@ -133,9 +133,11 @@ class _Service:
             if not isinstance(item, Mapping) or shared[pointer] > MAX_SHARED:
                 self.intake.reject(place, f"expected what can be done at a path, {_instead(item, stated)}")
                 continue
-            for method in METHODS:
-                if method in item:
-                    yield str(path), method, item, item[method], f"{pointer}/{method}"
+            methods = [method for method in METHODS if method in item]
+            if not methods:
+                self.intake.note_cut(place, "there is nothing that can be done at this path")
+            for method in methods:
+                yield str(path), method, item, item[method], f"{pointer}/{method}"
 
     def _tool(
         self, path: str, method: str, item: Mapping[str, Any], operation: Mapping[str, Any], pointer: str

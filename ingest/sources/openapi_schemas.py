@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -24,6 +25,7 @@ MAX_SCHEMA_CHARS = 12_000
 MAX_DOCUMENT_CHARS = 100_000_000
 """Of all that the schemas of one document bring along: a few lines can refer to the same much many times."""
 MAX_EXAMPLE_CHARS = 200
+MAX_PATTERN_CHARS = 1_000
 MAX_DEPTH = 60
 MAX_HOPS = 20
 """From one reference to the next."""
@@ -33,6 +35,8 @@ _WHOLE = frozenset("items additionalProperties not if then else contains propert
 _WHOLE |= frozenset("unevaluatedItems unevaluatedProperties".split())
 _LISTED = frozenset("allOf anyOf oneOf prefixItems".split())
 _NAMED = frozenset("properties patternProperties dependentSchemas".split())
+_AMBIGUOUS = re.compile(r"(?<!\\)\[\[|(?<!\\)\[[^\]]*(?:--|&&|~~|\|\|)")
+"""Sets that Python will read otherwise one day."""
 _LEGAL = re.compile(r"[A-Za-z0-9_.-]+")
 
 Note = Callable[[str, str], None]
@@ -64,6 +68,18 @@ def _are_types(value: object) -> bool:
     return bool(listed) and all(isinstance(item, str) and item in _TYPES for item in listed) and _are_names(listed)
 
 
+@lru_cache(maxsize=1024)
+def _is_pattern(value: object) -> bool:
+    """Whether it is a regular expression to a validator in Python too, and one that it takes without a warning."""
+    if not isinstance(value, str) or len(value) > MAX_PATTERN_CHARS or _AMBIGUOUS.search(value):
+        return False
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
 _CHECKED: dict[str, Callable[[object], bool]] = {
     "type": _are_types,
     "required": _are_names,
@@ -73,7 +89,8 @@ _CHECKED: dict[str, Callable[[object], bool]] = {
     "examples": lambda value: isinstance(value, list) and len(str(value)) <= MAX_EXAMPLE_CHARS,
     "multipleOf": lambda value: _is_number(value) and value > 0,  # type: ignore[operator]
     "dependentRequired": lambda value: isinstance(value, dict) and all(map(_are_names, value.values())),
-    **dict.fromkeys("title description pattern format contentEncoding contentMediaType".split(), _is_text),
+    "pattern": lambda value: isinstance(value, str) and _is_pattern(value),
+    **dict.fromkeys("title description format contentEncoding contentMediaType".split(), _is_text),
     **dict.fromkeys("minimum maximum exclusiveMinimum exclusiveMaximum".split(), _is_number),
     **dict.fromkeys("minLength maxLength minItems maxItems minProperties maxProperties".split(), _is_count),
     **dict.fromkeys("minContains maxContains".split(), _is_count),
@@ -228,7 +245,8 @@ class Schemas:
             elif word in _LISTED and isinstance(value, list) and value:
                 yield word, [below(item, word, number) for number, item in enumerate(value)]
             elif word in _NAMED and isinstance(value, Mapping):
-                yield word, {name: below(item, word, name) for name, item in value.items()}
+                named = {name: item for name, item in value.items() if word != "patternProperties" or _is_pattern(name)}
+                yield word, {name: below(item, word, name) for name, item in named.items()}
             elif word in _CHECKED and (plain := _plain(value)) and _CHECKED[word](plain[0]):
                 yield word, plain[0]
 

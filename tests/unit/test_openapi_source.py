@@ -466,6 +466,18 @@ def test_what_3_0_says_otherwise_is_said_as_json_schema_does() -> None:
     assert asked["$defs"]["Food"] == {"type": "object", "properties": {"grams": {"type": "number"}}}
 
 
+@pytest.mark.parametrize("pattern", ["[", "[[a]", "[a||b]", "x{99999999999}", "(" * 500, r"\p{L}", "a" * 1001, 5])
+def test_a_pattern_that_is_none_is_left_out(pattern: Any) -> None:
+    """Also one that Python alone does not know; one that it knows is kept."""
+    stated = {"type": "string", "pattern": pattern}
+    parts = {"patternProperties": {str(pattern): {}, "^x-": {"pattern": r"^a--b|\[[0-9]+\]$"}}}
+    operation = {**body_of({"type": "array", "items": [stated, parts], "prefixItems": [stated, parts]})}
+    made = schema(tools_of(document_with(operation))["send"])["properties"]["body"]
+    kept = {"patternProperties": {"^x-": {"pattern": r"^a--b|\[[0-9]+\]$"}}}
+    numeric = {"patternProperties": {"5": {}, **kept["patternProperties"]}}
+    assert made["prefixItems"] == [{"type": "string"}, numeric if pattern == 5 else kept]
+
+
 def test_an_answer_that_is_an_object_is_the_output_schema() -> None:
     """200 or 201 before the default; an array is none."""
     tools = tools_of(PETS_3_0)
@@ -609,6 +621,13 @@ def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> 
     said = told(intake.rejected)
     assert said.keys() == ({pointer} if reason else set())
     assert reason in said.get(pointer, "")
+
+
+def test_a_path_without_operations_is_told() -> None:
+    """It may be so on purpose: a remark, nothing is rejected."""
+    intake = read({**PETS_3_0, "paths": {"/a": {"summary": "Soon"}}})
+    assert told(intake.cut) == {"/paths/~1a": "there is nothing that can be done at this path"}
+    assert not intake.rejected
 
 
 @pytest.mark.parametrize(
