@@ -351,7 +351,7 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
     """Statement that reads → its rows, with all agents and tools for the ids it asks for."""
     agents = [row["id"] for row in session.run(load("read/agents"))]
     tools = [row["id"] for row in session.run(load("read/tools"))]
-    given = {
+    given: dict[str, dict[str, object]] = {
         "read/agent_vectors": {"ids": agents},
         "read/tool_vectors": {"ids": tools},
         "read/tools_of": {"agent_ids": agents},
