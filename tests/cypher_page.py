@@ -66,7 +66,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
-    "Which source brought how many agents": [("back-office", SECOND, 3), ("catalog", MARCH, 35)],
+    "Which source brought how many agents": [("back-office", JANUARY, 3), ("catalog", MARCH, 35)],
     "Tags that only one agent bears": [
         ("shopping", "bazaar-lane"), ("markets", "bellringer-stocks"), ("stocks", "bellringer-stocks"),
         ("currency", "bureau-fx"), ("issues", "burr-tracker"), ("project-management", "burr-tracker"),

@@ -2,6 +2,7 @@
 
 from waygraph.cypher import load
 from waygraph.registry.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
+from waygraph.registry.graph.change_log import Stamp
 from waygraph.registry.graph.writing import NewVectors, write_changes
 from waygraph.registry.index.snapshot import Snapshot
 from waygraph.registry.model import Tool
@@ -49,4 +50,4 @@ def _write(store: ServerStore, content: Snapshot, changes: ChangeSet) -> None:
         }
         engine.run(load("state/create"), props=props)
         with engine.transaction() as session, keep(session, [agent.id for agent in content.agents]):
-            write_changes(session, changes, vectors, NOW)
+            write_changes(session, changes, vectors, Stamp(now=NOW, revision=state.revision), max_changes_kept=0)

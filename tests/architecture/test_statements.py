@@ -22,7 +22,7 @@ ROW = {
     "props": {"id": "a", "name": "a", "tags": ["x"], "embedding": VECTOR},
 }
 CHANGE = {
-    "id": "a",
+    "id": "Z",
     "at": "a",
     "revision": 1,
     "source": "a",
@@ -47,7 +47,7 @@ SAMPLES: dict[str, object] = {
     "list<map>": [ROW],
 }
 ORPHANS = ["b"]
-UNDO = {"sync/create_tools": "sync/remove_tools", "sync/put_changes": "sync/remove_changes"}
+UNDO = {"sync/create_tools": "sync/remove_tools"}
 """What the engine holds already, and must not for this statement."""
 
 

@@ -351,12 +351,12 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
     """Statement that reads → its rows, with all agents and tools for the ids it asks for."""
     agents = [row["id"] for row in session.run(load("read/agents"))]
     tools = [row["id"] for row in session.run(load("read/tools"))]
-    given = {
+    given: dict[str, dict[str, object]] = {
         "read/agent_vectors": {"ids": agents},
         "read/tool_vectors": {"ids": tools},
         "read/tools_of": {"agent_ids": agents},
         "read/tools_named": {"names": sorted({tool.rpartition("/")[2] for tool in tools})},
-        "read/changes_of": {"since": "", "all": False, "agent_ids": agents[::2], "limit": 20},
+        "read/changes_of": {"since": "", "before": "", "all": False, "agent_ids": agents[::2], "limit": 20},
     }
     reading = [name for name in names() if name.startswith(("read/", "check/"))]
     found = {

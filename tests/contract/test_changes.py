@@ -138,7 +138,7 @@ def test_changes_are_asked_for_by_time_agent_and_number(registry: Registry) -> N
     assert registry.changes(since="2999-01-01T00:00:00+05:00") == []
     for wrong in ({"since": "yesterday"}, {"limit": 0}):
         with pytest.raises(InvalidQuery):
-            registry.changes(**wrong)  # type: ignore[arg-type]
+            registry.changes(**wrong)
 
 
 def test_the_log_is_bounded(registry: Registry) -> None:

@@ -210,7 +210,9 @@ def test_a_source_without_agents_is_exported(registry: Registry, tmp_path: Path)
     take_document(registry, tmp_path / "idle.json", catalogue({"id": "files"}))
     registry.remove("files")
     exported = export(registry, "json")
-    assert json.loads(exported)["sources"] == [{"name": "idle", "namespace": "idle", "rank": 0, "claims": []}]
+    assert json.loads(exported)["sources"] == [
+        {"name": "idle", "namespace": "idle", "rank": 0, "policy": "accept", "claims": []}
+    ]
     assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
 
 
