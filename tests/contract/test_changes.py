@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,9 +137,10 @@ def test_changes_are_asked_for_by_time_agent_and_number(registry: Registry) -> N
     assert registry.changes(since=later) == everything[:2]
     assert registry.changes(since=later.replace("+00:00", "")) == everything[:2]
     assert registry.changes(since="2999-01-01T00:00:00+05:00") == []
-    for wrong in ({"since": "yesterday"}, {"limit": 0}):
+    wrong: tuple[dict[str, Any], ...] = ({"since": "yesterday"}, {"limit": 0})
+    for asked in wrong:
         with pytest.raises(InvalidQuery):
-            registry.changes(**wrong)  # type: ignore[arg-type]
+            registry.changes(**asked)
 
 
 def test_the_log_is_bounded(registry: Registry) -> None:
