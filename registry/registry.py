@@ -390,7 +390,7 @@ class Registry:
         from waygraph.registry.approval import checked_names
 
         wanted = checked_names(names)
-        return self.change(lambda session: session.approve(wanted, principal))
+        return self.change(lambda session: session.approve(*wanted, principal=principal))
 
     def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.

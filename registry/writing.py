@@ -112,7 +112,7 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, [said.agent_id], work))
 
-    def approve(self, names: Sequence[str], principal: Principal | None = None) -> Approved:
+    def approve(self, *names: str, principal: Principal | None = None) -> Approved:
         """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
 
         An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for a source

@@ -155,6 +155,21 @@ def test_a_tool_has_the_documented_shape(held: Path, capsys: pytest.CaptureFixtu
     assert tool["input_schema"]["required"] == ["from", "to"]
 
 
+def test_a_change_has_the_documented_shape(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a tool that a source changed, and of an agent."""
+    shapes, file = documented(), tmp_path / "said.yaml"
+    for said in ("one", "another"):
+        file.write_text(f"waygraph: 1\nagents:\n- {{id: x, description: {said}, tools: [{{name: {said}}}]}}\n")
+        printed(capsys, own, "ingest", str(file))
+    found = json.loads(printed(capsys, own, "changes", "--json"))
+    assert [(each["tool"], each["what"]) for each in found["changes"]] == [
+        ("one", "removed"),
+        ("another", "added"),
+        ("", "changed"),
+    ]
+    assert misfit(found, shapes["changes"], shapes) == ""
+
+
 def test_a_wrong_shape_is_noticed() -> None:
     """The comparison itself: a missing field, one too many and a value of another type do not fit."""
     shapes = {"Thing": {"id": "string", "sizes": ["integer"], "more": "object | null"}}

@@ -32,6 +32,7 @@ from waygraph.registry.remote.client import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
 from waygraph.registry.statuses import unreachable
 from waygraph.registry.storage.store import Store, open_store
+from waygraph.registry.wire.cursors import cursor
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 SOMEBODY = Principal(groups=("red",))
@@ -227,15 +228,17 @@ def test_names_keep_to_their_place_in_a_path() -> None:
 
 def test_only_what_changes_nothing_is_safe() -> None:
     """By each call's own word."""
-    options: dict[str, Any] = {"source": "s", "namespace": "", "kind": "", "texts": None, "partial": False}
+    texts: dict[str, Any] = {"source": "s", "namespace": "", "kind": ""}
+    options = {**texts, "policy": None, "texts": None, "partial": False}
     said: dict[str, Any] = dict.fromkeys(("tags", "visible_to", "pinned", "hidden", "removed", "principal"))
     writes = [
         calls.remove("a", None),
         calls.forget("s", None),
+        calls.approve(["a"], None),
         calls.set_agent("a", everyone=True, **said),
         calls.ingest([], dry_run=False, allow_mass_removal=False, **options),
     ]
-    assert [call.safe for call in writes] == [False] * 4
+    assert [call.safe for call in writes] == [False] * 5
     assert all(call.safe for call in (calls.agent("a", None), calls.cypher("RETURN 1", {}), calls.export("json")))
 
 
@@ -260,6 +263,11 @@ def test_a_list_that_does_not_go_on_ends() -> None:
     talk.send(page)
     with pytest.raises(StopIteration):
         talk.send(page)
+    log = calls.changes_page(since="", agent_id="", after="", limit=None, principal=None)
+    part = next(log).read(_reply({"changes": [], "revision": 3, "following": cursor("000000000003-000001")}))
+    log.send(part)
+    with pytest.raises(StopIteration):
+        log.send(part)
 
 
 def _reply(told: object) -> Reply:
@@ -350,7 +358,7 @@ def test_how_agents_stand_comes_over_whole() -> None:
     with served() as service, Registry.open(service.url, environ={}) as registry:
         assert isinstance(registry, RemoteRegistry)
         [report] = registry.ingest([document], source="s", policy="strict")
-        assert report.changes.waiting == ("down", "down/x", "up", "up/x")
+        assert report.changes.waiting == ("up", "up/x", "down", "down/x")
         assert len(report.changes.flagged) == 2
         assert registry.approve("up/x", "source:s").tools == ("down/x", "up/x")
         service.registry.put_statuses({"up": "online", "down": unreachable("2026-01-01T00:00:00+00:00", "refused")})
