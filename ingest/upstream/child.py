@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
+from threading import Thread
 from typing import IO
 
 import anyio
@@ -114,6 +115,8 @@ class Child:
             self.signal(signal.SIGKILL)
             await self._has_ended(kill_s)
         REAPER.let_go(self._process.pid)
+        if self.status is None:  # killed, and slow to go on a busy machine: nobody waits, and no zombie stays
+            Thread(target=self._process.wait, daemon=True).start()
         for pipe in (self.stdin, self.stdout, self.stderr):
             pipe.close()
 

@@ -52,6 +52,7 @@ class Following:
         """Whether the server tells of changes, and we hear it."""
         with anyio.move_on_after(_STANDS_S):
             await self._settled.wait()
+        self._settled.set()  # the next listing does not wait again
         return self._notifies
 
     async def follow(self, client: Client) -> None:
@@ -66,22 +67,23 @@ class Following:
 
     async def _subscribe(self, client: Client) -> None:
         """A subscription that ends is opened again; what was told between is taken for told."""
-        misses = 0
+        misses, stood = 0, False
         while misses < _MISSES:
             began = anyio.current_time()
             try:
                 async with client.listen(
                     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
                 ) as subscription:
-                    if self._settled.is_set():
+                    if stood:
                         self._note()
+                    stood = True
                     self._settle(bool(subscription.honored.tools_list_changed))
                     if not self._notifies:
                         return
                     async for _ in subscription:
                         pass  # events are seen on the wire; this ends with the subscription
             except (MCPError, SubscriptionLost, TimeoutError):
-                if not self._settled.is_set():
+                if not stood:
                     self._settle(False)
                     return
             misses = 0 if anyio.current_time() - began > _LONG_LIFE_S else misses + 1

@@ -171,11 +171,12 @@ class OriginClient(httpx2.AsyncClient):
 
     def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
         """An error answer that names the reason, in the form that the SDK hands on."""
-        self._wire.trouble = error
+        if self._form == "http" and request.method == "GET":
+            self._missed_stream(status)
+        else:
+            self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
-        elif request.method == "GET":
-            self._missed_stream(status)
         body = {
             "jsonrpc": "2.0",
             "id": None,

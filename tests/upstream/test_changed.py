@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
 
 from tests.upstream.launches import SETTINGS, handshake, modern
-from tests.upstream.served import served
+from tests.upstream.served import running, served
 from waygraph.ingest.upstream.connection import Connection
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch
 from waygraph.ingest.upstream.opening import connect
@@ -125,3 +126,26 @@ def test_who_does_not_follow_opens_no_stream() -> None:
     with served() as server:
         assert not anyio.run(ask, server.url)
         assert not [heard for heard in server.headers if heard.get("mcp-method") == "subscriptions/listen"]
+
+
+def test_a_stream_that_is_refused_is_no_reason_to_fail() -> None:
+    """A server of sessions without a stream of its own (405) is listed, and known not to tell of changes."""
+    with served() as server:
+        server.modern = False
+        inner = server.app()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["method"] == "GET":
+                await send({"type": "http.response.start", "status": 405, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await inner(scope, receive, send)
+
+        async def act(connection: Connection) -> None:
+            for _ in range(2):
+                listing = await connection.listing()
+                assert (listing.name, listing.notifies) == ("served", False)
+            assert not await is_told(connection, 2.0)
+
+        with running(app) as origin:
+            following(HttpLaunch(url=f"{origin}/mcp"), act)

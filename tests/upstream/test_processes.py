@@ -107,6 +107,7 @@ def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
 
 
 def test_the_reaper_goes_with_the_last_group() -> None:
+    assert reaper_has_gone(), "the one of an earlier test"
     reaper = Reaper()
     reaper.watch_over(1 << 30)
     assert len(reapers_of(os.getpid())) == 1
