@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from waygraph.ingest.sources.files import STDIN
+from waygraph.ingest.sources.naming import REGISTRY_PREFIX
 from waygraph.ingest.sources.opening import Opening, open_command, open_sources
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.ingest.watching.events import WatchEvent
@@ -15,16 +16,27 @@ from waygraph.registry.changes import Manifest, Policy
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
+REGISTRY_POLL_S = 3600.0
+"""What MCP registries ask of those who mirror them."""
+
 
 def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening) -> list[Followed]:
     """Raises SourceError for what cannot be opened, and for standard input, which says only one thing."""
     if STDIN in given:
         raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
     how = replace(how, ask=_asked_by_the_watch)
-    opened = [source for text in given for source in open_sources(text, how)]
+    followed = [
+        Followed(source=source, poll_s=_poll_s(text, how.settings))
+        for text in given
+        for source in open_sources(text, how)
+    ]
     if command:
-        opened.append(open_command(command, how))
-    return [Followed(source=source, poll_s=how.settings.watch_poll_s) for source in opened]
+        followed.append(Followed(source=open_command(command, how), poll_s=how.settings.watch_poll_s))
+    return followed
+
+
+def _poll_s(given: str, settings: Settings) -> float:
+    return max(settings.watch_poll_s, REGISTRY_POLL_S) if given.startswith(REGISTRY_PREFIX) else settings.watch_poll_s
 
 
 def watching(

@@ -1,16 +1,23 @@
 """What a process that publishes again and again keeps of the generation before."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import RegistryState, StoredTool, read_state, read_tools, read_tools_of
 from waygraph.registry.index.made import Made, made_of
 from waygraph.registry.index.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rows = Mapping[str, NDArray[np.float32]]
+
 KEPT_TOOLS = 20_000
-"""Of a registry with more nothing is kept; so many take about 60 MB."""
+"""Of a registry with more nothing is kept; so many take about 100 MB."""
 
 
 @dataclass(slots=True)
@@ -22,6 +29,7 @@ class Kept:
     """
 
     _made: Made = field(default_factory=Made)
+    _vectors: "Rows" = field(default_factory=dict)
     _tools: Sequence[StoredTool] = ()
     _of: RegistryState | None = None
     """The state of which `_tools` are all; None: nothing is kept."""
@@ -55,10 +63,18 @@ class Kept:
         self._touched, self._writes = set(), 0
         return tools
 
+    @property
+    def vectors(self) -> "Rows":
+        """Vector key → vector of the generation before; empty if they are not kept. A key tells model and text."""
+        return self._vectors
+
     def made_of(self, snapshot: Snapshot) -> Made:
         """What the generation of this snapshot holds of each entity."""
         made = made_of(snapshot, self._made)
-        self._made = made if self._of is not None else Made()
+        keeps = self._of is not None
+        self._made = made if keeps else Made()
+        rows = zip(snapshot.vector_keys, snapshot.vectors, strict=True) if keeps else ()
+        self._vectors = {key: row for key, row in rows if key}
         self._published = True
         return made
 

@@ -66,7 +66,8 @@ def publish_graph(
     if shown and (shown.revision, shown.commit, shown.schema_version) == wanted and _sources_of(folder) is not None:
         meanwhile()
         return _publish_confirmations(folder, engine, state.revision)
-    snapshot = read_snapshot(engine, state, known_vectors(folder) if trust_index else {}, kept.tools_now(engine, state))
+    known = (kept.vectors or known_vectors(folder)) if trust_index else {}
+    snapshot = read_snapshot(engine, state, known, kept.tools_now(engine, state))
 
     def copy(to: Path) -> None:
         engine.save(to)

@@ -58,8 +58,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "doctor": [["doctor"], ["doctor", "--deep"]],
 }
 GROUPS = {"keys", "model", "eval", "generate"}
-SERVES = {"serve"}
-"""Prints nothing but where it listens."""
+SERVES = {"serve", "watch"}
+"""Go on until they are stopped: one says nothing but where it listens, the other a line for each event."""
 """Commands that only hold others."""
 
 

@@ -79,7 +79,7 @@ def test_a_flood_of_changes_leads_to_few_listings() -> None:
     world = World({"a": FakeServer(), "quiet": FakeServer(lasts_s=10)})
 
     async def life(_: Fleet) -> None:
-        for _ in range(60 * 32):
+        for _step in range(60 * 32):
             world.servers["a"].change()
             await world.clock.pass_time(1 / 32)
 
@@ -94,7 +94,7 @@ def test_a_flood_that_ended_is_forgotten() -> None:
     world = World({"a": FakeServer()})
 
     async def life(_: Fleet) -> None:
-        for _ in range(10 * 32):
+        for _step in range(10 * 32):
             world.servers["a"].change()
             await world.clock.pass_time(1 / 32)
         await world.clock.pass_time(20)
@@ -138,7 +138,7 @@ def test_one_that_dies_right_after_each_start_is_not_started_without_end() -> No
     world = World({"a": server})
 
     async def life(_: Fleet) -> None:
-        for _ in range(600):
+        for _step in range(600):
             await world.clock.pass_time(0.5)
             if server.open:
                 server.die()

@@ -1,0 +1,103 @@
+"""Publishing again keeps what did not change: what is published is the same as if nothing had been kept."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry, Settings
+from waygraph.registry.changes import Manifest
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.reading import read_state
+from waygraph.registry.index import build, generation, kept, layout
+from waygraph.registry.index.publication import read_snapshot
+
+FILES = (layout.STATE, layout.TABLES, layout.NAMES, layout.SOURCES, layout.KEYS, layout.RECORDS)
+WORDS = "paint zebra count boxes send mail read page book flight cancel order translate text".split()
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    with Registry.open(tmp_path / "r.grafeo", embedder="none") as opened:
+        yield opened
+
+
+def manifest(chance: random.Random, source: str, agents: int = 6) -> Manifest:
+    """Agents by chance, each with tools by chance: some as before, some others, some gone."""
+    intake = Intake(where=source, settings=Settings())
+    for number in chance.sample(range(agents), chance.randint(agents // 2, agents)):
+        tools = [
+            ToolRecord(pointer="", name=f"tool_{n}", description=" ".join(chance.choices(WORDS, k=2)))
+            for n in range(chance.randint(0, 4))
+        ]
+        name = f"{source}-{number} {chance.choice(['one', 'two'])}"
+        intake.take(AgentRecord(pointer="", key=f"{source}-{number}", name=name, tools=tools))
+    return Manifest(source=source, entries=tuple(intake.entries))
+
+
+def assert_published_whole(path: Path) -> None:
+    """Every file of the current generation is what a build from the graph alone gives."""
+    folder = generation.folder_of(path)
+    published = folder / generation.current_name(folder)
+    with closing(GrafeoEngine.open_copy(path)) as engine:
+        state = read_state(engine)
+        assert state is not None
+        snapshot = read_snapshot(engine, state, {})
+    fresh = Path(tempfile.mkdtemp(dir=path.parent))
+    build.build_generation(fresh, snapshot)
+    for name in FILES:
+        assert (published / name).read_bytes() == (fresh / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_published_is_what_the_graph_holds(registry: Registry, tmp_path: Path, seed: int) -> None:
+    """After each of many writes by one process, with those of another process and of operators between them."""
+    chance = random.Random(seed)  # noqa: S311 - not a secret
+    for step in range(12):
+        act = chance.randrange(5)
+        writer = registry
+        if act == 0 and step:
+            writer = Registry.open(tmp_path / "r.grafeo", embedder="none")
+        if act == 1 and step and (agents := registry.agents()):
+            said = chance.choice(agents).id
+            registry.set(said, tags=[chance.choice(WORDS)], pinned=chance.random() < 0.3)
+        elif act == 2 and step and (agents := registry.agents()):
+            registry.put_statuses({chance.choice(agents).id: chance.choice(["online", "failing: it is ill"])})
+        else:
+            sync(writer, manifest(chance, chance.choice(["a", "b"])), allow_mass_removal=True)
+        if writer is not registry:
+            writer.close()
+        assert_published_whole(tmp_path / "r.grafeo")
+
+
+def test_a_failed_write_leaves_nothing_that_is_published_later(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync whose publication failed half way is whole after the next one."""
+    chance = random.Random(7)  # noqa: S311 - not a secret
+    for _ in range(3):
+        sync(registry, manifest(chance, "a"), allow_mass_removal=True)
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError("no room")
+
+        broken.setattr(build, "build_generation", fail)
+        with pytest.raises(Exception, match="no room"):
+            sync(registry, manifest(chance, "a"), allow_mass_removal=True)
+    sync(registry, manifest(chance, "b"), allow_mass_removal=True)
+    assert_published_whole(tmp_path / "r.grafeo")
+
+
+def test_a_large_registry_is_not_kept(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound every publication reads and makes all of it."""
+    monkeypatch.setattr(kept, "KEPT_TOOLS", 3)
+    chance = random.Random(8)  # noqa: S311 - not a secret
+    for _ in range(4):
+        sync(registry, manifest(chance, "a"), allow_mass_removal=True)
+        assert_published_whole(tmp_path / "r.grafeo")
