@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.world import data_folder
 from tests.live_http import Form, http_launch
 from tests.live_servers import REAL_SERVERS, real_server
 from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc, new_mark, none_left
@@ -191,13 +192,15 @@ UNSET = {
 }
 
 
+LAUNCHES = data_folder(os.environ) / "livemcpbench" / "mcp.json"
+"""Found before tests/conftest.py takes WAYGRAPH_* away."""
+
+
 @pytest.fixture
-def launches(root: Path) -> Path:
-    given = os.environ.get("WAYGRAPH_BENCH_DATA") or str(root.parent / "shared" / "data")
-    path = Path(given) / "livemcpbench" / "mcp.json"
-    if not path.exists():
-        pytest.skip(f"no LiveMCPBench: there is no {path.name} under {given}")
-    return path
+def launches() -> Path:
+    if not LAUNCHES.exists():
+        pytest.skip(f"no {LAUNCHES.name} of LiveMCPBench: WAYGRAPH_BENCH_DATA names the folder of the data")
+    return LAUNCHES
 
 
 def servers_of(path: Path) -> dict[str, Any]:

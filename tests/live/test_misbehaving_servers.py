@@ -271,7 +271,7 @@ def test_a_certificate_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("launch", "says"),
     [
-        (StdioLaunch(command="no-such-program"), "command not found: no-such-program"),
+        (StdioLaunch(command="no-such-program-at-all"), "command not found: no-such-program-at-all"),
         (StdioLaunch(command="/"), "permission denied|cannot be run"),
         (StdioLaunch(command=sys.executable, cwd="/no/such/folder"), "folder"),
         (StdioLaunch(command=sys.executable, args=("a\0b",)), "cannot be run"),

@@ -385,17 +385,10 @@ def tells_its_environment(_: str) -> None:
     serve({"tools/list": lambda _: listing(*(tool(f"env_{name}") for name in sorted(os.environ)))})
 
 
-BEHAVIOURS: dict[str, Callable[[str], None]] = {
-    name: made
-    for name, made in list(globals().items())
-    if callable(made) and not name.startswith("_") and getattr(made, "__module__", "") == __name__
-}
-
-
 def main() -> None:
     _, behaviour, *argument = sys.argv
     try:
-        BEHAVIOURS[behaviour](argument[0] if argument else "")
+        globals()[behaviour](argument[0] if argument else "")
     except (BrokenPipeError, KeyboardInterrupt):
         os._exit(0)
 

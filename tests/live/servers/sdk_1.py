@@ -5,6 +5,7 @@ Two tools; once they have been listed, a third (`late`) comes and is told of. In
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
 
@@ -78,7 +79,7 @@ def http_app() -> Any:
     sessions = import_module("mcp.server.streamable_http_manager").StreamableHTTPSessionManager(server)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> Any:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with sessions.run():
             yield
 

@@ -5,6 +5,7 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -93,7 +94,7 @@ def http_app() -> Any:
     sessions = StreamableHTTPSessionManager(app=server)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> Any:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with sessions.run():
             yield
 
