@@ -112,15 +112,14 @@ def _votes(number: int, match: "AgentMatch", step: str) -> Table:
 
 def agents(listed: "Sequence[Listed]") -> Iterator[Block]:
     yield Table(
-        columns=("agent", "kind", "tools", "tags", "marks", "status", "description"),
+        columns=("agent", "kind", "tools", "tags", "marks", "description"),
         rows=[
             (
                 each.agent.id,
                 each.agent.kind,
                 each.tools,
                 each.agent.tags,
-                _marks(each.agent),
-                each.agent.status,
+                _listed_marks(each.agent),
                 each.agent.description,
             )
             for each in listed
@@ -204,14 +203,14 @@ def status(found: "Status") -> Iterator[Block]:
 
 def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
     yield Table(
-        columns=("source", "kind", "namespace", "policy", "agents", "waiting", "not answering", "last seen"),
+        columns=("source", "kind", "namespace", "agents", "policy", "waiting", "not answering", "last seen"),
         rows=[
             (
                 each.name,
                 "live" if each.rank else "catalogue",
                 each.namespace,
-                each.policy,
                 len(each.claims),
+                each.policy,
                 each.standing.pending + each.standing.pending_tools if each.standing else 0,
                 each.standing.unreachable + each.standing.failing if each.standing else 0,
                 each.seen_at,
@@ -226,6 +225,13 @@ def _marks(agent: "Agent") -> list[str]:
     groups = f"only {', '.join(agent.visible_to)}" if agent.visible_to else ""
     marks = ("pinned" * agent.pinned, "hidden" * agent.hidden, groups, *_approval_marks(agent))
     return [mark for mark in marks if mark]
+
+
+def _listed_marks(agent: "Agent") -> list[str]:
+    """In a list, with the status if anything is known of it."""
+    from waygraph.registry.statuses import KNOWN
+
+    return [*_marks(agent), *([] if agent.status == KNOWN else [agent.status])]
 
 
 def _approval_marks(entity: "Agent | Tool") -> list[str]:
