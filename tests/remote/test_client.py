@@ -279,7 +279,8 @@ def _reply(told: object) -> Reply:
 def _agent(agent_id: str) -> dict[str, Any]:
     return {
         "id": agent_id, "name": agent_id, "description": "", "kind": "skill", "version": "", "transport": None,
-        "tags": [], "visible_to": [], "pinned": False, "hidden": False, "status": "known", "content_hash": "",
+        "tags": [], "visible_to": [], "pinned": False, "hidden": False, "pending": False, "flags": [],
+        "status": "known", "content_hash": "", "approved_hash": "",
     }  # fmt: skip
 
 
