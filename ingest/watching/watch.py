@@ -1,6 +1,6 @@
 """`Watch`: sources and their servers followed, the registry kept in step."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -37,6 +37,8 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
 START_PATIENCE_S = 2.0
+LOOKING_SHARE = 0.05
+"""Of the time: looking at the files of a large folder takes no more."""
 _WRITE_AGAIN = Pace(retry_first_s=0.5, retry_most_s=30.0)
 
 
@@ -103,22 +105,26 @@ class Watch:
 
     async def _follow(self, source: Followed, fleet: Fleet) -> None:
         """Reads it now, and whenever it may say something else."""
+        clock = self._watching.clock
         stamp: object = None
         failed = ""
         while True:
+            began_s = clock.now_s()
             try:
                 seen = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
+                looking_s = clock.now_s() - began_s
                 if seen is None or seen != stamp:
                     said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
                     if said != self._said.get(source.name):
                         self._heard(source.name, said, fleet)
                 stamp, failed = seen, ""
             except SourceError as error:
+                looking_s = clock.now_s() - began_s
                 if str(error) != failed:
                     failed = str(error)
                     self._watching.tell(SourceFailed(source=source.name, reason=failed))
             self._unread.discard(source.name)
-            await self._watching.clock.sleep(source.look_s(stamp))
+            await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
 
     def _heard(self, source: str, said: Parts, fleet: Fleet) -> None:
         """What a source says now is written, and its servers are followed from now on, and only they."""
@@ -205,11 +211,7 @@ def _name(launch: Launch) -> str:
     """The same for the same launch, whoever names it; nothing can be read from it."""
     match launch:
         case StdioLaunch():
-            parts = [launch.command, *launch.args, "", *_pairs(launch.env), launch.cwd]
+            parts: object = (launch.command, launch.args, sorted(launch.env.items()), launch.cwd)
         case HttpLaunch():
-            parts = [launch.url, *_pairs(launch.headers), launch.form, str(launch.oauth)]
-    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _pairs(named: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in sorted(named.items())]
+            parts = (launch.url, sorted(launch.headers.items()), launch.form, launch.oauth)
+    return sha256(ascii(parts).encode()).hexdigest()

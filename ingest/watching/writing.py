@@ -9,14 +9,14 @@ from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
-from waygraph.ingest.watching.inbox import Batch, Member
-from waygraph.registry.changes import AgentEntry, Manifest, Policy, SourceSummary
+from waygraph.ingest.watching.inbox import Batch, Member, Offer
+from waygraph.registry.changes import AgentEntry, Manifest, Policy, Rejected, SourceSummary
 from waygraph.registry.errors import MassRemoval
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
 CONFIRM_S = 3600.0
-"""After so long an unchanged server's claim is confirmed once more."""
+"""After so long the claims of a source of which nothing changed are confirmed once more."""
 
 
 class Abandoned(Exception):
@@ -36,9 +36,10 @@ class Writer:
     _said: dict[str, Parts] = field(default_factory=dict)
     _with_servers: set[str] = field(default_factory=set)
     """Sources that name, or named, servers: they are written in parts."""
-    _synced: set[str] = field(default_factory=set)
-    _written: dict[Member, tuple[str, float]] = field(default_factory=dict)
-    """The bundle hash that was written last of each server, and when."""
+    _written: dict[Member, str] = field(default_factory=dict)
+    """What each server said when it was written last, as a hash."""
+    _confirmed: dict[str, float] = field(default_factory=dict)
+    """When the claims of each source were, by the clock of `monotonic`."""
 
     def write(self, batch: Batch) -> None:
         """May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned."""
@@ -62,7 +63,7 @@ class Writer:
         self._with_servers.add(source)
         named = {server.key for server in said.servers}
         answers = {
-            key: entry_of(offer.server, offer.listing, source, self.settings)
+            key: _answer(offer, source, self.settings)
             for (of, key), offer in batch.offers.items()
             if of == source and key in named
         }
@@ -70,10 +71,10 @@ class Writer:
 
     def _sync_part(self, said: Parts, answers: Mapping[str, Answer], *, whole: bool) -> None:
         """`whole`: the source was read anew, so that what it says by itself counts, and what it names no more goes."""
-        manifest, now = said.manifest, time.monotonic()
+        manifest = said.manifest
         hashes = {key: _hash(answer) for key, answer in answers.items()}
-        self._note_held(manifest.source, answers, now)
-        fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key], now)]
+        self._note_held(manifest.source, answers)
+        fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key])]
         own = self._own_word(said, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
         part = replace(
             own,
@@ -85,7 +86,7 @@ class Writer:
         )
         if part.entries or part.rejected:
             self._sync(self._under_policy(part))
-        self._written |= {(manifest.source, key): (hashes[key], now) for key in fresh}
+        self._written |= {(manifest.source, key): hashes[key] for key in fresh}
         if whole and not manifest.partial:
             self._remove_gone(said)
 
@@ -110,25 +111,21 @@ class Writer:
     def _under_policy(self, manifest: Manifest) -> Manifest:
         return replace(manifest, policy=self.policy or manifest.policy)
 
-    def _is_news(self, member: Member, its_hash: str, now: float) -> bool:
-        known, at = self._written.get(member, ("", 0.0))
-        return its_hash != known or now - at >= CONFIRM_S
+    def _is_news(self, member: Member, its_hash: str) -> bool:
+        confirmed = self._confirmed.setdefault(member[0], time.monotonic())
+        return its_hash != self._written.get(member) or time.monotonic() - confirmed >= CONFIRM_S
 
-    def _note_held(self, source: str, answers: Mapping[str, Answer], now: float) -> None:
+    def _note_held(self, source: str, answers: Mapping[str, Answer]) -> None:
         """What the registry holds from before this watch, and is as the servers say, needs no writing."""
-        if self.policy is not None and source not in self._synced:
+        if self.policy is not None and source not in self._confirmed:
             return  # the policy is to be written
         unknown = [key for key in answers if (source, key) not in self._written]
         ids = dict(self._claims(source)) if unknown else {}
         for key in unknown:
             answer = answers[key]
-            if (
-                answer.entry
-                and not answer.rejected
-                and key in ids
-                and self._held_hash(ids[key]) == answer.entry.bundle_hash
-            ):
-                self._written[source, key] = (_hash(answer), now)
+            whole = answer.entry if not answer.rejected else None
+            if whole and key in ids and self._held_hash(ids[key]) == whole.bundle_hash:
+                self._written[source, key] = _hash(answer)
 
     def _held_hash(self, agent_id: str) -> str:
         agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
@@ -142,7 +139,7 @@ class Writer:
         except MassRemoval as error:
             self.tell(SourceFailed(source=manifest.source, reason=str(error)))
             return
-        self._synced.add(manifest.source)
+        self._confirmed[manifest.source] = time.monotonic()
         if not report.changes.is_empty or report.changes.rejected:
             self.tell(Synced(report=report))
 
@@ -164,6 +161,17 @@ class Writer:
             return ()
         found: SourceSummary | None = next((each for each in self.registry.sources() if each.name == source), None)
         return found.claims if found else ()
+
+
+def _answer(offer: Offer, source: str, settings: Settings) -> Answer:
+    """What of a listing is taken. A fault in reading it costs this server alone."""
+    try:
+        return entry_of(offer.server, offer.listing, source, settings)
+    except Exception as error:  # noqa: BLE001 - whatever a server may send, the others are written
+        where = f"{source}#{offer.server.record.pointer}"
+        return Answer(
+            rejected=(Rejected(where=where, reason=f"unexpected {type(error).__name__}", key=offer.server.key),)
+        )
 
 
 def _hash(answer: Answer) -> str:
