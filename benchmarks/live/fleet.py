@@ -22,6 +22,7 @@ UNCHANGED_RUNS = 3
 def measured(made: Scene, *, rounds: int) -> tuple[list[Measure], dict[str, Any]]:
     config = made.config("many", made.names)
     firsts, bares, unchanged = [], [], []
+    place, texts = made.folder, list[str]()
     for number in range(rounds):
         folder = made.folder / f"first-{number}"
         place, settings = folder / "r.grafeo", made.settings(folder / "cache")
