@@ -15,6 +15,8 @@ from waygraph.ingest.upstream.launch import HttpLaunch
 Form = Literal["http", "sse"]
 
 START_S = 60.0
+ON_LOOPBACK = Path(__file__).parent / "live" / "servers" / "on_loopback.cjs"
+"""For a server that has no option for its address."""
 
 
 def free_port() -> int:
@@ -52,7 +54,8 @@ def http_launch(name: str, form: Form, folder: Path) -> Iterator[HttpLaunch]:
     """A server that listens, and how it is reached."""
     port = free_port()
     if name == "everything":
-        server, environ = real_server(name, folder, "streamableHttp" if form == "http" else "sse"), {"PORT": str(port)}
+        server = real_server(name, folder, "streamableHttp" if form == "http" else "sse")
+        environ = {"PORT": str(port), "NODE_OPTIONS": f"--require {ON_LOOPBACK}"}
     else:
         server, environ = real_server(name, folder, form, str(port)), {}
     with listening_server((server.command, *server.args), port, environ):
