@@ -2,7 +2,8 @@
 const { Server } = require("node:net");
 const listen = Server.prototype.listen;
 Server.prototype.listen = function (port, ...rest) {
-  return typeof port === "number" && typeof rest[0] !== "string"
+  const isPort = typeof port !== "object" && Number.isInteger(Number(port));
+  return isPort && typeof rest[0] !== "string"
     ? listen.call(this, port, "127.0.0.1", ...rest)
     : listen.call(this, port, ...rest);
 };
