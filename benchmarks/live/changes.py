@@ -42,10 +42,13 @@ def _change(made: Scene, registry: Registry, number: int) -> float:
     name = f"paint_{colour}_{animal}"
     wanted = f"{server}/{name}"
     time.sleep(random.Random(number).uniform(0.5, 1.5))  # noqa: S311 - at no fixed beat of anything else
+    stamp = registry.stamp
     began = time.perf_counter()
     made.ask(f"/{server}/tools", {"name": name, "description": f"Paints the {animal} in {colour} on a wall of stone."})
 
     def found() -> bool:
+        if registry.stamp == stamp:  # asked cheaply, so that asking takes nothing from what is measured
+            return False
         return wanted in {match.tool.id for match in registry.find_tools(f"paint the {animal} {colour}").matches}
 
     return (until(found, wanted, 60) - began) * 1000
