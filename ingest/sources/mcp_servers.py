@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LIVE_RANK = 1
 """Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
 START_S = 5.0
+"""How long a start keeps its turn: what takes longer waits for something, and needs no processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +174,7 @@ def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
 
 @asynccontextmanager
 async def _start(starts: "anyio.Semaphore", launch: Launch) -> AsyncGenerator[None]:
-    """A turn to start, given on after START_S: what takes longer waits for something, and needs no processor."""
+    """A turn to start, given on after START_S."""
     import anyio
 
     if isinstance(launch, HttpLaunch):

@@ -9,6 +9,7 @@ from random import Random
 import anyio
 from anyio import to_thread
 
+from waygraph.ingest.sources.mcp_servers import START_S
 from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.upstream.connection import Connect
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
@@ -36,7 +37,6 @@ from waygraph.registry.errors import SourceError, WaygraphError
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
-START_PATIENCE_S = 2.0
 LOOKING_SHARE = 0.05
 """Of the time: looking at the files of a large folder takes no more."""
 _WRITE_AGAIN = Pace(retry_first_s=0.5, retry_most_s=30.0)
@@ -90,8 +90,8 @@ class Watch:
 
     def _surroundings(self) -> Surroundings:
         given = self._watching
-        stdio = Starts(given.settings.upstream_starts_at_once, START_PATIENCE_S, given.clock)
-        http = Starts(given.settings.upstream_asked_at_once, START_PATIENCE_S, given.clock)
+        stdio = Starts(given.settings.upstream_starts_at_once, START_S, given.clock)
+        http = Starts(given.settings.upstream_asked_at_once, START_S, given.clock)
         return Surroundings(
             connect=given.connect,
             tell=self._seen,
