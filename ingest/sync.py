@@ -305,10 +305,17 @@ class _Plan:
         return replace(entry, agent=replace(entry.agent, status=stored.agent.status))
 
     def _speaks_for(self, agent_id: str) -> bool:
-        """Whether this source's word counts for a shared agent: a live source first, then the earliest claim."""
+        """Whether this source's word counts for a shared agent.
+
+        A live source speaks before a catalogue. Of live ones that asked last speaks: what they tell of is one server.
+        Of catalogues it is the earliest claim.
+        """
+        others = self.others.get(agent_id, ())
+        if self.manifest.rank > 0:
+            return all(claim.rank <= self.manifest.rank for claim in others)
         since = self.mine[agent_id].since if agent_id in self.mine else "~"
         own = (-self.manifest.rank, since, self.manifest.source)
-        return all(own <= (-claim.rank, claim.since, claim.source) for claim in self.others.get(agent_id, ()))
+        return all(own <= (-claim.rank, claim.since, claim.source) for claim in others)
 
     def _old_tools(self, written: Iterable[AgentEntry], gone: Iterable[str]) -> OldTools:
         """Of agents that will be written or removed."""

@@ -312,6 +312,15 @@ def test_different_agents_of_one_id_are_kept_apart(graph: Graph) -> None:
     assert claims(graph) == {("a", "x", "x"), ("b", "x", "ns-b.x")}
 
 
+def test_of_two_live_sources_that_asked_last_speaks(graph: Graph) -> None:
+    """They tell of one server: what it says now is true, also where the source that came first is asked no more."""
+    first, second = (entry("x", said, transport="T") for said in ("as it was", "as it is"))
+    graph.sync(manifest("config", first, rank=1))
+    changes, _ = graph.sync(manifest("other config", second, rank=1))
+    assert [update.id for update in changes.updated_agents] == ["x"]
+    assert graph.agents()["x"].description == "as it is"
+
+
 def test_a_live_source_speaks_before_a_catalogue(graph: Graph) -> None:
     """What a running server says of itself replaces what a catalogue said, and the catalogue does not take it back."""
     listed = manifest("catalogue", entry("x", "as listed", transport="T"))
@@ -432,7 +441,7 @@ def test_an_imported_removal_removes(graph: Graph) -> None:
 
 # -- any sequence --------------------------------------------------------------------------------
 
-SOURCES = {"live": 1, "a": 0, "b": 0, "c": 0}
+SOURCES = {"live": 1, "awake": 1, "a": 0, "b": 0, "c": 0}
 KEYS = ("k0", "k1", "k.2", "k/2", "k4")
 
 entries = st.builds(
@@ -491,11 +500,12 @@ class Model:
         self._forget_unclaimed()
 
     def _spoke(self, stated: Manifest, made: AgentEntry, name: str) -> None:
-        """Its word counts if no other claimant has a higher rank, or the same and an earlier claim."""
+        """Its word counts if no other claimant has a higher rank, or as a catalogue the same and an earlier claim."""
         self.since.setdefault((stated.source, name), next(self.clock))
-        rank = -stated.rank, self.since[stated.source, name]
+        since = 0 if stated.rank else self.since[stated.source, name]
         others = self.claimants(name) - {stated.source}
-        if all(rank < (-SOURCES[other], self.since[other, name]) for other in others) or name not in self.spoken:
+        before = [(-SOURCES[other], self.since[other, name]) for other in others]
+        if all((-stated.rank, since) <= other for other in before) or name not in self.spoken:
             self.spoken[name] = made
 
     def _forget_unclaimed(self) -> None:
