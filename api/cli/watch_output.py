@@ -67,7 +67,8 @@ class _Lines:
     def tell(self, event: WatchEvent) -> None:
         who, what = told(event)
         with self._lock:
-            print_line(one_line(f"{now()} {who}: {what}"))
+            for said in (what, *remarks(event)):
+                print_line(one_line(f"{now()} {who}: {said}"))
 
 
 def now() -> str:
@@ -91,6 +92,17 @@ def told(event: WatchEvent) -> tuple[str, str]:
             return event.report.changes.source, told_of_sync(event.report)
         case NotWritten():
             return "registry", f"not written, tried again in {event.again_in_s:.1f} s: {event.reason}"
+
+
+def remarks(event: WatchEvent) -> tuple[str, ...]:
+    """What of a sync a person should look at: what was not taken, and what looks suspicious."""
+    if not isinstance(event, Synced):
+        return ()
+    changes = event.report.changes
+    return (
+        *(f"rejected: {each.where}: {each.reason}" for each in changes.rejected),
+        *(f"suspicious: {each.id}: {'; '.join(each.flags)}" for each in changes.flagged),
+    )
 
 
 def told_of_server(event: "ServerEvent") -> str:
@@ -118,8 +130,10 @@ def told_of_sync(report: "SyncReport") -> str:
         (len(changes.removed_tools), "tool", "removed"),
         (len(changes.rejected), "record", "rejected"),
     )
-    said = ", ".join(f"{_counted(count, noun)} {what}" for count, noun, what in counts if count)
-    return f"revision {report.revision}: {said or 'claims confirmed'} ({report.seconds:.2f} s)"
+    said = [f"{_counted(count, noun)} {what}" for count, noun, what in counts if count]
+    if waiting := len(changes.waiting):
+        said.append(f"{waiting} waiting for approval")
+    return f"revision {report.revision}: {', '.join(said) or 'claims confirmed'} ({report.seconds:.2f} s)"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waygraph.api.cli.escaping import one_line
-from waygraph.api.cli.watch_output import told
+from waygraph.api.cli.watch_output import remarks, told
 from waygraph.ingest.watching.events import (
     Failing,
     Listed,
@@ -56,7 +56,8 @@ class LiveTable:
                     self._rows[event.source, event.key] = self._row(event)
                 case SourceFailed() | Synced() | NotWritten():
                     who, what = told(event)
-                    self._said = [*self._said[1 - LAST_WORDS :], f"{_time()} {_brief(who)}: {what}"]
+                    said = [f"{_time()} {_brief(who)}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
+                    self._said = [*self._said, *said][-LAST_WORDS:]
 
     def _row(self, seen: ServerSeen) -> _Row:
         row = self._rows.get((seen.source, seen.key), _Row())
@@ -76,13 +77,13 @@ class LiveTable:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for name in ("server", "status", "tools", "at"):
             table.add_column(name, justify="right" if name == "tools" else "left", no_wrap=True)
-        table.add_column("note", overflow="ellipsis", no_wrap=True)
+        table.add_column("note")  # gives way to the others: its text is cut, and never wrapped
         with self._lock:
             for (_, key), row in sorted(self._rows.items()):
                 status = Text(row.status, style=_STYLES.get(row.status, ""))
-                told_of = (str(row.tools), row.at, Text(one_line(row.note), style="dim"))
+                told_of = (str(row.tools), row.at, _cut(row.note))
                 table.add_row(Text(one_line(key)), status, *told_of)
-            said = [Text(one_line(line), style="dim", overflow="ellipsis", no_wrap=True) for line in self._said]
+            said = [_cut(line) for line in self._said]
         title = Text(f"Watching {_servers(len(self._rows))} into {one_line(self._place)}; Ctrl-C ends it", style="bold")
         return Group(title, table, *said)
 
@@ -93,6 +94,11 @@ def live_table(place: str) -> Iterator[LiveTable]:
     console = Console(markup=False, highlight=False, emoji=False)
     with Live(table, console=console, refresh_per_second=A_SECOND, vertical_overflow="ellipsis"):
         yield table
+
+
+def _cut(text: str) -> Text:
+    """On one line, as far as there is room."""
+    return Text(one_line(text), style="dim", overflow="ellipsis", no_wrap=True)
 
 
 def _servers(count: int) -> str:

@@ -1,11 +1,15 @@
 """`waygraph watch` as a process: what it prints, how it stops, what it leaves."""
 
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,19 +119,24 @@ def test_each_event_is_a_line_of_json(tmp_path: Path, mark: str) -> None:
 
 
 def test_in_a_pipe_it_prints_a_line_an_event(tmp_path: Path, mark: str) -> None:
-    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
+    unset = {"command": sys.executable, "env": {"KEY": "${WAYGRAPH_TEST_IS_NOT_SET}"}}
+    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark), "unset": unset})
     with watching(tmp_path, str(config), "--once") as running:
         assert running.process.wait(60) == 0, running.text
     lines = [line.partition(" ")[2] for line in running.text.splitlines()]
+    reason = "not set in the environment: WAYGRAPH_TEST_IS_NOT_SET"
+    assert f"{config}: rejected: {config}#/mcpServers/unset: {reason}" in lines
     assert "a: starting" in lines
     assert any(line.startswith("a: online, 1 tool (") for line in lines)
     assert any("1 agent created, 1 tool added" in line for line in lines)
 
 
 def test_on_a_terminal_it_draws_a_table(tmp_path: Path, mark: str) -> None:
-    """The table stays as it was last when the watch ends."""
-    config = write_config(tmp_path / "mcp.json", {"anna": stdio_server("anna", mark)})
+    """The table stays as it was last when the watch ends; a reason is cut where there is no room for it."""
+    anna, gone = stdio_server("anna", mark), {"command": "no-such-program-" * 10}
+    config = write_config(tmp_path / "mcp.json", {"anna": anna, "gone-away": gone})
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with watching(tmp_path, str(config), "--once", stdout=theirs) as running:
         os.close(theirs)
         drawn = b""
@@ -141,10 +150,11 @@ def test_on_a_terminal_it_draws_a_table(tmp_path: Path, mark: str) -> None:
                 break
         os.close(ours)
         assert running.process.wait(60) == 0
-    text = drawn.decode()
-    assert "Watching 1 server into" in text
+    text = re.sub(r"\x1b\[[\d;]*m", "", drawn.decode())
+    assert "Watching 2 servers into" in text
     assert "anna" in text
     assert "online" in text
+    assert re.search(r"gone-away +(unreachable|stopped) ", text)  # a long reason gives way to what it is about
     assert "1 agent created" in text
 
 
