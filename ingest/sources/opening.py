@@ -74,7 +74,10 @@ class OpenedSource:
         parts = self.parts()
         manifest = answered(parts, self.ask)
         if len(parts.servers) == len(manifest.rejected) == 1 and not manifest.entries:
-            raise SourceError(self.name, manifest.rejected[0].reason)  # nothing at all could be read
+            reason = manifest.rejected[0].reason  # nothing at all could be read
+            if parts.no_document:
+                reason = f"{parts.no_document}; as an MCP server: {reason}"
+            raise SourceError(self.name, reason)
         return manifest
 
 
@@ -192,7 +195,7 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
             nobody_there = isinstance(error, Unfetched) and not error.status
             if how.kind or reading.ask is None or nobody_there:
                 raise
-            return _server_at(url, name, how).parts()
+            return replace(_server_at(url, name, how).parts(), no_document=error.reason)
         if len(held) != 1:
             raise SourceError(document.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
         return held[0]

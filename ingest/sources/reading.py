@@ -56,6 +56,8 @@ class Parts:
     servers: tuple[ServerEntry, ...] = ()
     must_answer: frozenset[str] = frozenset()
     """Keys."""
+    no_document: str = ""
+    """Of an address that is asked as a server for want of a document: why there is none."""
 
 
 def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
@@ -137,7 +139,8 @@ class _Merged:
         self.intake.gone += intake.gone
 
     def refuse(self, error: SourceError) -> None:
-        self.intake.rejected.append(Rejected(where=f"{error.where}#{error.pointer}", reason=error.reason))
+        place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already
+        self.intake.rejected.append(Rejected(where=f"{error.where}{place}", reason=error.reason))
         # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
         self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
 
