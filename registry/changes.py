@@ -236,6 +236,12 @@ class ChangeSet:
         )
 
     @property
+    def took_nothing(self) -> bool:
+        """Whether records were rejected, and none was taken: nothing of what the source says now is known."""
+        known = self.created_agents or self.updated_agents or self.unchanged_agents or self.withheld
+        return bool(self.rejected) and not known and not self.removed_agents
+
+    @property
     def changed_behaviour(self) -> tuple[Updated, ...]:
         """Known tools whose description or schema is another now: the sign of a rug pull."""
         telling = {"description", "input_schema", "output_schema", "annotations"}

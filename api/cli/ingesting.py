@@ -115,5 +115,5 @@ def ingest(
         outcomes = list(intake.outcomes(registry, wanted, command, progress))
     show(outcomes, shapes.ingest, views.ingest, as_json)
     remark(outcomes)
-    if any(outcome.report is None for outcome in outcomes):
+    if any(outcome.failed for outcome in outcomes):
         raise typer.Exit(1)

@@ -143,4 +143,5 @@ def remark(outcomes: Sequence[Outcome]) -> None:
         if lacking := outcome.without_questions:
             note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.given}")
         if rejected := len(outcome.report.changes.rejected):
-            note(f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}")
+            said = f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}"
+            (complain if outcome.failed else note)(f"{said}, and none was taken" if outcome.failed else said)

@@ -19,6 +19,11 @@ class Outcome:
     error: str = ""
     without_questions: int = 0
 
+    @property
+    def failed(self) -> bool:
+        """Also where there is a report of it, and each of its records was rejected."""
+        return self.report is None or self.report.changes.took_nothing
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:

@@ -22,8 +22,8 @@ escape sequences, bidi overrides and invisible characters spelled out (`\\u001b`
 
 | exit status | meaning |
 |---|---|
-| 0 | it went well; records that a source got wrong are reported and do not count |
-| 1 | an error, told in one line; a source that could not be read at all; a check of `doctor` that failed |
+| 0 | it went well; what a source got wrong, or a server that does not answer, is reported and does not count |
+| 1 | an error, told in one line; a source of which nothing could be taken; a check of `doctor` that failed |
 | 2 | wrong usage |
 | 130, 141 | ended by Ctrl-C; nobody read the pipe any more |
 """

@@ -171,8 +171,35 @@ def test_servers_are_asked_here_for_a_registry_that_a_service_keeps(run: Run, pr
     with served(tmp_path / "there.grafeo") as service:
         answer = run("ingest", config, "--json", on=service.url)
         assert answer.report["tools"]["created"] == ["tides/tides"]
-        assert ["command not found" in fault["reason"] for fault in answer.report["rejected"]] == [True]
+        [fault] = answer.report["rejected"]
+        assert (answer.status, fault["where"]) == (0, f"{config}#/mcpServers/missing")
+        assert "command not found" in fault["reason"]
         config.write_text(json.dumps({"mcpServers": {"missing": missing}}))
-        run("ingest", config, "--json", on=service.url)
+        assert run("ingest", config, "--json", on=service.url).status == 1
         listed = json.loads(run("agents", "--json", on=service.url).out)["agents"]
     assert [agent["id"] for agent in listed] == ["tides"]
+
+
+def test_a_source_that_gives_nothing_and_says_why_is_a_failure(run: Run, program: Path, tmp_path: Path) -> None:
+    """Of its servers none answered: exit status 1, each is named, what is held of them stays. Beside one that did
+    answer, and of a source that names none, 0.
+    """
+    config, missing = tmp_path / "mcp.json", {"command": "no-such-program-anywhere"}
+    unset = {"command": sys.executable, "env": {"KEY": "${WAYGRAPH_TEST_IS_NOT_SET}"}}
+    for tides, status in (({"command": sys.executable, "args": [str(program)]}, 0), (missing, 1)):
+        config.write_text(json.dumps({"mcpServers": {"tides": tides, "missing": missing, "unset": unset}}))
+        answer = run("ingest", config)
+        assert answer.status == status, answer.err
+        assert "not set in the environment: WAYGRAPH_TEST_IS_NOT_SET" in answer.out
+    assert f"error: 3 records were rejected in {config}, and none was taken" in answer.err
+    assert [agent["id"] for agent in json.loads(run("agents", "--json").out)["agents"]] == ["tides"]
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"mcpServers": {}}')
+    assert run("ingest", empty).status == 0
+
+
+def test_an_address_without_a_document_and_without_a_server_tells_of_both(run: Run, tmp_path: Path) -> None:
+    with served(tmp_path / "there.grafeo") as service:
+        answer = run("ingest", f"{service.url}/nothing.json")
+    assert answer.status == 1
+    assert "answers 404 (Not Found); as an MCP server: " in answer.err
