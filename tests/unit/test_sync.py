@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from waygraph.cypher import load
 from waygraph.ingest.sync import counts, plan, refuse_mass_removal
-from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, OperatorSettings, Rejected
+from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.embedding.entities import TextForms
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Progress, Role
@@ -319,6 +319,26 @@ def test_of_two_live_sources_that_asked_last_speaks(graph: Graph) -> None:
     changes, _ = graph.sync(manifest("other config", second, rank=1))
     assert [update.id for update in changes.updated_agents] == ["x"]
     assert graph.agents()["x"].description == "as it is"
+
+
+@pytest.mark.parametrize("own", [None, "accept", "hold"])
+def test_another_source_of_a_shared_server_does_not_let_in_what_one_holds_back(
+    graph: Graph, own: Policy | None
+) -> None:
+    """The strictest policy of the live sources counts, also in the first sync of the one that comes later."""
+    harmless, other = (entry("x", said, ["run"], transport="T") for said in ("as it was", "as it is"))
+    graph.sync(replace(manifest("config", harmless, rank=1), policy="hold"))
+    graph.sync(replace(manifest("other config", other, rank=1), policy=own))
+    assert graph.tools()["x/run"].pending
+
+
+def test_what_one_source_says_is_not_approved_with_what_another_said(graph: Graph) -> None:
+    """Of two live sources of one server that one is named whose words are held."""
+    first, second = (entry("x", said, transport="T") for said in ("as it was", "as it is"))
+    graph.sync(replace(manifest("config", first, rank=1), policy="hold"))
+    graph.sync(manifest("other config", second, rank=1))
+    assert graph.session.approve("source:config").tools == ()
+    assert graph.session.approve("source:other config").tools == ("x/run",)
 
 
 def test_a_live_source_speaks_before_a_catalogue(graph: Graph) -> None:
