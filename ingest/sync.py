@@ -273,13 +273,16 @@ class _Plan:
         """The entry's own id, unless a different agent has it."""
         wanted = entry.agent.id
         namespaced = namespaced_id(self.manifest.namespace, wanted)
+        own = namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+        if self._spoken_of(own):  # no other entry has it: what an operator removed does not come back beside it
+            return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
         known = self._spoken_of(namespaced) and not self._spoken_of(wanted)
         for candidate in (namespaced, wanted) if known else (wanted, namespaced):
             stored = self.held.agents.get(candidate)
             if candidate not in taken and (stored is None or same_agent(stored, entry)):
                 return candidate
-        return namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+        return own
 
     def _spoken_of(self, agent_id: str) -> bool:
         """Whether operators said anything that holds: a word that was taken back counts no more."""

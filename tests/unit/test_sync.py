@@ -449,6 +449,20 @@ def test_nothing_can_be_said_of_an_unknown_agent(graph: Graph) -> None:
         graph.say("githib", pinned=True)
 
 
+def test_a_removed_agent_does_not_come_back_under_an_id_that_became_free(graph: Graph) -> None:
+    """Its id was made since another entry of the source had the plain one; that entry goes, the removal stays."""
+    graph.sync(manifest("a", entry("k.2", "another")))
+    both = manifest("b", entry("k/2", "first"), entry("k.2", "second"))
+    graph.sync(both)
+    [unwanted] = [agent_id for source, key, agent_id in claims(graph) if (source, key) == ("b", "k.2")]
+    graph.say(unwanted, removed=True)
+    for _ in range(2):
+        changes = plan(graph.session.held(), manifest("b", entry("k.2", "second")))
+        assert changes.withheld == (unwanted,)
+        graph.session.commit(changes)
+    assert set(graph.agents()) == {"k.2"}
+
+
 def test_an_imported_removal_removes(graph: Graph) -> None:
     """What an export says of operators holds for agents that are already here, too."""
     graph.sync(manifest("a", entry("x"), entry("y")))
