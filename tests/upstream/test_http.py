@@ -64,6 +64,21 @@ def test_another_port_is_another_host() -> None:
         assert server.headers == []
 
 
+def test_no_secret_is_told_in_the_name_of_a_host() -> None:
+    """Of the server itself, where a reference stood, and of where it would have its callers go."""
+    launch = HttpLaunch(url="http://S3cretValue.invalid/mcp", confidential=frozenset({"S3cretValue"}))
+    with pytest.raises(UpstreamError) as caught:
+        listing_of(launch)
+    assert "***.invalid" in caught.value.reason
+
+    def to_its_own(headers: dict[str, Any], _: Any) -> tuple[int, dict[str, str], bytes]:
+        return 307, {"location": f"http://{headers['x-key']}.elsewhere.test/"}, b""
+
+    with running(answering(to_its_own)) as origin, pytest.raises(UpstreamError) as caught:
+        listing_of(HttpLaunch(url=f"{origin}/mcp", headers={"X-Key": "S3cretValue"}))
+    assert "http://***.elsewhere.test" in caught.value.reason
+
+
 def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
     """As many servers ask for a slash at the end."""
     with served() as server:
