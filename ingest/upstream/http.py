@@ -22,6 +22,7 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
+from waygraph.ingest.upstream.public import PublicOnly
 from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
@@ -111,6 +112,7 @@ class OriginClient(httpx2.AsyncClient):
             headers={**launch.headers, "accept-encoding": "identity"},
             auth=auth,
             verify=_trust(),
+            transport=PublicOnly(verify=_trust()) if launch.public else None,
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
         hush()  # what it sends with is imported by now
