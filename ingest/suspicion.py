@@ -143,6 +143,8 @@ _TAGS = re.compile("[\U000e0000-\U000e007f]+")
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ZERO_WIDTH = re.compile("[\u180e\u200b\u2060-\u2064\ufeff\u115f\u1160\u3164\uffa0]")
 _JOINER = re.compile("[\u200c\u200d]+")
+_IGNORABLE = re.compile("[\u00ad\u034f\u061c\u17b4\u17b5\u180b-\u180d\u200e\u200f\ufff9-\ufffb]")
+"""Unseen as well; but texts that are no attack hold them: hyphenation, Arabic, Hebrew, Khmer and Mongolian."""
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
 """Scripts without spaces, which write U+200B where a line may break."""
@@ -246,11 +248,13 @@ def _script(text: str, at: int) -> str:
 
 
 def _without_hidden(text: str) -> str:
-    """As a model reads it: invisible characters between letters hide no word."""
+    """As a model reads it: neither invisible characters between letters nor letters of another width hide a word."""
     if text.isascii():
         return text
-    spelled = _TAGS.sub(_spelled, text)
-    return _SELECTORS.sub("", _JOINER.sub("", _ZERO_WIDTH.sub("", _BIDI.sub("", spelled))))
+    shown = _TAGS.sub(_spelled, text)
+    for unseen in (_BIDI, _ZERO_WIDTH, _JOINER, _IGNORABLE, _SELECTORS):
+        shown = unseen.sub("", shown)
+    return unicodedata.normalize("NFKC", shown)
 
 
 def _spelled(tags: re.Match[str]) -> str:

@@ -14,6 +14,7 @@ from functools import partial
 from waygraph.ingest.change_log import changes_of, removal
 from waygraph.ingest.policies import AGENT_FIELDS, TOOL_FIELDS, Judge, differing
 from waygraph.registry.changes import (
+    STRICTNESS,
     AgentEntry,
     Change,
     ChangeSet,
@@ -272,13 +273,16 @@ class _Plan:
         """The entry's own id, unless a different agent has it."""
         wanted = entry.agent.id
         namespaced = namespaced_id(self.manifest.namespace, wanted)
+        own = namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+        if self._spoken_of(own):  # no other entry has it: what an operator removed does not come back beside it
+            return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
         known = self._spoken_of(namespaced) and not self._spoken_of(wanted)
         for candidate in (namespaced, wanted) if known else (wanted, namespaced):
             stored = self.held.agents.get(candidate)
             if candidate not in taken and (stored is None or same_agent(stored, entry)):
                 return candidate
-        return namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+        return own
 
     def _spoken_of(self, agent_id: str) -> bool:
         """Whether operators said anything that holds: a word that was taken back counts no more."""
@@ -349,13 +353,25 @@ class _Plan:
         return self.manifest.policy or self.held.policies.get(self.manifest.source, "accept")
 
     def _judged(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
-        judge = Judge(
-            policy=self.policy,
-            first=self.manifest.source not in self.held.policies,
+        held = {agent_id: stored.agent for agent_id, stored in self.held.agents.items()}
+        return [
+            self._judge(each.agent.id, stated).judged(each, held.get(each.agent.id), old_tools.get(each.agent.id, {}))
+            for each in stated
+        ]
+
+    def _judge(self, agent_id: str, stated: Sequence[AgentEntry]) -> Judge:
+        """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
+
+        Else what one of them holds back would come in by the next one that asks the same server.
+        """
+        others = [claim for claim in self.others.get(agent_id, ()) if min(claim.rank, self.manifest.rank) > 0]
+        policies = [self.held.policies.get(claim.source, "accept") for claim in others]
+        policy = max((self.policy, *policies), key=STRICTNESS.index)
+        return Judge(
+            policy=policy,
+            first=self.manifest.source not in self.held.policies and policy not in policies,
             owners_named=partial(self._owners_named, stated),
         )
-        held = {agent_id: stored.agent for agent_id, stored in self.held.agents.items()}
-        return [judge.judged(each, held.get(each.agent.id), old_tools.get(each.agent.id, {})) for each in stated]
 
     def _owners_named(self, stated: Sequence[AgentEntry], names: Collection[str]) -> dict[str, set[str]]:
         """The agents that own a tool of one of these names, held ones and those that come."""

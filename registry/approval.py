@@ -1,9 +1,9 @@
 """Approval: what waits for it, and what it says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from waygraph.registry.changes import AgentEntry, Claim
+from waygraph.registry.changes import AgentEntry
 from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.graph.reading import Held
@@ -33,7 +33,7 @@ def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Ag
     """
     seen = held.shown_to(principal)
     if name.startswith(OF_SOURCE):
-        return _of_agents(held, spoken_for(held.claims, name.removeprefix(OF_SOURCE)), seen)
+        return _of_agents(held, spoken_for(held, name.removeprefix(OF_SOURCE)), seen)
     if held.shows(name, principal):
         return _of_agents(held, [name], seen)
     return [], [tool for tool in [_tool_named(held, name, principal)] if waits(as_seen(tool, seen))]
@@ -60,13 +60,17 @@ def all_waiting(held: Held, names: Sequence[str], principal: Principal | None) -
     return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
 
 
-def spoken_for(claims: Iterable[Claim], source: str) -> list[str]:
-    """The agents whose texts are the source's: of all that claim one, a live source speaks first, then the earliest."""
-    speakers: dict[str, tuple[int, str, str]] = {}
-    for claim in claims:
-        rank = (-claim.rank, claim.since, claim.source)
+def spoken_for(held: Held, source: str) -> list[str]:
+    """The agents whose texts are the source's: a live source speaks before a catalogue, then who said what is held,
+
+    then the earliest.
+    """
+    speakers: dict[str, tuple[int, bool, str, str]] = {}
+    for claim in held.claims:
+        said_otherwise = claim.hash != held.agents[claim.agent_id].bundle_hash
+        rank = (-claim.rank, said_otherwise, claim.since, claim.source)
         speakers[claim.agent_id] = min(rank, speakers.get(claim.agent_id, rank))
-    return sorted(agent_id for agent_id, (_, _, name) in speakers.items() if name == source)
+    return sorted(agent_id for agent_id, (*_, name) in speakers.items() if name == source)
 
 
 def approved_entries(held: Held, agents: Sequence[Agent], tools: Sequence[Tool]) -> list[AgentEntry]:

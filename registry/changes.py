@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, get_args
 
 from waygraph.registry.model import Agent, JsonText, Tool
 
 Policy = Literal["accept", "hold", "strict"]
 """What becomes of a source's changes. accept: they hold at once. hold: tools that it changes or adds after its first
 sync stay out of routing until they are approved. strict: so does all that it says from the first."""
+STRICTNESS: tuple[Policy, ...] = get_args(Policy)
+"""The policies, the most lenient first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Settings:
     openai_batch_texts: int = 256
     openai_retries: int = 4
     max_changes_kept: int = 10_000
-    """How many changes are kept in the log; the oldest go."""
+    """How many changes are kept in the log; the oldest go, of the agents that have the most."""
     cypher_timeout_s: float = 10.0
     cypher_memory_mib: int = 1024
     cypher_max_rows: int = 1_000

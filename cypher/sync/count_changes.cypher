@@ -1,4 +1,4 @@
-// How many changes are kept.
+// How many changes are kept of each agent.
 // params: none
-// returns: changes integer
-MATCH (change:Change) RETURN count(change) AS changes
+// returns: agent_id string, changes integer
+MATCH (change:Change) RETURN change.agent_id AS agent_id, count(change) AS changes

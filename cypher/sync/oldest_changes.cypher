@@ -1,4 +1,5 @@
-// The ids of the oldest changes, so many.
-// params: rows integer
+// The ids of the oldest changes of given agents or of all, so many.
+// params: all boolean, agent_ids list<string>, rows integer
 // returns: id string
-MATCH (change:Change) RETURN change.id AS id ORDER BY id LIMIT $rows
+MATCH (change:Change) WHERE $all OR change.agent_id IN $agent_ids
+RETURN change.id AS id ORDER BY id LIMIT $rows

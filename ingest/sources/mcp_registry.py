@@ -5,7 +5,7 @@ Each gives an agent without tools, since an entry lists none. Of each name only 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
@@ -57,6 +57,8 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
             continue
         launches = (server_json.open_launch(remote, is_reachable) for remote in objects(listed.server, "remotes"))
         if (launch := next(filter(None, launches), None)) is not None:
+            # A name may lead anywhere, which is known only where it is looked up.
+            launch = replace(launch, public=not _is_here(where))
             yield ServerEntry(key=listed.name, launch=launch, record=_record(listed, is_reachable))
 
 
@@ -214,9 +216,13 @@ def _reachable_from(where: str) -> Callable[[str], bool]:
 
     One from an address of this machine may name this machine.
     """
-    parts = split_url(where) if "://" in where else None
-    from_here = parts is not None and is_loopback(parts.hostname or "")
+    from_here = _is_here(where)
     return lambda host: from_here or _is_elsewhere(host)
+
+
+def _is_here(where: str) -> bool:
+    parts = split_url(where) if "://" in where else None
+    return parts is not None and is_loopback(parts.hostname or "")
 
 
 def _is_elsewhere(host: str) -> bool:

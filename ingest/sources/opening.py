@@ -182,7 +182,7 @@ def _address(url: str, how: Opening) -> OpenedSource:
 
 def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
     from waygraph.ingest.sources.fetching import Fetching, Unfetched
-    from waygraph.ingest.sources.web import open_document
+    from waygraph.ingest.sources.web import OfOthers, open_document
 
     reading = how.reading()
     fetching = Fetching(settings=how.settings, headers=_resolved(how.headers, how))
@@ -190,15 +190,12 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
 
     def parts() -> Parts:
         try:
-            held = document.first(read_parts)
+            return document.parts()
         except SourceError as error:
-            nobody_there = isinstance(error, Unfetched) and not error.status
-            if how.kind or reading.ask is None or nobody_there:
+            told = isinstance(error, OfOthers) or (isinstance(error, Unfetched) and not error.status)
+            if how.kind or reading.ask is None or told:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
-        if len(held) != 1:
-            raise SourceError(document.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
-        return held[0]
 
     return OpenedSource(name=document.name, parts=parts, ask=reading.ask)
 

@@ -4,15 +4,16 @@ Of an address that gives no document the card is looked for, as an A2A agent has
 else's: no command in it is started, and no variable of ours is put into it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from waygraph.ingest.sources import export
 from waygraph.ingest.sources.a2a_card import card_urls
 from waygraph.ingest.sources.fetching import Fetching, Unfetched, address_of, fetch
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parsing import SUFFIXES
-from waygraph.ingest.sources.reading import Listing, Reading, read_listing
+from waygraph.ingest.sources.reading import Listing, Parts, Reading, read_parts
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
@@ -21,6 +22,10 @@ from waygraph.registry.identity import agent_id
 CARD_KIND = "a2a-card"
 _REFUSING = frozenset({401, 403, 407, 429})
 """What says nothing of whether a document is there."""
+
+
+class OfOthers(SourceError):
+    """A document that speaks in the names of sources that are none of its address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +42,25 @@ class WebDocument:
         return f"WebDocument({self.name!r})"
 
     def read(self) -> Manifest:
-        """Asks anew. Raises SourceError, also for an export of several sources; Unfetched if there is no document."""
-        manifests = self.first(read_listing)
-        if len(manifests) != 1:
-            raise SourceError(self.name, f"is an export of {len(manifests)} sources: fetch it, and ingest the file")
-        return manifests[0]
+        """Asks anew. Raises SourceError; Unfetched if there is no document."""
+        return self.parts().manifest
 
-    def first[T](self, read: Callable[[Listing, Reading], T]) -> T:
-        """What `read` makes of the document, or of the card where that is to be found instead; read without trust.
+    def parts(self) -> Parts:
+        """What the document says, or the card where that is to be found instead; read without trust.
 
-        Raises what the document itself met, if there is no card either.
+        Raises what the document itself met, if there is no card either; OfOthers for an export, unless a person calls
+        it one.
         """
+        held = self._first()
+        if len(held) != 1 or (held[0].manifest.source != self.name and self.reading.kind != export.KIND):
+            raise OfOthers(self.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
+        return held[0]
+
+    def _first(self) -> list[Parts]:
         missed: list[SourceError] = []
         for listing in self._listings():
             try:
-                return read(listing, self.reading)
+                return read_parts(listing, self.reading)
             except (Unfetched, UnknownShape) as error:
                 missed.append(error)
                 if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):

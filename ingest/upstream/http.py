@@ -22,6 +22,7 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
+from waygraph.ingest.upstream.public import PublicOnly
 from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
@@ -47,7 +48,7 @@ async def http_transport(
     """The streams of a server at an address. Raises UpstreamError."""
     if launch.oauth:
         async with (
-            logged_in(launch, settings, open_page) as auth,
+            logged_in(launch, settings, discretion, open_page) as auth,
             _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
         ):
             yield streams
@@ -111,6 +112,7 @@ class OriginClient(httpx2.AsyncClient):
             headers={**launch.headers, "accept-encoding": "identity"},
             auth=auth,
             verify=_trust(),
+            transport=PublicOnly(verify=_trust()) if launch.public else None,
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
         hush()  # what it sends with is imported by now
@@ -141,7 +143,7 @@ class OriginClient(httpx2.AsyncClient):
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
-        error = _elsewhere(request, response) or _compressed(response) or self._no_protocol(request, response)
+        error = self._elsewhere(request, response) or _compressed(response) or self._no_protocol(request, response)
         if error is None and response.status_code < 400:
             return self._accepted(request, response)
         if error is None:
@@ -152,6 +154,21 @@ class OriginClient(httpx2.AsyncClient):
         with suppress(httpx2.HTTPError):
             await response.aclose()
         return self._no_answer(request, error, response.status_code)
+
+    def _elsewhere(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
+        """Why a redirect is not followed; the SDK follows those to the same origin that keep the method."""
+        following = response.next_request
+        if following is None:
+            return None
+        target = following.url
+        if not _same_origin(request.url, target):
+            port = f":{target.port}" if target.port else ""
+            return UpstreamRefused(
+                f"redirects to another host, which is not followed: {target.scheme}://{self._line(target.host)}{port}"
+            )
+        if following.method != request.method:
+            return UpstreamRefused(f"redirects in a way that loses the request (HTTP {response.status_code})")
+        return None
 
     def _no_protocol(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -208,7 +225,7 @@ class OriginClient(httpx2.AsyncClient):
             if isinstance(cause, ssl.SSLError):
                 return UpstreamUnreachable(f"TLS failed: {self._line(cause.reason or 'no reason given')}")
             if isinstance(cause, gaierror):
-                return UpstreamUnreachable(f"host not found: {self._url.host}")
+                return UpstreamUnreachable(f"host not found: {self._line(self._url.host)}")
             if isinstance(cause, ConnectionRefusedError):
                 return UpstreamUnreachable(f"connection refused by {self._place}")
         if isinstance(exc, httpx2.TimeoutException):
@@ -243,7 +260,7 @@ class OriginClient(httpx2.AsyncClient):
     @property
     def _place(self) -> str:
         port = f":{self._url.port}" if self._url.port else ""
-        return f"{self._url.host}{port}"
+        return self._line(f"{self._url.host}{port}")
 
     def _line(self, text: str) -> str:
         return self._discretion.line(text)
@@ -297,22 +314,6 @@ def _same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
         return True
     upgraded = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
     return upgraded and own.host == other.host
-
-
-def _elsewhere(request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
-    """Why a redirect is not followed; the SDK follows those to the same origin that keep the method."""
-    following = response.next_request
-    if following is None:
-        return None
-    target = following.url
-    if not _same_origin(request.url, target):
-        port = f":{target.port}" if target.port else ""
-        return UpstreamRefused(
-            f"redirects to another host, which is not followed: {target.scheme}://{target.host}{port}"
-        )
-    if following.method != request.method:
-        return UpstreamRefused(f"redirects in a way that loses the request (HTTP {response.status_code})")
-    return None
 
 
 def _compressed(response: httpx2.Response) -> UpstreamError | None:

@@ -33,6 +33,8 @@ class HttpLaunch:
     form: Literal["http", "sse"] = "http"
     oauth: bool = False
     """Whether to log in by OAuth, with the tokens kept for this address."""
+    public: bool = False
+    """Whether only addresses of the open internet may be connected to: somebody else named it."""
     confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """As of a StdioLaunch."""
 

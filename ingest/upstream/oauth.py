@@ -4,6 +4,7 @@ What the SDK forgets over a restart is kept too: when the token ends, and who re
 would ask the person again.
 """
 
+import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.tokens import TokenFile, token_file
 from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
@@ -33,17 +35,21 @@ OpenPage = Callable[[str], None]
 """Shows a person the address of the page where they log in."""
 
 _CALLBACK = "/callback"
+_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
+"""An error's, as RFC 6749 has them: any page in the person's browser can come to the callback with another."""
 _MOST_REQUEST_BYTES = 16 * 1024
 _PAGE = "<!doctype html><meta charset=utf-8><title>Waygraph</title><p>{}</p>"
 
 
 @asynccontextmanager
-async def logged_in(launch: HttpLaunch, settings: Settings, open_page: OpenPage | None) -> AsyncGenerator[httpx2.Auth]:
-    """What puts the token on each request, renews it, and asks for it where there is none.
+async def logged_in(
+    launch: HttpLaunch, settings: Settings, discretion: Discretion, open_page: OpenPage | None
+) -> AsyncGenerator[httpx2.Auth]:
+    """What puts the token on each request, renews it, and asks for it where there is none; `discretion` learns of it.
 
     `open_page` None: nobody is there to be asked, and a login that would need one is refused.
     """
-    kept = Kept(token_file(settings.data_path, launch.url))
+    kept = Kept(token_file(settings.data_path, launch.url), discretion)
     if open_page is None:
         yield Provider(launch.url, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
         return
@@ -55,14 +61,18 @@ async def logged_in(launch: HttpLaunch, settings: Settings, open_page: OpenPage 
 class Kept(TokenStorage):
     """The SDK's storage over a file."""
 
-    def __init__(self, file: TokenFile) -> None:
-        self._file = file
+    def __init__(self, file: TokenFile, discretion: Discretion) -> None:
+        self._file, self._discretion = file, discretion
         self.provider: Provider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        return _as(OAuthToken, self._file.held().get("tokens"))
+        tokens = _as(OAuthToken, self._file.held().get("tokens"))
+        if tokens:
+            self._discretion.learn(tokens.access_token, tokens.refresh_token)
+        return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._discretion.learn(tokens.access_token, tokens.refresh_token)
         known = self.provider.context if self.provider else None
         metadata = known.oauth_metadata if known else None
         self._file.keep(
@@ -72,9 +82,13 @@ class Kept(TokenStorage):
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return _as(OAuthClientInformationFull, self._file.held().get("client"))
+        client = _as(OAuthClientInformationFull, self._file.held().get("client"))
+        if client:
+            self._discretion.learn(client.client_secret)
+        return client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._discretion.learn(client_info.client_secret)
         self._file.keep(client=client_info.model_dump(mode="json", exclude_none=True))
 
     def last_port(self) -> int:
@@ -148,7 +162,8 @@ class Callback:
         said = {name: values[0] for name, values in self._query.items()}
         self._came, self._query = anyio.Event(), {}
         if "code" not in said:
-            raise UpstreamRefused(f"the login was refused ({said.get('error', 'no reason given')})")
+            code = said.get("error", "")
+            raise UpstreamRefused(f"the login was refused ({code if _CODE.fullmatch(code) else 'no reason given'})")
         return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
 
     async def answer(self, stream: SocketStream) -> None:

@@ -33,11 +33,16 @@ class Discretion:
     """Strikes out of foreign text what the launch holds in confidence."""
 
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    learned: set[str] = field(default_factory=set, repr=False, compare=False)
+    """What came to be held while it ran, such as a token of OAuth."""
+
+    def learn(self, *secrets: str | None) -> None:
+        self.learned.update(form for secret in secrets if secret for form in _spellings(secret))
 
     def line(self, text: str) -> str:
         """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
         plain = " ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split())
-        for secret in self.secrets:
+        for secret in (*sorted(self.learned, key=len, reverse=True), *self.secrets):
             plain = plain.replace(secret, STRUCK)
         return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
 
@@ -60,6 +65,7 @@ def _spellings(secret: str) -> set[str]:
     """As programs write a value that they complain of: escaped, in a URL, encoded, its white space made one space."""
     return {
         secret,
+        secret.lower(),  # as in a host's name
         " ".join(secret.split()),
         json.dumps(secret)[1:-1],
         json.dumps(secret, ensure_ascii=False)[1:-1],

@@ -213,5 +213,5 @@ def _name(launch: Launch) -> str:
         case StdioLaunch():
             parts: object = (launch.command, launch.args, sorted(launch.env.items()), launch.cwd)
         case HttpLaunch():
-            parts = (launch.url, sorted(launch.headers.items()), launch.form, launch.oauth)
+            parts = (launch.url, sorted(launch.headers.items()), launch.form, launch.oauth, launch.public)
     return sha256(ascii(parts).encode()).hexdigest()

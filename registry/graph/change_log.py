@@ -3,6 +3,7 @@
 The id begins with the revision, so that the order of ids is that of time.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -30,15 +31,50 @@ def stamped(log: Sequence[Change], stamp: Stamp) -> list[Change]:
 
 
 def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) -> None:
-    """Adds to the log; the oldest go, so that at most `max_kept` are kept. Nothing to add costs nothing."""
+    """Adds to the log, of which at most `max_kept` are kept. Nothing to add costs nothing.
+
+    The oldest go, of the agents that have the most: an agent that changes without end drives out no other's changes.
+    """
     if not log:
         return
-    put_changes(session, log[-max_kept:] if max_kept else ())
-    surplus = int(session.run(load("sync/count_changes"))[0]["changes"]) - max_kept
-    if surplus > 0:
-        oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), rows=surplus)]
-        for batch in batches(oldest):
-            session.run(load("sync/remove_changes"), ids=list(batch))
+    put_changes(session, _fair_part(log, max_kept))
+    counted = {row["agent_id"]: int(row["changes"]) for row in session.run(load("sync/count_changes"))}
+    share = _share(counted.values(), max_kept)
+    for agent_id, count in counted.items():
+        _forget_oldest(session, count - share, [agent_id])
+    _forget_oldest(session, sum(min(count, share) for count in counted.values()) - max_kept)
+
+
+def _fair_part(log: Sequence[Change], most: int) -> list[Change]:
+    """The newest, in order, with no more of an agent than its share."""
+    share = _share(Counter(change.agent_id for change in log).values(), most)
+    kept, of_agent = list[Change](), Counter[str]()
+    for change in reversed(log):
+        of_agent[change.agent_id] += 1
+        if of_agent[change.agent_id] <= share and len(kept) < most:
+            kept.append(change)
+    return kept[::-1]
+
+
+def _share(counts: Collection[int], most: int) -> int:
+    """How many changes an agent may keep: with the surplus of none above it, `most` or barely more are left."""
+    left = most
+    for done, count in enumerate(sorted(counts)):
+        agents = len(counts) - done
+        if count * agents >= left:
+            return -(-left // agents)
+        left -= count
+    return most
+
+
+def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str] | None = None) -> None:
+    """None: of all agents."""
+    if number <= 0:
+        return
+    asked = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
+    oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), **asked, rows=number)]
+    for batch in batches(oldest):
+        session.run(load("sync/remove_changes"), ids=list(batch))
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:

@@ -149,15 +149,21 @@ def test_the_log_is_bounded(registry: Registry) -> None:
         sync(registry, manifest(entry("a", text=str(number)), entry("b", text=str(number))))
     kept = registry.changes(limit=100)
     assert [change.revision for change in kept] == [6, 6, 5, 5, 4, 4]
-    sync(registry, manifest(entry("a", *(f"tool{n}" for n in range(20))), entry("b", text="5")))
-    assert [change.tool for change in registry.changes(limit=100)] == [
-        "tool9",
-        "tool8",
-        "tool7",
-        "tool6",
-        "tool5",
-        "tool4",
-    ]
+    sync(registry, manifest(*(entry(f"c{n}") for n in range(9)), source="more"))
+    sync(registry, manifest(*(entry(f"c{n}", text="other") for n in range(9)), source="more"))
+    assert [change.agent_id for change in registry.changes(limit=100)] == ["c8", "c7", "c6", "c5", "c4", "c3"]
+
+
+def test_an_agent_that_changes_without_end_drives_out_no_other_s_changes(registry: Registry) -> None:
+    """Else whoever has one server could make the log forget what another did."""
+    sync(registry, manifest(entry("a"), entry("b", "x")))
+    sync(registry, manifest(entry("a"), entry("b", "x", tool_text="and send it to me")))
+    for number in range(2 * KEPT):
+        flood = entry("a", *(f"tool{number}-{n}" for n in range(KEPT)))
+        sync(registry, manifest(flood, entry("b", "x", tool_text="and send it to me")))
+    kept = registry.changes(limit=100)
+    assert len(kept) == KEPT
+    assert (kept[-1].agent_id, kept[-1].tool, kept[-1].revision) == ("b", "x", 2)
 
 
 def test_long_texts_are_cut_to_where_they_differ(registry: Registry) -> None:

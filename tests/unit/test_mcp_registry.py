@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -322,8 +323,11 @@ CLOSED = {**REMOTE, "headers": [{"name": "Authorization", "isRequired": True, "i
     ids=str,
 )
 def test_a_remote_is_open_if_nothing_that_it_requires_is_missing(remotes: object, launch: HttpLaunch | None) -> None:
-    """And if it is no address of our own machine or network, which a list from elsewhere must not have us ask."""
-    assert launches({"remotes": remotes}) == ({"a/0": launch} if launch else {})
+    """And if it is no address of our own machine or network, which a list from elsewhere must not have us ask.
+
+    Where a name leads is judged when it is looked up.
+    """
+    assert launches({"remotes": remotes}) == ({"a/0": replace(launch, public=True)} if launch else {})
 
 
 def test_a_secret_of_an_address_is_confidential() -> None:

@@ -143,3 +143,26 @@ def test_a_config_that_was_fetched_starts_nothing(tmp_path: Path, connect: bool 
     assert [entry.key for entry in manifest.entries] == ["x"]
     assert "s3cret-value" not in repr(manifest)
     assert not started.exists()
+
+
+def export_of(source: str, rank: int = 1_000) -> dict[str, object]:
+    """An agent, in the name of a source, in words that are to count before all others."""
+    told = {"name": source, "namespace": "x", "rank": rank, "policy": "accept", "claims": [["x", "x"]]}
+    return {"waygraph_export": 1, "agents": [{"id": "x"}], "sources": [told], "operator": []}
+
+
+def test_what_was_fetched_speaks_for_no_other_source() -> None:
+    """An export at an address names its sources as it likes: it would change what one's own config holds."""
+    with web_pages() as web:
+        web.pages["/x.json"] = (200, {}, json.dumps(export_of("/home/me/mcp.json")).encode())
+        [source] = open_sources(f"{web.url}/x.json", opening())
+        with pytest.raises(SourceError, match="is an export of 1 sources"):
+            source.read()
+
+
+@pytest.mark.parametrize(("kind", "rank"), [("", 0), ("export", 1_000)])
+def test_a_file_that_looks_like_an_export_speaks_after_running_servers(tmp_path: Path, kind: str, rank: int) -> None:
+    file = tmp_path / "export.json"
+    file.write_text(json.dumps(export_of("s")))
+    [source] = open_sources(str(file), opening(kind=kind))
+    assert source.read().rank == rank

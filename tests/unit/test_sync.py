@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from waygraph.cypher import load
 from waygraph.ingest.sync import counts, plan, refuse_mass_removal
-from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, OperatorSettings, Rejected
+from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.embedding.entities import TextForms
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Progress, Role
@@ -321,6 +321,26 @@ def test_of_two_live_sources_that_asked_last_speaks(graph: Graph) -> None:
     assert graph.agents()["x"].description == "as it is"
 
 
+@pytest.mark.parametrize("own", [None, "accept", "hold"])
+def test_another_source_of_a_shared_server_does_not_let_in_what_one_holds_back(
+    graph: Graph, own: Policy | None
+) -> None:
+    """The strictest policy of the live sources counts, also in the first sync of the one that comes later."""
+    harmless, other = (entry("x", said, ["run"], transport="T") for said in ("as it was", "as it is"))
+    graph.sync(replace(manifest("config", harmless, rank=1), policy="hold"))
+    graph.sync(replace(manifest("other config", other, rank=1), policy=own))
+    assert graph.tools()["x/run"].pending
+
+
+def test_what_one_source_says_is_not_approved_with_what_another_said(graph: Graph) -> None:
+    """Of two live sources of one server that one is named whose words are held."""
+    first, second = (entry("x", said, transport="T") for said in ("as it was", "as it is"))
+    graph.sync(replace(manifest("config", first, rank=1), policy="hold"))
+    graph.sync(manifest("other config", second, rank=1))
+    assert graph.session.approve("source:config").tools == ()
+    assert graph.session.approve("source:other config").tools == ("x/run",)
+
+
 def test_a_live_source_speaks_before_a_catalogue(graph: Graph) -> None:
     """What a running server says of itself replaces what a catalogue said, and the catalogue does not take it back."""
     listed = manifest("catalogue", entry("x", "as listed", transport="T"))
@@ -427,6 +447,20 @@ def test_nothing_can_be_said_of_an_unknown_agent(graph: Graph) -> None:
     graph.sync(manifest("a", entry("github")))
     with pytest.raises(UnknownName, match="Did you mean 'github'"):
         graph.say("githib", pinned=True)
+
+
+def test_a_removed_agent_does_not_come_back_under_an_id_that_became_free(graph: Graph) -> None:
+    """Its id was made since another entry of the source had the plain one; that entry goes, the removal stays."""
+    graph.sync(manifest("a", entry("k.2", "another")))
+    both = manifest("b", entry("k/2", "first"), entry("k.2", "second"))
+    graph.sync(both)
+    [unwanted] = [agent_id for source, key, agent_id in claims(graph) if (source, key) == ("b", "k.2")]
+    graph.say(unwanted, removed=True)
+    for _ in range(2):
+        changes = plan(graph.session.held(), manifest("b", entry("k.2", "second")))
+        assert changes.withheld == (unwanted,)
+        graph.session.commit(changes)
+    assert set(graph.agents()) == {"k.2"}
 
 
 def test_an_imported_removal_removes(graph: Graph) -> None:

@@ -30,6 +30,8 @@ class Issuer:
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     tokens: set[str] = field(default_factory=set)
     renewals: dict[str, str] = field(default_factory=dict)
+    repeats_tokens: bool = False
+    """Whether the server quotes the token that it was sent in an error."""
     pages: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -112,7 +114,11 @@ class Issuer:
                 body = (await receive()).get("body", b"")
                 target = scope["path"] + "?" + scope["query_string"].decode()
                 return await _send(send, *self.answer(scope["method"], target, body))
-            if heard.get("authorization", "").removeprefix("Bearer ") in self.tokens:
+            token = heard.get("authorization", "").removeprefix("Bearer ")
+            if token in self.tokens and self.repeats_tokens:
+                error = {"code": -32000, "message": f"no seat is left for {token}"}
+                return await _send(send, 400, {}, {"jsonrpc": "2.0", "id": None, "error": error})
+            if token in self.tokens:
                 return await inner(scope, receive, send)
             document = f"{self.origin}/.well-known/oauth-protected-resource/mcp"
             challenge = {"www-authenticate": f'Bearer resource_metadata="{document}"'}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp.server import MCPServer
 
@@ -12,6 +13,7 @@ from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.opening import connect
+from waygraph.ingest.upstream.public import PublicOnly
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
@@ -62,6 +64,51 @@ def test_another_port_is_another_host() -> None:
         error = error_of(lambda *_: (307, {"location": server.url}, b""))
         assert error.reason.startswith("redirects to another host, which is not followed: http://127.0.0.1:")
         assert server.headers == []
+
+
+def test_no_secret_is_told_in_the_name_of_a_host() -> None:
+    """Of the server itself, where a reference stood, and of where it would have its callers go."""
+    launch = HttpLaunch(url="http://S3cretValue.invalid/mcp", confidential=frozenset({"S3cretValue"}))
+    with pytest.raises(UpstreamError) as caught:
+        listing_of(launch)
+    assert "***.invalid" in caught.value.reason
+
+    def to_its_own(headers: dict[str, Any], _: Any) -> tuple[int, dict[str, str], bytes]:
+        return 307, {"location": f"http://{headers['x-key']}.elsewhere.test/"}, b""
+
+    with running(answering(to_its_own)) as origin, pytest.raises(UpstreamError) as caught:
+        listing_of(HttpLaunch(url=f"{origin}/mcp", headers={"X-Key": "S3cretValue"}))
+    assert "http://***.elsewhere.test" in caught.value.reason
+
+
+def test_a_name_that_leads_to_this_machine_is_not_asked_for_somebody_else() -> None:
+    """Whatever name stands for the address: it is looked up, and judged, before anything is sent."""
+    with served() as server:
+        launch = HttpLaunch(url=server.url.replace("127.0.0.1", "localhost"), public=True)
+        with pytest.raises(UpstreamRefused, match="private or reserved address"):
+            listing_of(launch)
+        assert server.headers == []
+
+
+def test_the_address_that_was_judged_is_asked_in_the_name_of_the_host() -> None:
+    judged, heard = list[str](), list[str]()
+
+    def allowed(address: str) -> bool:
+        judged.append(address)
+        return True
+
+    def answer(headers: dict[str, Any], _: Any) -> tuple[int, dict[str, str], bytes]:
+        heard.append(headers["host"])
+        return 200, {}, b"here"
+
+    async def ask(url: str) -> bytes:
+        async with httpx2.AsyncClient(transport=PublicOnly(allowed=allowed)) as client:
+            return (await client.get(url)).content
+
+    with running(answering(answer)) as origin:
+        port = origin.rpartition(":")[2]
+        assert anyio.run(ask, f"http://127.0.0.1:{port}/") == b"here"
+    assert (judged, heard) == (["127.0.0.1"], [f"127.0.0.1:{port}"])
 
 
 def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:

@@ -5,6 +5,8 @@ import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
 import anyio
 import pytest
@@ -65,6 +67,15 @@ def test_the_tokens_are_in_a_file_of_the_owner_alone(settings: Settings) -> None
         assert list(json.loads(path.read_text())["servers"]) == [issuer.served.url]
 
 
+def test_a_token_that_the_server_quotes_is_not_told(settings: Settings) -> None:
+    """Neither the one that was just given, nor one from disk."""
+    with issuing() as issuer:
+        issuer.repeats_tokens = True
+        for open_page in (in_a_thread(issuer), None):
+            with pytest.raises(UpstreamRefused, match=r"no seat is left for \*\*\*$"):
+                tools_of(issuer, settings, open_page)
+
+
 def test_where_nobody_can_be_asked_the_server_is_refused(settings: Settings) -> None:
     with issuing() as issuer, pytest.raises(UpstreamRefused, match="needs a login by OAuth"):
         tools_of(issuer, settings, None)
@@ -75,6 +86,20 @@ def test_a_login_that_is_refused_says_so(settings: Settings) -> None:
         issuer.refuses_login = True
         with pytest.raises(UpstreamRefused, match=r"the login was refused \(access_denied\)"):
             tools_of(issuer, settings, in_a_thread(issuer))
+
+
+def test_what_any_page_sends_to_the_callback_is_not_repeated(settings: Settings) -> None:
+    """No text for a terminal, or for whoever reads a status."""
+
+    def stray(page: str) -> None:
+        back = parse_qs(urlsplit(page).query)["redirect_uri"][0]
+        threading.Thread(
+            target=lambda: urlopen(f"{back}?error=%1b[2Jall%20is%20well", timeout=10).close(),  # noqa: S310
+            daemon=True,
+        ).start()
+
+    with issuing() as issuer, pytest.raises(UpstreamRefused, match=r"the login was refused \(no reason given\)"):
+        tools_of(issuer, settings, stray)
 
 
 def test_nobody_who_logs_in_is_not_waited_for_forever(settings: Settings) -> None:

@@ -1,0 +1,43 @@
+"""Connections to the open internet alone, for addresses that somebody else names."""
+
+import socket
+from collections.abc import Callable
+
+import anyio
+import httpx2
+
+from waygraph.registry.errors import UpstreamRefused
+from waygraph.registry.hosts import is_public
+
+
+class PublicOnly(httpx2.AsyncHTTPTransport):
+    """Resolves each name once, and connects to the very address that was judged: a second look could give another.
+
+    Proxies are left aside: they resolve names by themselves. All addresses of a host must be `allowed`.
+    """
+
+    def __init__(self, *, allowed: Callable[[str], bool] = is_public, **how: object) -> None:
+        super().__init__(**how)  # type: ignore[arg-type]
+        self._allowed = allowed
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises UpstreamRefused, OSError, httpx2.TransportError."""
+        url = request.url
+        asked = httpx2.Request(
+            request.method,
+            url.copy_with(host=await self._resolved(url)),
+            headers=request.headers,  # with the name as its Host
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": url.host},
+        )
+        return await super().handle_async_request(asked)
+
+    async def _resolved(self, url: httpx2.URL) -> str:
+        try:
+            found = await anyio.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            raise UpstreamRefused("its host's name cannot be one") from None
+        numbers = [str(address[0]).partition("%")[0] for *_, address in found]
+        if not numbers or not all(map(self._allowed, numbers)):
+            raise UpstreamRefused("its host may not be asked from here: it has a private or reserved address")
+        return numbers[0]
