@@ -253,6 +253,10 @@ class _Plan:
             # In the graph's order: the agent's text names its tools, and must be the same when embedded anew.
             in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
             agent, tools = placed(entry.agent, in_order, agent_id)
+            stored = self.held.agents.get(agent_id)
+            if entry.unasked and stored is not None:
+                held = self.held.tools_of([agent_id]).get(agent_id, ())
+                agent, tools = stored.agent, tuple(item.tool for item in held)
             self.entries.append(replace(entry, agent=agent, tools=tools))
 
     def _distinct(self) -> list[AgentEntry]:

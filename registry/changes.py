@@ -80,6 +80,8 @@ class AgentEntry:
     key: str
     agent: Agent
     tools: tuple[Tool, ...] = ()
+    unasked: bool = False
+    """Whether only the server itself could tell what it offers, and was not asked: what is held of it stays."""
 
     @property
     def entities(self) -> tuple[Agent | Tool, ...]:

@@ -83,6 +83,8 @@ class OpenedSource:
 
 def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     """One source, or each that an export holds. Raises SourceError."""
+    if how.since and not given.startswith(REGISTRY_PREFIX):
+        raise SourceError(given, "--since asks an MCP registry what changed; this source is read whole")
     if given.startswith(REGISTRY_PREFIX):
         return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
     if given.startswith(("http://", "https://")):

@@ -124,6 +124,8 @@ class _Merged:
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
         for record in kind.read(document, where, intake):
             intake.take(record)
+        if kind.live:
+            intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
         if reading.asks(kind) and kind.servers:
             servers = [replace(server, where=where) for server in kind.servers(document, where, intake)]
             self.servers += servers

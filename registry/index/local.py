@@ -54,6 +54,7 @@ class LocalIndex:
         self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
         self._pinned = [agent for agent in self._by_id.values() if agent.pinned]
         self._tool_ids: list[str] = tables["tool_ids"]
+        _refuse_strays(self._agents, tables["tool_ids"], tables["owners"])
         first = len(self._agents)
         self._pending_rows = np.asarray(tables.get(layout.PENDING_TOOLS, ()), dtype=np.int64) + first
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
@@ -341,6 +342,13 @@ def _top(scores: "NDArray[np.float32]", depth: int) -> "NDArray[np.int64]":
     # Positions ascend, and a stable sort keeps them so among equal scores. What a mask left out is -inf, and last.
     order = np.argsort(-found, kind="stable")[: min(depth, np.count_nonzero(found > -np.inf))]
     return positions[order]
+
+
+def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:
+    """Raises ValueError if a tool's id is not of the agent that the table gives it: then one of them is damaged."""
+    prefixes = [f"{agent.id}/" for agent in agents]
+    if not all(tool_id.startswith(prefixes[owner]) for tool_id, owner in zip(tool_ids, owners, strict=True)):
+        raise ValueError("a tool is not its owner's")
 
 
 def _read_json(path: Path) -> Any:

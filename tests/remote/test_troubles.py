@@ -41,7 +41,8 @@ KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 WRITTEN = {"revision": 7, "texts_embedded": 0}
 AGENT: dict[str, Any] = {
     "id": "a", "name": "a", "description": "", "kind": "skill", "version": "", "transport": None, "tags": [],
-    "visible_to": [], "pinned": False, "hidden": False, "status": "known", "content_hash": "",
+    "visible_to": [], "pinned": False, "hidden": False, "status": "known", "pending": False, "flags": [],
+    "content_hash": "", "approved_hash": "",
 }  # fmt: skip
 GOOD = reply({"agent": AGENT})
 DONE = reply(WRITTEN)
@@ -191,7 +192,14 @@ def test_a_write_that_may_have_been_done_is_not_sent_again(
 
 def test_a_rehearsal_changes_nothing(client: Client) -> None:
     """So a dry run is asked again, as what only reads."""
-    options: dict[str, Any] = {"source": "s", "namespace": "", "kind": "", "texts": None, "partial": False}
+    options: dict[str, Any] = {
+        "source": "s",
+        "namespace": "",
+        "kind": "",
+        "policy": None,
+        "texts": None,
+        "partial": False,
+    }
     with flaky(drop, reply({"reports": [], "problem": None})) as service:
         told = client.ask(service.url, calls.ingest([], dry_run=True, allow_mass_removal=False, **options))
     assert told.all() == []
@@ -339,7 +347,14 @@ def test_redirects_are_not_followed(client: Client, status: int, call: Callable[
 
 def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> None:
     """Which error it is depends on what was asked; the detail is the service's."""
-    options: dict[str, Any] = {"namespace": "", "kind": "", "texts": None, "partial": False, "dry_run": False}
+    options: dict[str, Any] = {
+        "namespace": "",
+        "kind": "",
+        "policy": None,
+        "texts": None,
+        "partial": False,
+        "dry_run": False,
+    }
     offered = calls.ingest([], source="s", allow_mass_removal=False, **options)
     said = calls.set_agent(
         "a", tags=["x"], visible_to=None, everyone=False, pinned=None, hidden=None, removed=None, principal=None
@@ -367,10 +382,18 @@ def test_what_was_done_before_an_error_is_told(client: Client) -> None:
         "source": "s", "dry_run": False, "revision": 3, "seconds": 0.1, "texts_embedded": 0, "notice": "",
         "agents": {"created": ["a"], "updated": [], "removed": [], "unchanged": 0},
         "tools": {"created": [], "updated": [{"id": "a/t", "fields": ["tags"]}], "removed": [], "unchanged": 0},
-        "changed_behaviour": [], "renamed": [{"key": "k", "id": "i"}], "withheld": [], "rejected": [], "cut": [],
+        "changed_behaviour": [], "waiting": [], "flagged": [],
+        "renamed": [{"key": "k", "id": "i"}], "withheld": [], "rejected": [], "cut": [],
     }  # fmt: skip
     told = {"reports": [report], "problem": {"code": "mass-removal", "detail": "too many", "facts": gone}}
-    options: dict[str, Any] = {"source": "s", "namespace": "", "kind": "", "texts": None, "partial": False}
+    options: dict[str, Any] = {
+        "source": "s",
+        "namespace": "",
+        "kind": "",
+        "policy": None,
+        "texts": None,
+        "partial": False,
+    }
     with flaky(reply(told)) as service:
         taken = client.ask(service.url, calls.ingest([], dry_run=False, allow_mass_removal=False, **options))
     assert [done.revision for done in taken.reports] == [3]

@@ -14,8 +14,8 @@ from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.wire import nouns
 
 TABLE = "book a table for four"
-BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status"}
-WHOLE = BRIEF | {"input_schema", "output_schema", "annotations", "questions", "content_hash"}
+BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status", "pending", "flags"}
+WHOLE = BRIEF | {"input_schema", "output_schema", "annotations", "questions", "content_hash", "approved_hash"}
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,7 @@ def test_a_partial_source_loses_nothing(client: httpx2.Client) -> None:
     ingest(client, "s", *(agent(name) for name in "abc"))
     told = ingest(client, "s", agent("a"), partial=True)
     assert told["agents"] == {**NOTHING, "unchanged": 1}
-    assert told["notice"]
+    assert told["notice"] == "", "whoever sends a part knows that it is one"
     assert ids(client) == ["a", "b", "c"]
 
 

@@ -145,6 +145,22 @@ def test_known_places_are_used_where_the_person_says_so(run: Run, home: Path) ->
     assert answer.report["source"] == str(home / ".cursor" / "mcp.json")
 
 
+def test_what_is_held_of_a_server_that_is_not_asked_stays(run: Run, home: Path) -> None:
+    """`--no-connect` looks, and touches nothing that the server told before."""
+    config = home / ".cursor" / "mcp.json"
+    assert run("ingest", config).status == 0
+    again = run("ingest", config, "--no-connect", "--json").report
+    assert (again["tools"]["removed"], again["agents"]["unchanged"], again["tools"]["unchanged"]) == ([], 1, 1)
+    assert len(json.loads(run("tools", "--json").out)["tools"]) == 1
+
+
+def test_since_is_asked_of_registries_alone(run: Run, home: Path) -> None:
+    """Elsewhere it would say nothing, without a word."""
+    answer = run("ingest", home / ".cursor" / "mcp.json", "--since", "2026-01-01T00:00:00Z")
+    assert answer.status == 1
+    assert "--since asks an MCP registry" in answer.err
+
+
 def test_one_launch_through_two_configurations_is_one_agent(run: Run, home: Path, tmp_path: Path) -> None:
     """It goes when the last of them names it no more."""
     other = tmp_path / "mcp.json"
