@@ -88,7 +88,7 @@ def stubs(servers: int, tools: int) -> dict[str, Stub]:
         f"server-{number}": Stub(
             f"server-{number}",
             f"Server {number}: {agents[number % len(agents)]['description']}",
-            [_tool(tool, number) for tool in told[number * tools : (number + 1) * tools]],
+            [_tool(tool, at) for at, tool in enumerate(told[number * tools : (number + 1) * tools], number * tools)],
         )
         for number in range(servers)
     }
@@ -143,10 +143,10 @@ def application(servers: Mapping[str, Stub]) -> Starlette:
     )
 
 
-def _tool(said: Mapping[str, Any], server: int) -> t.Tool:
-    """Names are distinct within a server."""
+def _tool(said: Mapping[str, Any], at: int) -> t.Tool:
+    """`at`: its place among all, so that no two have one name."""
     return t.Tool(
-        name=f"{said['name']}_{server}",
+        name=f"{said['name']}_{at}",
         description=said["description"],
         input_schema=said.get("inputSchema") or {"type": "object"},
     )
