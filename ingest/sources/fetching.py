@@ -15,8 +15,9 @@ from http import HTTPStatus
 
 import httpx2
 
+from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
-from waygraph.registry.errors import SourceError
+from waygraph.registry.errors import SourceError, UpstreamRefused
 from waygraph.registry.hosts import split_url
 from waygraph.registry.settings import Settings
 
@@ -95,44 +96,23 @@ class _Fetch:
     where: str
 
     async def page(self, url: httpx2.URL) -> Page:
-        headers = dict(self.how.headers)
-        settings = self.how.settings
+        headers, allowed = dict(self.how.headers), self.how.allowed
+        if allowed:  # the host that is asked is the one that is judged
+            headers = {name: value for name, value in headers.items() if name.lower() != "host"}
         own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
         # Given a transport, the client takes no proxy from the environment: that would resolve names by itself.
-        direct = httpx2.AsyncHTTPTransport() if self.how.allowed else None
+        transport = PublicOnly(allowed=allowed) if allowed else None
+        timeout_s = self.how.settings.fetch_timeout_s
         async with httpx2.AsyncClient(
-            headers=own, timeout=settings.fetch_timeout_s, follow_redirects=False, transport=direct
+            headers=own, timeout=timeout_s, follow_redirects=False, transport=transport
         ) as client:
             for _ in range(MAX_REDIRECTS + 1):
-                request = await self._request(client, url, headers)
-                found = await self._asked(client, request, url)
+                found = await self._asked(client, client.build_request("GET", url, headers=headers), url)
                 if isinstance(found, Page):
                     return found
-                headers = headers if _same_party(url, found) else {}
+                headers = headers if same_origin(url, found) else {}
                 url = found
         raise self._unfetched(f"redirects more than {MAX_REDIRECTS} times")
-
-    async def _request(self, client: httpx2.AsyncClient, url: httpx2.URL, headers: Mapping[str, str]) -> httpx2.Request:
-        if self.how.allowed is None:
-            return client.build_request("GET", url, headers=headers)
-        # Connected to by number: a second look-up of the name could give another address than was judged.
-        number = await self._resolved(url, self.how.allowed)
-        named = {name: value for name, value in headers.items() if name.lower() != "host"}
-        named["Host"] = url.netloc.decode("ascii")
-        return client.build_request(
-            "GET", url.copy_with(host=number), headers=named, extensions={"sni_hostname": url.host}
-        )
-
-    async def _resolved(self, url: httpx2.URL, allowed: Callable[[str], bool]) -> str:
-        """The first of the host's addresses, all of which must be allowed."""
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(url.host, _port(url), type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise self._unfetched("has a host whose name cannot be resolved") from None
-        numbers = [str(address[0]).partition("%")[0] for *_, address in found]
-        if not numbers or not all(map(allowed, numbers)):
-            raise self._unfetched("is of a host that may not be asked from here: a private or reserved address")
-        return numbers[0]
 
     async def _asked(self, client: httpx2.AsyncClient, request: httpx2.Request, url: httpx2.URL) -> Page | httpx2.URL:
         """The document, or where to ask next."""
@@ -142,6 +122,12 @@ class _Fetch:
                 return await self._answer(response, url)
             finally:
                 await response.aclose()
+        except NotPublic:
+            raise self._unfetched(
+                "is of a host that may not be asked from here: a private or reserved address"
+            ) from None
+        except UpstreamRefused:
+            raise self._unfetched("has a host whose name cannot be resolved") from None
         except httpx2.TimeoutException:
             limit = f"{self.how.settings.fetch_timeout_s:g} s (WAYGRAPH_FETCH_TIMEOUT_S)"
             raise self._unfetched(f"did not answer within {limit}") from None
@@ -165,7 +151,7 @@ class _Fetch:
     def _next(self, url: httpx2.URL, location: str) -> httpx2.URL:
         try:
             following = url.join(location)
-            following = following.copy_with(userinfo=url.userinfo if _same_party(url, following) else b"")
+            following = following.copy_with(userinfo=url.userinfo if same_origin(url, following) else b"")
         except httpx2.InvalidURL:
             raise self._unfetched("redirects to what is no address") from None
         if following.scheme not in {"http", "https"} or not following.host:
@@ -197,17 +183,6 @@ class _Fetch:
 
     def _unfetched(self, reason: str, status: int = 0) -> Unfetched:
         return Unfetched(self.where, reason, status=status)
-
-
-def _same_party(url: httpx2.URL, following: httpx2.URL) -> bool:
-    """Whether headers meant for the one may go to the other: the same origin, or the same host over https."""
-    ports = (_port(url), _port(following))
-    upgraded = following.scheme == "https" and ports == (80, 443)
-    return following.host == url.host and (upgraded or (following.scheme == url.scheme and ports[0] == ports[1]))
-
-
-def _port(url: httpx2.URL) -> int | None:
-    return url.port or {"http": 80, "https": 443}.get(url.scheme)
 
 
 def _told(exc: Exception) -> str:

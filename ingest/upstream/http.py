@@ -20,9 +20,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
 
+from waygraph.ingest.origins import PublicOnly, same_origin
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
-from waygraph.ingest.upstream.public import PublicOnly
 from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
@@ -128,7 +128,7 @@ class OriginClient(httpx2.AsyncClient):
         wire.mark = self.mark
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        if not _same_origin(self._url, request.url):
+        if not same_origin(self._url, request.url):
             for name in self._own_headers:
                 request.headers.pop(name, None)
         if request.method == "POST" and not _asks(request):
@@ -161,7 +161,7 @@ class OriginClient(httpx2.AsyncClient):
         if following is None:
             return None
         target = following.url
-        if not _same_origin(request.url, target):
+        if not same_origin(request.url, target):
             port = f":{target.port}" if target.port else ""
             return UpstreamRefused(
                 f"redirects to another host, which is not followed: {target.scheme}://{self._line(target.host)}{port}"
@@ -306,14 +306,6 @@ def _without_body(text: str) -> str:
 
 def speaks_older_form(status: int) -> bool:
     return status in _OLDER
-
-
-def _same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
-    """Also where the server asks for https in place of http."""
-    if (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port):
-        return True
-    upgraded = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
-    return upgraded and own.host == other.host
 
 
 def _compressed(response: httpx2.Response) -> UpstreamError | None:

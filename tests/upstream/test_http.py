@@ -11,9 +11,9 @@ from mcp.server import MCPServer
 
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
+from waygraph.ingest.origins import PublicOnly
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.opening import connect
-from waygraph.ingest.upstream.public import PublicOnly
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]

@@ -1,4 +1,4 @@
-"""Connections to the open internet alone, for addresses that somebody else names."""
+"""Where a request may go: to the origin it was meant for, or, of what somebody else names, to the open internet."""
 
 import socket
 from collections.abc import Callable
@@ -8,6 +8,18 @@ import httpx2
 
 from waygraph.registry.errors import UpstreamRefused
 from waygraph.registry.hosts import is_public
+
+
+def same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
+    """Whether what is meant for the one may go to the other. Also where https stands in place of http."""
+    if (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port):
+        return True
+    upgraded = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
+    return upgraded and own.host == other.host
+
+
+class NotPublic(UpstreamRefused):
+    """A host that has an address which is not allowed."""
 
 
 class PublicOnly(httpx2.AsyncHTTPTransport):
@@ -21,7 +33,7 @@ class PublicOnly(httpx2.AsyncHTTPTransport):
         self._allowed = allowed
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises UpstreamRefused, OSError, httpx2.TransportError."""
+        """Raises NotPublic, UpstreamRefused for what is no name of a host, OSError, httpx2.TransportError."""
         url = request.url
         asked = httpx2.Request(
             request.method,
@@ -39,5 +51,5 @@ class PublicOnly(httpx2.AsyncHTTPTransport):
             raise UpstreamRefused("its host's name cannot be one") from None
         numbers = [str(address[0]).partition("%")[0] for *_, address in found]
         if not numbers or not all(map(self._allowed, numbers)):
-            raise UpstreamRefused("its host may not be asked from here: it has a private or reserved address")
+            raise NotPublic("its host may not be asked from here: it has a private or reserved address")
         return numbers[0]
