@@ -10,11 +10,11 @@ from anyio.abc import TaskGroup
 
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.ingest.upstream.starts import Starts
 from waygraph.ingest.watching.events import ServerEvent
 from waygraph.ingest.watching.fleet import Fleet
 from waygraph.ingest.watching.pace import Pace
-from waygraph.ingest.watching.server import Surroundings
-from waygraph.ingest.watching.starts import Starts
+from waygraph.ingest.watching.server import Supervision
 from waygraph.registry.errors import UpstreamUnreachable
 
 
@@ -119,7 +119,7 @@ class World:
         starts = Starts(self.starts, self.patience_s, self.clock)
         return Fleet(
             group,
-            Surroundings(
+            Supervision(
                 connect=self.connect,
                 tell=self.told.append,
                 starts=lambda _: starts,

@@ -4,29 +4,23 @@ What a server says is taken as any file's content is: by the same checks, with t
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry
+from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.registry.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.errors import UpstreamError
 from waygraph.registry.settings import Settings
 
-if TYPE_CHECKING:
-    import anyio
-    from anyio.abc import TaskStatus
-
 LIVE_RANK = 1
 """Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
-START_S = 5.0
-"""How long a start keeps its turn: what takes longer waits for something, and needs no processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +68,17 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        starts = anyio.Semaphore(self.settings.upstream_starts_at_once)
+        from waygraph.ingest.upstream.clock import SystemClock
+        from waygraph.ingest.upstream.starts import START_S, Starts
+
+        starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
         asks = anyio.Semaphore(self.settings.upstream_asked_at_once)
         answers = [Answer()] * len(self.servers)
         connect = self.connect or self._connect()
 
         async def ask(place: int, server: ServerEntry) -> None:
-            async with asks, _start(starts, server.launch):
+            is_started = isinstance(server.launch, StdioLaunch)
+            async with asks, starts.place() if is_started else nullcontext():
                 answers[place] = await self._ask(server, connect)
 
         for server in self.servers:
@@ -170,28 +168,6 @@ def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
     if answer.entry is None:
         return Asked(key=server.key, state="failed", seconds=seconds, reason=answer.rejected[0].reason)
     return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
-
-
-@asynccontextmanager
-async def _start(starts: "anyio.Semaphore", launch: Launch) -> AsyncGenerator[None]:
-    """A turn to start, given on after START_S."""
-    import anyio
-
-    if isinstance(launch, HttpLaunch):
-        yield
-        return
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(_hold, starts)
-        yield
-        tasks.cancel_scope.cancel()
-
-
-async def _hold(turns: "anyio.Semaphore", *, task_status: "TaskStatus[None]") -> None:
-    from anyio import sleep
-
-    async with turns:
-        task_status.started()
-        await sleep(START_S)
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, list[Answer]]]) -> list[Answer]:

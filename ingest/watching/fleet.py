@@ -6,13 +6,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from waygraph.ingest.upstream.launch import Launch
-from waygraph.ingest.watching.server import Supervised, Surroundings
+from waygraph.ingest.watching.server import Supervised, Supervision
 
 
 class Fleet:
     """Servers by name; a name stands for one launch. All end when the group's tasks are cancelled."""
 
-    def __init__(self, group: TaskGroup, given: Surroundings) -> None:
+    def __init__(self, group: TaskGroup, given: Supervision) -> None:
         self._group, self._given = group, given
         self._followed: dict[str, anyio.CancelScope] = {}
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from waygraph.ingest.upstream.clock import Clock, first_of
 from waygraph.ingest.upstream.connection import Connect, Connection
 from waygraph.ingest.upstream.launch import Launch
-from waygraph.ingest.watching.clock import Clock, first_of
+from waygraph.ingest.upstream.starts import Starts
 from waygraph.ingest.watching.events import Failing, Listed, ServerEvent, Starting, Stopped, Unreachable
 from waygraph.ingest.watching.pace import Backoff, Pace, Rhythm
-from waygraph.ingest.watching.starts import Starts
 from waygraph.registry.errors import UpstreamError, UpstreamRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Supervision:
     """What every supervised server is given. `tell` is called in the event loop, and must not wait."""
 
     connect: Connect
@@ -30,7 +30,7 @@ class Surroundings:
 class Supervised:
     """A server that is followed until its task is cancelled. Nothing that it does ends the task."""
 
-    def __init__(self, name: str, launch: Launch, given: Surroundings) -> None:
+    def __init__(self, name: str, launch: Launch, given: Supervision) -> None:
         self._name, self._launch, self._given = name, launch, given
         self._clock = given.clock
         self._lost, self._refused = Backoff(given.pace, given.random), Backoff(given.pace, given.random)

@@ -9,11 +9,11 @@ from random import Random
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.sources.mcp_servers import START_S
 from waygraph.ingest.sources.reading import Parts
+from waygraph.ingest.upstream.clock import Clock, SystemClock
 from waygraph.ingest.upstream.connection import Connect
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
-from waygraph.ingest.watching.clock import Clock, SystemClock
+from waygraph.ingest.upstream.starts import START_S, Starts
 from waygraph.ingest.watching.events import (
     Listed,
     NotWritten,
@@ -29,8 +29,7 @@ from waygraph.ingest.watching.fleet import Fleet
 from waygraph.ingest.watching.following import Followed
 from waygraph.ingest.watching.inbox import Inbox, Member, Offer
 from waygraph.ingest.watching.pace import Backoff, Pace
-from waygraph.ingest.watching.server import Surroundings
-from waygraph.ingest.watching.starts import Starts
+from waygraph.ingest.watching.server import Supervision
 from waygraph.ingest.watching.writing import Abandoned, Writer
 from waygraph.registry.changes import Policy
 from waygraph.registry.errors import SourceError, WaygraphError
@@ -79,7 +78,7 @@ class Watch:
     async def run(self, *, once: bool = False) -> None:
         """Until it is cancelled; with `once` until every server has answered or failed, and all is written."""
         async with anyio.create_task_group() as group:
-            fleet = Fleet(group, self._surroundings())
+            fleet = Fleet(group, self._supervision())
             group.start_soon(self._write)
             group.start_soon(self._stop_writing)
             for source in self._sources:
@@ -88,11 +87,11 @@ class Watch:
                 await self._first_round(fleet)
                 group.cancel_scope.cancel()
 
-    def _surroundings(self) -> Surroundings:
+    def _supervision(self) -> Supervision:
         given = self._watching
         stdio = Starts(given.settings.upstream_starts_at_once, START_S, given.clock)
         http = Starts(given.settings.upstream_asked_at_once, START_S, given.clock)
-        return Surroundings(
+        return Supervision(
             connect=given.connect,
             tell=self._seen,
             starts=lambda launch: stdio if isinstance(launch, StdioLaunch) else http,

@@ -6,7 +6,10 @@ from functools import partial
 
 import anyio
 
-from waygraph.ingest.watching.clock import Clock, first_of
+from waygraph.ingest.upstream.clock import Clock, first_of
+
+START_S = 5.0
+"""How long a start keeps its place: what takes longer waits for something, and needs no processor."""
 
 
 class Starts:
