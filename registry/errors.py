@@ -32,6 +32,13 @@
     ├── UpstreamError
     │   ├── UpstreamUnreachable a server that cannot be started or reached, or went away (retryable)
     │   └── UpstreamRefused     a server that answered with what is no answer, or with no
+    │       └── UpstreamAnswered  with an error of the protocol, which it says itself
+    ├── CallError
+    │   ├── NotCallable         a policy, an approval or the tool's kind stands against it; says how else to reach it
+    │   ├── NeedsConsent        only a person may let it run, and this host cannot ask one
+    │   ├── InvalidArguments    arguments that do not fit the tool's schema, with the place of each fault
+    │   ├── AmbiguousTool       a request that fits several tools, which it names: none was run
+    │   └── CallTimedOut        no answer within the deadline
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
     ├── MassRemoval             a sync that would remove more than half of a source
@@ -244,6 +251,59 @@ class UpstreamUnreachable(UpstreamError):
 
 class UpstreamRefused(UpstreamError):
     pass
+
+
+class UpstreamAnswered(UpstreamRefused):
+    """`code`, `message` and `data` are the server's own words, with what is held in confidence struck out."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        self.code, self.message, self.data = code, message, data
+        super().__init__(f"answered with error {code}: {message}")
+
+
+class CallError(WaygraphError):
+    """A tool that was not run, or gave no answer."""
+
+
+class NotCallable(CallError):
+    """`reason` says what stands against it and what to do."""
+
+    def __init__(self, tool: str, reason: str) -> None:
+        self.tool, self.reason = tool, reason
+        super().__init__(f"{tool!r} cannot be called: {reason}")
+
+
+class NeedsConsent(CallError):
+    """A person has to say yes, and nobody can ask one here."""
+
+    def __init__(self, tool: str, reason: str) -> None:
+        self.tool, self.reason = tool, reason
+        super().__init__(f"{tool!r} runs only if a person agrees: {reason}")
+
+
+class InvalidArguments(CallError):
+    """`faults`: the place of each (a JSON pointer) and what was expected there."""
+
+    def __init__(self, tool: str, faults: Iterable[tuple[str, str]]) -> None:
+        self.tool, self.faults = tool, tuple(faults)
+        told = "; ".join(f"at {place or '/'}: {expected}" for place, expected in self.faults)
+        super().__init__(f"arguments of {tool!r}: {told}")
+
+
+class AmbiguousTool(CallError):
+    """`candidates`: call names, best first."""
+
+    def __init__(self, query: str, candidates: Iterable[str]) -> None:
+        self.query, self.candidates = query, tuple(candidates)
+        super().__init__(f"several tools fit {query!r}, so none was run; name one of: {', '.join(self.candidates)}")
+
+
+class CallTimedOut(CallError):
+    """Whether the tool did its work is not known, so nothing tries again by itself."""
+
+    def __init__(self, tool: str, timeout_s: float) -> None:
+        self.tool, self.timeout_s = tool, timeout_s
+        super().__init__(f"{tool!r} did not answer within {timeout_s:g} s")
 
 
 class InvalidDataset(WaygraphError):

@@ -159,6 +159,19 @@ class Settings:
     cors_origins: str = ""
     """Whose web pages may call a service, comma-separated; empty: nobody's."""
 
+    policy_file: str = ""
+    """Which tools may be called, asked for or denied, beside what they say of themselves; TOML. Empty: no rules."""
+    call_timeout_s: float = 60.0
+    """For a tool to answer, the start of its server included; a host may ask for less."""
+    call_idle_s: float = 300.0
+    """After so long without a call a server that was started for calls is stopped."""
+    call_max_answer_bytes: int = 16 * 1024 * 1024
+    """Of a tool that is reached over HTTP."""
+    calls_at_once: int = 64
+    """How many calls are under way at a time."""
+    audit_arguments: bool = False
+    """Whether the audit holds the arguments of calls."""
+
     watch_poll_s: float = 300.0
     """From one look to the next at what is followed and does not tell of its changes."""
 

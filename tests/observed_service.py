@@ -15,8 +15,8 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from waygraph.api.rest.observing.audit import Audit
-from waygraph.api.rest.observing.logs import open_logs
+from waygraph.api.observing.audit import Audit
+from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.observing.metrics import Metrics
 from waygraph.api.rest.observing.observed import Application, Observed, called_by
 from waygraph.api.rest.observing.traces import Traces

@@ -15,7 +15,7 @@ from waygraph.api.rest.observing.metrics import SHARED_FOLDER, shared_folder
 def application() -> object:
     """What each worker serves: who it is, and a request that never ends."""
     from tests.observed_service import application as base
-    from waygraph.api.rest.observing.logs import open_logs
+    from waygraph.api.observing.logs import open_logs
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.api.rest.observing.observed import Observed
 

@@ -17,7 +17,7 @@ from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.observing.logs import Logger
+    from waygraph.api.observing.logs import Logger
     from waygraph.api.rest.observing.traces import Traces
     from waygraph.api.rest.service import Service
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
+from waygraph.api.observing.audit import Action, Attempt
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.holding import AgentId
-from waygraph.api.rest.observing.audit import Action, Attempt
 from waygraph.api.rest.problems import told
 from waygraph.api.rest.requests import ApprovalRequest, ManifestRequest, SettingsRequest
 from waygraph.api.rest.service import Calling, Service, Serving

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock, get_native_id
 from typing import TYPE_CHECKING
 
-from waygraph.api.rest.observing.logs import FACTS
+from waygraph.api.observing.logs import FACTS
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.sync import counts

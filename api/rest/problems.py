@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from waygraph.api.rest.observing.logs import request_id
+from waygraph.api.observing.logs import request_id
 from waygraph.registry import errors as e
 from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, problem_of
 

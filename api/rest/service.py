@@ -17,8 +17,8 @@ from waygraph.registry.model import Principal
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from waygraph.api.observing.audit import Audit
     from waygraph.api.rest.following import Follower
-    from waygraph.api.rest.observing.audit import Audit
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.authentication.authenticator import Authenticator
     from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit

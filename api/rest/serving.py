@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TextIO
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from waygraph.api.observing.audit import Audit
+from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.app import application
 from waygraph.api.rest.arenas import keep_few_arenas
 from waygraph.api.rest.following import Follower, followed, sources_to_follow
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
-from waygraph.api.rest.observing.audit import Audit
-from waygraph.api.rest.observing.logs import open_logs
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
 from waygraph.api.rest.observing.traces import open_traces
 from waygraph.api.rest.protocol import Protocol

@@ -17,8 +17,8 @@ import pytest
 from structlog.contextvars import bound_contextvars
 
 from tests.observed_service import CALLER, KEY, samples
-from waygraph.api.rest.observing.audit import TARGET_CHARS, Audit
-from waygraph.api.rest.observing.logs import open_logs
+from waygraph.api.observing.audit import TARGET_CHARS, Audit
+from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.observing.metrics import Metrics
 from waygraph.registry.errors import CypherRefused, EngineError, InvalidSetting, NotAllowed, WaygraphError
 
@@ -137,7 +137,7 @@ def test_a_file_that_was_rotated_is_made_anew(file: Path, how: str) -> None:
 def test_processes_share_a_file(file: Path) -> None:
     """Long lines of several at once: each is whole, and none is lost."""
     program = (
-        "import sys; from pathlib import Path; from waygraph.api.rest.observing.audit import Audit; "
+        "import sys; from pathlib import Path; from waygraph.api.observing.audit import Audit; "
         "from waygraph.registry.access import LOCAL; audit = Audit(Path(sys.argv[1])); "
         "[audit.record(LOCAL, 'cypher', sys.argv[2] * 1999 + str(n % 10), 'ok', number=n) for n in range(200)]"
     )

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observed_service import CALLER, KEY, Service, observed_service
-from waygraph.api.rest.observing.logs import Lines, open_logs
-from waygraph.api.rest.observing.redaction import without_keys, without_secrets
+from waygraph.api.observing.logs import Lines, open_logs
+from waygraph.api.observing.redaction import without_keys, without_secrets
 from waygraph.registry.errors import InvalidSetting
 
 FIELDS = [

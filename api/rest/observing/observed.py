@@ -14,13 +14,13 @@ from uuid import uuid4
 
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
+from waygraph.api.observing.redaction import without_keys, without_secrets
 from waygraph.api.rest.observing.metrics import UNMATCHED
-from waygraph.api.rest.observing.redaction import without_keys, without_secrets
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from waygraph.api.rest.observing.audit import Audit
+    from waygraph.api.observing.audit import Audit
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.api.rest.observing.traces import RequestSpan, Traces
     from waygraph.registry.access import Caller

@@ -1,4 +1,4 @@
-"""The audit: a line for every write and every Cypher statement that was tried. Who, what, when, and how it ended.
+"""The audit: a line for every write, Cypher statement and call of a tool that was tried. Who, what, when, how it ended.
 
 Lines go to the logger `waygraph.audit`, and to a file of their own if there is one.
 """
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from waygraph.api.rest.observing.logs import FACTS, request_id
-from waygraph.api.rest.observing.redaction import without_keys
+from waygraph.api.observing.logs import FACTS, request_id
+from waygraph.api.observing.redaction import without_keys
 from waygraph.registry.errors import (
     AccessError,
     CypherBusy,
@@ -29,10 +29,9 @@ from waygraph.registry.errors import (
 )
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.access import Caller
 
-Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher"]
+Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher", "call"]
 """What was tried. A closed set: it is a label of the metrics."""
 Outcome = Literal["ok", "refused", "failed"]
 Fact = str | int | float | bool | None
@@ -52,6 +51,16 @@ REFUSED = (
 """Errors by which nothing was begun; others are failures."""
 
 logger = logging.getLogger("waygraph.audit")
+
+
+class Counts(Protocol):
+    """Who counts what was tried: the metrics of a service."""
+
+    def ran_statement(self, outcome: Outcome) -> None: ...
+
+    def wrote(self, action: Action, outcome: Outcome) -> None: ...
+
+    def lost_audit_line(self) -> None: ...
 
 
 class AuditFile:
@@ -108,7 +117,7 @@ class Attempt:
 class Audit:
     """Records what was tried, and counts it. Threads may share it. Raises InvalidSetting for a file not writable."""
 
-    def __init__(self, path: Path | None = None, *, metrics: "Metrics | None" = None) -> None:
+    def __init__(self, path: Path | None = None, *, metrics: Counts | None = None) -> None:
         self._file = AuditFile(path) if path else None
         self._metrics = metrics
 

@@ -13,7 +13,7 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 
 from waygraph.api.cli.escaping import escaped
-from waygraph.api.rest.observing.redaction import without_secrets
+from waygraph.api.observing.redaction import without_secrets
 from waygraph.registry.errors import InvalidSetting
 
 LogFormat = Literal["json", "console"]

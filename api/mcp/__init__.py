@@ -1,0 +1,1 @@
+"""The gateway: the registry and its tools over MCP."""
