@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
-from waygraph.registry.changes import AgentEntry, Rejected
+from waygraph.registry.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.identity import agent_id, canonical_json, name_fault, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, Tool
 from waygraph.registry.settings import Settings
@@ -94,6 +94,18 @@ class Intake:
     def note_cut(self, pointer: str, what: str) -> None:
         """Notes that a record was not taken whole, or not as its format demands."""
         self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
+
+    def manifest(self, source: str, namespace: str) -> Manifest:
+        """All that was taken, under the source's name."""
+        return Manifest(
+            source=source,
+            namespace=namespace,
+            entries=tuple(self.entries),
+            rejected=tuple(self.rejected),
+            cut=tuple(self.cut),
+            partial=self.partial,
+            gone=tuple(self.gone),
+        )
 
     def _entry(self, record: AgentRecord) -> AgentEntry:
         if fault := name_fault(record.key):

@@ -165,8 +165,10 @@ def _registry(url: str, how: Opening) -> OpenedSource:
     )
 
     def parts() -> Parts:
+        if not how.connect:
+            return Parts(manifest=source.read())
         manifest, servers = source.read_with_servers()
-        return Parts(manifest=manifest, servers=servers if how.connect else ())
+        return Parts(manifest=manifest, servers=servers)
 
     return OpenedSource(name=source.name, parts=parts, ask=how.ask)
 
