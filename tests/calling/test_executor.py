@@ -37,7 +37,7 @@ def call(agent_id: str = "a", *, seconds: float = 0.0, deadline_s: float = 30.0)
 
 def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None:
     way = Sleeping()
-    with pytest.raises(CallTimedOut, match="'a__t' did not answer within 0.05 s"):
+    with pytest.raises(CallTimedOut, match=r"'a__t' did not answer within 0\.05 s"):
         anyio.run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
     assert way.ended == ["a"]
 
