@@ -12,6 +12,7 @@ from waygraph.registry.discovery.naming import (
     nearest,
 )
 from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
+from waygraph.registry.index.search_index import Leg
 from waygraph.registry.model import Principal, Tool, ToolMatch
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 CANDIDATES = 5
 """Named where several tools fit, at most."""
-CLEAR_LEAD = 0.15
-"""The best tool is meant if its score is ahead of the second's by at least this share of it."""
+CLEAR_LEAD = 0.1
+"""The best tool's score must be ahead of the second's by at least this share of it."""
+_AGREEING: tuple[Leg, ...] = ("capability_vector", "capability_text")
 
 
 def tool_meant(
@@ -34,8 +36,9 @@ def tool_meant(
     """The tool of that name, or the one that clearly fits the request best; one of the two is given.
 
     A name is an id, a call name, or the bare name of one tool only, whatever its case. A request is clear if it is
-    such a name, or if the best tool's score is ahead of the second's by `CLEAR_LEAD`. Raises InvalidQuery, UnknownName
-    with the nearest names, AmbiguousTool with up to 5 candidates.
+    such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
+    without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
+    candidates.
     """
     if bool(name.strip()) == bool(query.strip()):
         raise InvalidQuery("say which tool: its `name`, or a `query` that says what it is to do, and not both")
@@ -79,10 +82,16 @@ def _only(asked: str, matches: Sequence[ToolMatch]) -> Tool:
 
 def _clearly_best(asked: str, matches: Sequence[ToolMatch]) -> Tool:
     """Raises AmbiguousTool."""
-    best, second = matches[0], matches[1] if len(matches) > 1 else None
-    if second is None or best.score - second.score >= CLEAR_LEAD * best.score:
+    best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
+    if best.score - second >= CLEAR_LEAD * best.score and _is_agreed(best):
         return best.tool
     raise AmbiguousTool(asked, [match.tool.call_name for match in matches[:CANDIDATES]])
+
+
+def _is_agreed(match: ToolMatch) -> bool:
+    """Whether meaning and words, each by itself, put this tool first. Either alone is often wrong."""
+    first = {vote.leg for vote in match.votes if vote.entity_id == match.tool.id and vote.rank == 1}
+    return first.issuperset(_AGREEING)
 
 
 def _unknown(
