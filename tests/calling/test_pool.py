@@ -321,7 +321,7 @@ def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
 
     async def act(pool: Pool) -> None:
         caller = McpCaller(pool)
-        with pytest.raises(CallTimedOut, match="'one_who' did not answer within 0.2 s"):
+        with pytest.raises(CallTimedOut, match=r"'one_who' did not answer within 0.2 s"):
             await caller.call(tool_call("who", deadline_s=0.2))
         started = marked(mark)
         assert len(started) == 1
