@@ -1,11 +1,15 @@
 """`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import anyio
 
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
+from waygraph.ingest.calling.configured import Configured
+from waygraph.ingest.calling.openapi_calls import OpenApiCaller
+from waygraph.ingest.calling.services import load_services
+from waygraph.ingest.calling.web import open_web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
 from waygraph.registry.model import AgentKind
@@ -88,18 +92,19 @@ class _PlacesByAgent:
 
 
 @asynccontextmanager
-async def open_executor(
-    registry: Registry,  # noqa: ARG001
-    settings: Settings,
-    surroundings: Surroundings,  # noqa: ARG001
-) -> AsyncGenerator[Executor]:
+async def open_executor(registry: Registry, settings: Settings, surroundings: Surroundings) -> AsyncGenerator[Executor]:
     """What runs the tools of a registry. It is closed within `CLOSE_S`, with every process that it started.
 
     `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
+    Raises InvalidSetting for a services file that cannot be read.
     """
-    ways: dict[AgentKind, ToolCaller] = {}
-    executor = Executor(ways, settings.calls_at_once)
-    try:
+    services = load_services(settings.services_file)
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(open_web(settings))
+        configured = Configured(registry=registry, services=services, surroundings=surroundings)
+        ways: dict[AgentKind, ToolCaller] = {
+            "openapi": OpenApiCaller(configured=configured, web=web, settings=settings),
+        }
+        executor = Executor(ways, settings.calls_at_once)
+        stack.callback(executor.close)
         yield executor
-    finally:
-        executor.close()
