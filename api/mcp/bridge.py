@@ -26,7 +26,7 @@ from mcp.types import (
 )
 
 from waygraph.api.mcp.link import Link
-from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, WENT_AWAY, told
+from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, told, went_away
 from waygraph.api.mcp.stamping import Stamp
 from waygraph.ingest.upstream.quiet import hush, quietly
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
@@ -216,8 +216,7 @@ class Bridge:
         broke = code == CONNECTION_CLOSED and said.startswith("SSE stream ")
         if not broke and not (code == PARSE_ERROR and said.endswith("the connection broke")):
             return message
-        error = ServiceUnavailable(self._address.url, WENT_AWAY)
-        return message.model_copy(update={"error": ErrorData.model_validate(told(error) | {"data": None})})
+        return message.model_copy(update={"error": ErrorData.model_validate(went_away(self._address.url))})
 
     async def _tell(self, message: JSONRPCMessage) -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -233,7 +232,7 @@ class Bridge:
     async def _live(self, link: Link, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """As long as the link does; what it leaves without an answer gets one."""
         await link.run(task_status=task_status)
-        fault = ErrorData.model_validate(told(ServiceUnavailable(self._address.url, WENT_AWAY)))
+        fault = ErrorData.model_validate(went_away(self._address.url))
         for request_id in [request_id for request_id, sent in self._sent.items() if sent.link is link]:
             del self._sent[request_id]
             await self._tell(JSONRPCError(jsonrpc="2.0", id=request_id, error=fault))

@@ -24,7 +24,6 @@ from waygraph.registry.remote.limits import Limits
 from waygraph.registry.settings import Settings
 from waygraph.registry.wire.problems import code_of
 
-WENT_AWAY = "it went away before it answered; whether it did what was asked is not known"
 NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 LEAVE_TIMEOUT_S = 1.0
@@ -58,7 +57,7 @@ class ServiceClient(httpx2.AsyncClient):
         if request.method == "DELETE":
             with anyio.move_on_after(LEAVE_TIMEOUT_S):
                 return await self._answered(request, **how)
-            return self._failure(request, ServiceUnavailable(self._place, "no answer in time"))
+            return _failure(request, told(ServiceUnavailable(self._place, "no answer in time")))
         attempts = self._patience.attempts(_MESSAGE)
         while True:
             try:
@@ -66,7 +65,7 @@ class ServiceClient(httpx2.AsyncClient):
             except _Unanswered as unanswered:
                 pause_s = attempts.wait_s(unanswered.broken) if asks is not None else None
                 if pause_s is None:
-                    return self._failure(request, unanswered.broken.error)
+                    return self._no_answer(request, unanswered.broken)
                 await anyio.sleep(pause_s)
             else:
                 return response if response.status_code < 400 else await self._refusal(request, response, asks)
@@ -99,18 +98,24 @@ class ServiceClient(httpx2.AsyncClient):
         try:
             answer_of(_MESSAGE, Reply(response.status_code, headers, body), self._place)
         except WaygraphError as error:
-            return self._failure(request, error, response.status_code)
+            return _failure(request, told(error), response.status_code)
         raise AssertionError("an answer of 400 and above is an error")
 
-    def _failure(self, request: httpx2.Request, error: WaygraphError, status: int = 502) -> httpx2.Response:
-        body = {"jsonrpc": "2.0", "id": None, "error": told(error)}
-        return _json(request, status, json.dumps(body).encode())
+    def _no_answer(self, request: httpx2.Request, broken: Broken) -> httpx2.Response:
+        went = broken.sent and broken.passing
+        return _failure(request, went_away(self._place) if went else told(broken.error))
 
 
 def told(error: WaygraphError) -> dict[str, Any]:
     """An error of ours as JSON-RPC has it."""
     facts = {"code": code_of(type(error)), "retryable": error.retryable}
     return {"code": CONNECTION_CLOSED, "message": str(error), "data": facts}
+
+
+def went_away(place: str) -> dict[str, Any]:
+    """The error for what was sent, and never answered: asked again it might be done twice."""
+    error = ServiceUnavailable(place, "it went away before it answered; whether it did what was asked is not known")
+    return told(error) | {"data": {"code": code_of(type(error)), "retryable": False}}
 
 
 class _Unanswered(Exception):
@@ -171,6 +176,10 @@ def _is_json_rpc_error(body: bytes) -> bool:
         return False
     error = message.get("error") if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
     return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+
+
+def _failure(request: httpx2.Request, error: dict[str, Any], status: int = 502) -> httpx2.Response:
+    return _json(request, status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
 
 
 def _json(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:

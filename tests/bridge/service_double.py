@@ -1,15 +1,16 @@
 """The `/mcp` of a service, as the SDK serves it: it can go away and come back on the same port."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import uvicorn
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Elicit, RequestStateSecurity, Resolve
 from mcp.types import ImageContent, TextContent
 from pydantic import BaseModel
 
@@ -29,10 +30,15 @@ class Heard:
     headers: list[dict[str, str]] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
 
 
 def server(heard: Heard, greeting: str = "hello") -> MCPServer[Any]:
-    double = MCPServer("double", version="1", instructions="A double.")
+    async def question() -> Elicit[Confirm]:
+        return Elicit("Really?", Confirm)
+
+    security = RequestStateSecurity(keys=[b"k" * 32])
+    double = MCPServer("double", version="1", log_level="CRITICAL", request_state_security=security)
 
     @double.tool()
     async def echo(text: str) -> list[TextContent | ImageContent]:
@@ -52,9 +58,8 @@ def server(heard: Heard, greeting: str = "hello") -> MCPServer[Any]:
         return f"done {name}"
 
     @double.tool()
-    async def ask(context: Context[Any, Any]) -> str:
-        answer = await context.elicit("Really?", Confirm)
-        return f"{answer.action} {answer.data.yes if answer.action == 'accept' else ''}".strip()
+    async def ask(confirm: Annotated[Confirm, Resolve(question)]) -> str:
+        return f"said {confirm.yes}"
 
     return double
 
@@ -63,6 +68,7 @@ def recording(inner: Asgi, heard: Heard) -> Asgi:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             said = {name.decode(): value.decode() for name, value in scope["headers"]}
+            heard.loop = asyncio.get_running_loop()
             heard.headers.append({":method": scope["method"], ":path": scope["path"], **said})
         await inner(scope, receive, send)
 
@@ -95,6 +101,14 @@ class Service:
         while not self._server.started:
             assert self._thread.is_alive()
             self._thread.join(0.01)
+
+    def break_off(self) -> None:
+        """As when it is killed: every connection ends amid whatever it carries."""
+        assert self._server
+        assert self.heard.loop
+        for connection in list(self._server.server_state.connections):
+            self.heard.loop.call_soon_threadsafe(connection.transport.abort)  # type: ignore[union-attr]
+        self.stop()
 
     def stop(self) -> None:
         if self._server and self._thread:
