@@ -4,12 +4,27 @@ What a tool says of itself (MCP's annotations) comes from its source and is a hi
 than an operator's, never milder: where an operator names a tool, that holds.
 """
 
+import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import translate
+from functools import cached_property, lru_cache
 from typing import Literal
+
+from waygraph.registry.model import Agent, Principal, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 """May run; runs if a person says yes each time; never runs."""
 VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+"""The mildest first."""
+Treatment = Literal["allow", "by_name", "ask", "deny"]
+"""Of tools that may destroy, beside a verdict: `by_name` runs them, though never for a request that only resembles."""
+DESTRUCTIVE: tuple[Treatment, ...] = ("by_name", "ask", "deny")
+UNANNOTATED: tuple[Treatment, ...] = ("allow", *DESTRUCTIVE)
+
+_KEPT = 8_192
+"""Of so many tools is it kept which rule names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +33,169 @@ class Judgement:
 
     verdict: Verdict
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What an operator says of some tools.
+
+    `match` is a glob: with a `/` over tools' ids (`github/delete_*`), else over agents' ids and call names. `source`
+    is a glob over the names of the sources that claim the agent. Both given, both must fit. With `groups` it holds for
+    callers in one of them only: not for who calls without any, such as the machine's own user.
+    """
+
+    verdict: Verdict
+    match: str = "*"
+    source: str = ""
+    groups: frozenset[str] = frozenset()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPolicy:
+    """The first rule that fits holds. What none names is treated by the strictest of what else applies to it.
+
+    `destructive`: tools that say that they destroy. `unannotated`: those that do not say whether they do, which MCP
+    takes for destructive.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    default: Verdict = "allow"
+    destructive: Treatment = "by_name"
+    unannotated: Treatment = "by_name"
+
+    @property
+    def names_sources(self) -> bool:
+        """Whether `sources` of an agent matter to it."""
+        return any(rule.source for rule in self.rules)
+
+    def rule_for(
+        self, agent: Agent, tool: Tool, principal: Principal | None = None, sources: frozenset[str] = frozenset()
+    ) -> Rule | None:
+        """The first that fits; the same tool is looked for once."""
+        groups = frozenset(principal.groups) if principal else frozenset()
+        return self._first(agent.id, tool.id, tool.call_name, groups, sources) if self.rules else None
+
+    @cached_property
+    def _first(self) -> "Callable[[str, str, str, frozenset[str], frozenset[str]], Rule | None]":
+        compiled = [_Compiled.of(rule) for rule in self.rules]
+
+        @lru_cache(maxsize=_KEPT)
+        def first(
+            agent_id: str, tool_id: str, call_name: str, groups: frozenset[str], sources: frozenset[str]
+        ) -> Rule | None:
+            for each in compiled:
+                if each.names(agent_id, tool_id, call_name) and each.holds(groups, sources):
+                    return each.rule
+            return None
+
+        return first
+
+
+FREE = CallPolicy()
+"""Of who says nothing: tools run, those that may destroy by their exact name only."""
+
+
+def judge(
+    agent: Agent,
+    tool: Tool,
+    policy: CallPolicy = FREE,
+    *,
+    by_name: bool,
+    principal: Principal | None = None,
+    sources: frozenset[str] = frozenset(),
+) -> Judgement:
+    """Whether the tool may run for this caller. `by_name`: it was called by its exact id or call name.
+
+    `sources` are the names of those that claim the agent; a policy that `names_sources` needs them.
+    """
+    if held := _held(agent, tool):
+        return Judgement(verdict="deny", reason=held)
+    danger = danger_of(agent, tool)
+    rule = policy.rule_for(agent, tool, principal, sources)
+    treatment: Treatment = "allow"
+    if danger == "destructive":
+        treatment = policy.destructive
+    elif danger == "unknown":
+        treatment = policy.unannotated
+    if not by_name and _needs_name(danger, treatment, rule):
+        return Judgement(verdict="deny", reason="it may change or delete things, so it runs by its exact name only")
+    if rule:
+        return Judgement(verdict=rule.verdict, reason=rule.reason or _SAID[rule.verdict])
+    verdict = max(policy.default, "allow" if treatment == "by_name" else treatment, key=VERDICTS.index)
+    return Judgement(verdict=verdict, reason=_SAID[verdict])
+
+
+Danger = Literal["none", "destructive", "unknown"]
+
+
+def danger_of(agent: Agent, tool: Tool) -> Danger:
+    """What its annotations say. Of `readOnlyHint` and `destructiveHint` that contradict each other the worse holds."""
+    if agent.kind == "skill":
+        return "none"  # it gives its text
+    return _danger_said(tool.annotations)
+
+
+_SAID: dict[Verdict, str] = {
+    "allow": "",
+    "ask": "the operator's policy lets it run only if a person agrees to each call",
+    "deny": "the operator's policy denies it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A rule and its patterns. `over_ids`: of tools, else of agents and call names."""
+
+    rule: Rule
+    over_ids: bool
+    match: re.Pattern[str] | None
+    source: re.Pattern[str] | None
+
+    @classmethod
+    def of(cls, rule: Rule) -> "_Compiled":
+        return cls(rule, "/" in rule.match, _pattern(rule.match), _pattern(rule.source or "*"))
+
+    def names(self, agent_id: str, tool_id: str, call_name: str) -> bool:
+        if self.match is None:
+            return True
+        if self.over_ids:
+            return self.match.match(tool_id) is not None
+        return self.match.match(agent_id) is not None or self.match.match(call_name) is not None
+
+    def holds(self, groups: frozenset[str], sources: frozenset[str]) -> bool:
+        if self.rule.groups and self.rule.groups.isdisjoint(groups):
+            return False
+        return self.source is None or any(self.source.match(name) for name in sources)
+
+
+def _pattern(glob: str) -> re.Pattern[str] | None:
+    """None: everything."""
+    return None if glob == "*" else re.compile(translate(glob))
+
+
+def _held(agent: Agent, tool: Tool) -> str:
+    """Why nobody may call it yet; empty: nothing stands against it."""
+    for entity in (agent, tool):
+        if entity.pending:
+            return f"it waits for approval: a person can run `waygraph approve {entity.id}`"
+        if entity.is_doubtful:
+            return f"its text looks suspicious: a person can look at it and run `waygraph approve {entity.id}`"
+    return ""
+
+
+def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool:
+    """Whether a request that only resembles is not enough. An operator's word is, of what says nothing of itself."""
+    if danger == "unknown":
+        return treatment != "allow" and (rule is None or rule.verdict != "allow")
+    return danger == "destructive"
+
+
+@lru_cache(maxsize=4_096)
+def _danger_said(annotations: str) -> Danger:
+    said = json.loads(annotations) if annotations else None
+    if not isinstance(said, dict):
+        return "unknown"
+    if said.get("destructiveHint") is True:
+        return "destructive"
+    return "none" if said.get("readOnlyHint") is True or said.get("destructiveHint") is False else "unknown"

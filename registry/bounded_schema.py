@@ -1,0 +1,152 @@
+"""A tool's schema made fit to check with: foreign, so it never makes us fetch, wait or fail.
+
+`$ref` stays inside the document, patterns run in an engine whose time grows with the text alone, and a check ends after
+so many steps. What cannot be checked passes: the tool's own server checks again.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from waygraph.registry.schema_keywords import OWN
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+    Faults = Iterator[ValidationError]
+    Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+MAX_DEPTH = 100
+"""Of arguments, and of a schema."""
+MAX_SCHEMA_CHARS = 256 * 1024
+"""A longer one is not checked with."""
+MAX_STEPS = 20_000
+"""Keywords looked at in one check; what comes after them is not checked."""
+_SCHEMAS_KEPT = 256
+_UNCHECKED = ("unevaluatedItems", "unevaluatedProperties", "format", "contentEncoding", "contentMediaType")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_LEFT: ContextVar[list[int]] = ContextVar("_LEFT")
+"""Steps left to the check that is under way."""
+
+
+class _OutOfSteps(Exception):
+    pass
+
+
+def faults(schema_text: str, arguments: Mapping[str, Any], most: int) -> "list[ValidationError]":
+    """The first `most` that are found before the steps end or the schema proves broken; of an unfit schema none."""
+    found: list[ValidationError] = []
+    validator = _validator(schema_text)
+    if validator is None:
+        return found
+    steps = _LEFT.set([MAX_STEPS])
+    try:
+        with suppress(_OutOfSteps, *_troubles()):
+            for fault in islice(validator.iter_errors(dict(arguments)), most):
+                found.append(fault)  # noqa: PERF402 - those found before the end count
+    finally:
+        _LEFT.reset(steps)
+    return found
+
+
+def _troubles() -> tuple[type[Exception], ...]:
+    """What a schema that is broken deep inside makes the library raise."""
+    from jsonschema.exceptions import UndefinedTypeCheck, UnknownType
+    from referencing.exceptions import Unresolvable
+
+    of_library = (UndefinedTypeCheck, UnknownType, Unresolvable)
+    return (RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, *of_library)
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _validator(schema_text: str) -> "Validator | None":
+    """None for a schema that is broken, too large, or of something else than an object."""
+    schema = _usable(schema_text)
+    if schema is None:
+        return None
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
+
+    broken: tuple[type[Exception], ...] = (SchemaError, *_troubles())
+    dialect = validator_for(schema, default=Draft202012Validator)
+    try:
+        dialect.check_schema(schema)
+    except broken:
+        return None
+    return _bounded(dialect)(schema, registry=Registry())  # one that fetches nothing
+
+
+def _usable(schema_text: str) -> dict[str, Any] | None:
+    if not schema_text or len(schema_text) > MAX_SCHEMA_CHARS:
+        return None
+    try:
+        schema = json.loads(schema_text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(schema, dict) or deeper_than(schema, MAX_DEPTH):
+        return None
+    if not isinstance(schema.get("$schema", ""), str):
+        return None
+    kind = schema.get("type", "object")
+    return schema if kind == "object" or (isinstance(kind, list) and "object" in kind) else None
+
+
+def deeper_than(value: object, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, (Mapping, list, tuple))
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
+@lru_cache
+def _bounded(dialect: "type[Validator]") -> "Callable[..., Validator]":
+    """The dialect with a step counted for each keyword, and our own keywords where the library's know no bound."""
+    from jsonschema import validators
+
+    extend: Callable[..., Any] = validators.extend  # it has no types
+    keywords: dict[str, Keyword] = {
+        name: _counted(OWN.get(name, keyword))
+        for name, keyword in dialect.VALIDATORS.items()
+        if keyword and name not in _UNCHECKED
+    }
+    keywords |= {name: _unless_elsewhere(keywords[name]) for name in _REFERENCES if name in keywords}
+    made: Callable[..., Validator] = extend(dialect, keywords)
+    for name in _UNCHECKED:
+        made.VALIDATORS.pop(name, None)  # type: ignore[attr-defined]
+    return made
+
+
+def _counted(keyword: "Keyword") -> "Keyword":
+    def run(validator: Any, value: Any, instance: Any, schema: Any) -> "Faults":
+        left = _LEFT.get()
+        left[0] -= 1 + (len(value) // 16 if isinstance(value, (list, dict)) else 0)
+        if left[0] < 0:
+            raise _OutOfSteps
+        yield from keyword(validator, value, instance, schema) or ()
+
+    return run
+
+
+def _unless_elsewhere(keyword: "Keyword") -> "Keyword":
+    """A reference to what is not in the document checks nothing; what stands beside it is checked."""
+
+    def run(validator: Any, value: Any, instance: Any, schema: Any) -> "Faults":
+        from referencing.exceptions import Unresolvable
+
+        with suppress(Unresolvable):
+            yield from keyword(validator, value, instance, schema) or ()
+
+    return run

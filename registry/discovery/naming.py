@@ -1,0 +1,112 @@
+"""Tools that are named outright, and names that are near to one that nobody bears."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from waygraph.registry.errors import InvalidQuery, UnknownName
+from waygraph.registry.model import Agent, Principal, Tool, ToolMatch
+from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
+
+if TYPE_CHECKING:
+    from waygraph.registry.registry import Registry
+
+NEAREST = 3
+"""Names suggested, at most."""
+BORNE_BY = 20
+"""So many tools of one bare name are told apart."""
+_NEAR_READ = 10
+_AROUND = " \t\r\n\"'`.,;!?"
+_WORD = re.compile(r"\S+")
+_MEANT, _WORDS = replace(HYBRID, calibration=None), replace(LEXICAL, calibration=None)
+"""Recipes that withhold nothing."""
+
+
+def bare(query: str) -> str:
+    """A query without the quotes and full stops around it."""
+    return query.strip(_AROUND)
+
+
+def is_name_like(query: str) -> bool:
+    """Whether it could be a name and no sentence: one word."""
+    return _WORD.fullmatch(bare(query)) is not None
+
+
+def exactness(name: str, tool: Tool) -> int:
+    """How the name means the tool: 0 by its id or call name, 1 but for the case, 2 and 3 by its bare name; 4 not so."""
+    if name in (tool.id, tool.call_name):
+        return 0
+    folded = name.casefold()
+    if folded in (tool.id.casefold(), tool.call_name.casefold()):
+        return 1
+    if name == tool.name:
+        return 2
+    return 3 if folded == tool.name.casefold() else 4
+
+
+def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
+    """Those that the query names come first, whatever else speaks for others; else the order given."""
+    name = bare(query)
+    return sorted(matches, key=lambda match: exactness(name, match.tool))
+
+
+def owner_of(registry: "Registry", tool: Tool, principal: Principal | None) -> Agent:
+    """Raises UnknownName, also for a hidden agent: an operator took it away from all who ask."""
+    agent = registry.agent(tool.agent_id, principal=principal)
+    if agent.hidden:
+        raise UnknownName("tool", tool.call_name, ())
+    return agent
+
+
+def named_outright(
+    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> tuple[Agent, Tool] | None:
+    """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
+    if "/" not in name and "__" not in name:
+        return None
+    try:
+        tool = registry.tool(name, principal=principal)
+        if agent_ids is not None and tool.agent_id not in agent_ids:
+            return None
+        return owner_of(registry, tool, principal), tool
+    except UnknownName:
+        return None
+
+
+def nearest(
+    registry: "Registry", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> list[str]:
+    """Call names of what is nearest to the query by meaning or words, to a name by its letters; best first."""
+    matches = _near(registry, query, principal, agent_ids)
+    names = [match.tool.call_name for match in matches]
+    if is_name_like(query):
+        names = _by_letters(bare(query), matches)
+    return names[:NEAREST]
+
+
+def _near(
+    registry: "Registry", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> Sequence[ToolMatch]:
+    among = None if agent_ids is None else sorted(agent_ids)
+
+    def found(recipe: str | Recipe) -> Sequence[ToolMatch]:
+        return registry.find_tools(query, limit=_NEAR_READ, agent_ids=among, recipe=recipe, principal=principal).matches
+
+    try:
+        return found(_MEANT) or found(_WORDS)
+    except InvalidQuery:  # of a service, which takes recipes by name
+        return found(TOOLS.name)
+
+
+def _by_letters(name: str, matches: Iterable[ToolMatch]) -> list[str]:
+    folded = name.casefold()
+    near = {
+        match.tool.call_name: max(
+            SequenceMatcher(None, folded, each.casefold()).ratio()
+            for each in (match.tool.id, match.tool.call_name, match.tool.name)
+        )
+        for match in matches
+    }
+    return sorted(near, key=lambda call_name: -near[call_name])

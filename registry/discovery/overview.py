@@ -1,0 +1,60 @@
+"""What there is to find, in numbers: never the list."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from waygraph.registry.model import Filters, Principal
+from waygraph.registry.statuses import reachable
+
+if TYPE_CHECKING:
+    from waygraph.registry.pages import Listed
+    from waygraph.registry.registry import Registry
+
+TAGS, SOURCES = 20, 15
+"""The most frequent, so many of each."""
+
+
+def overview(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> dict[str, Any]:
+    """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
+    the most frequent first; `waiting` and `unreachable` count agents, where there are such.
+    """
+    listed = _listed(registry, principal, agent_ids)
+    ready = [each for each in listed if not each.agent.pending]
+    seen = {each.agent.id for each in listed}
+    told: dict[str, Any] = {
+        "tools": sum(each.tools for each in ready),
+        "agents": _ordered(Counter(each.agent.kind for each in ready)),
+        "sources": _ordered(_claimed(registry, principal, seen), SOURCES),
+        "tags": _ordered(Counter(tag for each in ready for tag in each.agent.tags), TAGS),
+        "waiting": len(listed) - len(ready),
+        "unreachable": sum(not reachable(each.agent.status) for each in ready),
+    }
+    return {key: value for key, value in told.items() if value or key == "tools"}
+
+
+def _listed(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> "Sequence[Listed]":
+    if agent_ids is not None and not agent_ids:
+        return ()
+    filters = Filters(agent_ids=tuple(sorted(agent_ids or ())))
+    page = registry.agents_page(filters=filters, principal=principal)
+    return [each for each in page.items if not each.agent.hidden]
+
+
+def _claimed(registry: "Registry", principal: Principal | None, seen: set[str]) -> Counter[str]:
+    claimed: Counter[str] = Counter()
+    for source in registry.sources(principal=principal):
+        if agents := len(seen.intersection(source.agent_ids)):
+            claimed[_told(source.name)] += agents
+    return claimed
+
+
+def _told(source: str) -> str:
+    """A file's place on this machine is nothing to a model: its name alone."""
+    return PurePath(source).name if PurePath(source).is_absolute() else source
+
+
+def _ordered(counted: Counter[Any], most: int | None = None) -> dict[str, int]:
+    """The most frequent first, then by name."""
+    return dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most])

@@ -1,0 +1,103 @@
+"""use_tool: which one tool is meant, by a name or by a request. Never a guess: else nothing runs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from waygraph.registry.discovery.naming import (
+    BORNE_BY,
+    bare,
+    exact_first,
+    exactness,
+    named_outright,
+    nearest,
+)
+from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
+from waygraph.registry.index.search_index import Leg
+from waygraph.registry.model import Principal, Tool, ToolMatch
+
+if TYPE_CHECKING:
+    from waygraph.registry.registry import Registry
+
+CANDIDATES = 5
+"""Named where several tools fit, at most."""
+CLEAR_LEAD = 0.1
+"""The best tool's score must be ahead of the second's by at least this share of it."""
+_AGREEING: tuple[Leg, ...] = ("capability_vector", "capability_text")
+
+
+def tool_meant(
+    registry: "Registry",
+    *,
+    name: str = "",
+    query: str = "",
+    principal: Principal | None = None,
+    agent_ids: frozenset[str] | None = None,
+) -> Tool:
+    """The tool of that name, or the one that clearly fits the request best; one of the two is given.
+
+    A name is an id, a call name, or the bare name of one tool only, whatever its case. A request is clear if it is
+    such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
+    without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
+    candidates.
+    """
+    if bool(name.strip()) == bool(query.strip()):
+        raise InvalidQuery("say which tool: its `name`, or a `query` that says what it is to do, and not both")
+    asked = bare(name or query)
+    if agent_ids is not None and not agent_ids:
+        raise UnknownName("tool", asked, ())
+    if outright := named_outright(registry, asked, principal, agent_ids):
+        return outright[1]
+    matches = _matches(registry, asked, principal, agent_ids)
+    by_name = [match for match in matches if exactness(asked, match.tool) < 4]
+    if by_name:
+        return _only(asked, by_name)
+    if name or not matches:
+        raise _unknown(registry, asked, principal, agent_ids)
+    return _clearly_best(asked, matches)
+
+
+def is_exact_name(tool: Tool, name: str) -> bool:
+    """Whether the tool was called by its own full name, as those must be that may destroy."""
+    return bare(name) in (tool.id, tool.call_name)
+
+
+def _matches(
+    registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> list[ToolMatch]:
+    if not asked:
+        return []
+    among = None if agent_ids is None else sorted(agent_ids)
+    found = registry.find_tools(asked, limit=BORNE_BY, agent_ids=among, principal=principal)
+    return exact_first(asked, found.matches)
+
+
+def _only(asked: str, matches: Sequence[ToolMatch]) -> Tool:
+    """The one that is named most exactly. Raises AmbiguousTool."""
+    best = exactness(asked, matches[0].tool)
+    same = [match.tool for match in matches if exactness(asked, match.tool) == best]
+    if len(same) > 1:
+        raise AmbiguousTool(asked, [tool.call_name for tool in same[:CANDIDATES]])
+    return same[0]
+
+
+def _clearly_best(asked: str, matches: Sequence[ToolMatch]) -> Tool:
+    """Raises AmbiguousTool."""
+    best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
+    if best.score - second >= CLEAR_LEAD * best.score and _is_agreed(best):
+        return best.tool
+    raise AmbiguousTool(asked, [match.tool.call_name for match in matches[:CANDIDATES]])
+
+
+def _is_agreed(match: ToolMatch) -> bool:
+    """Whether meaning and words, each by itself, put this tool first. Either alone is often wrong."""
+    first = {vote.leg for vote in match.votes if vote.entity_id == match.tool.id and vote.rank == 1}
+    return first.issuperset(_AGREEING)
+
+
+def _unknown(
+    registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> UnknownName:
+    near = nearest(registry, asked, principal, agent_ids) if asked else []
+    error = UnknownName("tool", asked, (), hint=f"Nearest: {', '.join(near)}." if near else "")
+    error.nearest = tuple(near)
+    return error
