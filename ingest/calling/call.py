@@ -2,51 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from waygraph.ingest.upstream.host import Deaf, Host, NotAnswered, Question, Result
 from waygraph.registry.model import Agent, Tool
 
-Question = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
-"""What a server may ask its client for while it runs a tool, by MCP's name of the method."""
-
-Result = Mapping[str, Any]
-"""A `CallToolResult` as JSON: `content`, `structuredContent`, `isError`, `_meta`, and whatever else the server said."""
-
-
-class Host(Protocol):
-    """The side that asked for the call, for as long as the call runs. It may be gone: then nothing reaches it."""
-
-    def can(self, question: Question) -> bool:
-        """Whether it takes such questions."""
-        ...
-
-    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Its answer, as the wire has it. Raises NotAnswered."""
-        ...
-
-    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
-
-    async def log(self, level: str, data: object, logger: str | None) -> None:
-        """`level` is one of MCP's."""
-        ...
-
-
-class NotAnswered(Exception):
-    """The host does not answer a question: it cannot, it is gone, or a person refused. The text says which."""
-
-
-class Deaf:
-    """A Host that takes no questions and hears nothing."""
-
-    def can(self, question: Question) -> bool:  # noqa: ARG002
-        return False
-
-    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
-        raise NotAnswered("the host takes no questions of servers")
-
-    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
-
-    async def log(self, level: str, data: object, logger: str | None) -> None: ...
+__all__ = ["Deaf", "Host", "NotAnswered", "Question", "Result", "ToolCall", "ToolCaller"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

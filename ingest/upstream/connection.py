@@ -1,11 +1,13 @@
-"""A connection to one MCP server, as those who follow it see it. Runs on anyio."""
+"""A connection to one MCP server, as those who follow it and those who call its tools see it. Runs on anyio."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
+from waygraph.ingest.upstream.host import Host, Result
 from waygraph.ingest.upstream.launch import Launch
 from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.registry.errors import UpstreamUnreachable
 
 
 class Connection(Protocol):
@@ -24,6 +26,35 @@ class Connection(Protocol):
         Many tellings are one. Of a server that does not notify it only ever raises.
         """
         ...
+
+
+class CallConnection(Connection, Protocol):
+    """One that tools are called over, any number at a time."""
+
+    @property
+    def is_open(self) -> bool:
+        """False from the moment at which the server's end is known."""
+        ...
+
+    async def ended(self) -> None:
+        """Returns when the connection is open no more."""
+        ...
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, host: Host, timeout_s: float, input_schema: str = ""
+    ) -> Result:
+        """The result as the wire had it, an error that the tool tells included.
+
+        What the server tells and asks meanwhile goes to `host`. Leaving the call, by its timeout or a cancellation,
+        tells the server and waits for nothing. `input_schema`: of the tool, JSON; a server of the modern era may want
+        some arguments in headers. Raises CallTimedOut, UpstreamAnswered for an error of the protocol, NotDelivered if
+        the tool surely did not run, and any other UpstreamError if that is not known.
+        """
+        ...
+
+
+class NotDelivered(UpstreamUnreachable):
+    """The request did not reach the server: on another connection it may be made again."""
 
 
 Connect = Callable[[Launch], AbstractAsyncContextManager[Connection]]

@@ -19,6 +19,7 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
+from mcp.types import METHOD_NOT_FOUND
 
 from waygraph.ingest.origins import PublicOnly, same_origin
 from waygraph.ingest.upstream.launch import HttpLaunch
@@ -36,6 +37,7 @@ _OVER_SESSION = "mcp-session-id"
 _KINDS = frozenset({"application/json", "text/event-stream"})
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _RETRYABLE = frozenset({408, 425, 429})
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _OLDER = frozenset({400, 404, 405})
 """How a server of the older transport answers what it does not know (MCP 2025-11-25, Transports, Backwards
 Compatibility)."""
@@ -138,6 +140,8 @@ class OriginClient(httpx2.AsyncClient):
         try:
             response = await super().send(request, **how)
         except Exception as exc:  # noqa: BLE001 - whatever a transport or a login raises is an answer not given
+            if isinstance(exc, _NOT_SENT):
+                self._undelivered(request)
             return self._no_answer(request, self._unreached(exc))
         return await self._checked(request, response)
 
@@ -148,7 +152,8 @@ class OriginClient(httpx2.AsyncClient):
             return self._accepted(request, response)
         if error is None:
             body = await _start_of(response)
-            if _is_json_rpc_error(body):
+            code = _error_code(body)
+            if code is not None and not (_session_ended(request, response) and code != METHOD_NOT_FOUND):
                 return _answer(request, response.status_code, body)
             error, self._wire.refused_with = self._refused(request, response), response.status_code
         with suppress(httpx2.HTTPError):
@@ -249,13 +254,19 @@ class OriginClient(httpx2.AsyncClient):
             return UpstreamRefused(f"{told} ({what})")
         if status == 403:
             return UpstreamRefused(f"does not let this caller in ({what})")
-        if status == 404 and _OVER_SESSION in request.headers:
+        if _session_ended(request, response):
+            self._undelivered(request)  # what knows no session has run nothing in it
             return UpstreamUnreachable(f"its session has ended ({what})")
         if status == 404:
             return UpstreamRefused(f"there is no MCP server at this path of {self._place} ({what})")
         if status >= 500 or status in _RETRYABLE:
             return UpstreamUnreachable(f"answered with {what}")
         return UpstreamRefused(f"answered with {what}")
+
+    def _undelivered(self, request: httpx2.Request) -> None:
+        named = _message(request).get("id")
+        if isinstance(named, int | str):
+            self._wire.on_undelivered(named)
 
     @property
     def _place(self) -> str:
@@ -318,11 +329,17 @@ def _compressed(response: httpx2.Response) -> UpstreamError | None:
 
 def _asks(request: httpx2.Request) -> bool:
     """Whether a message of ours waits for an answer."""
+    message = _message(request)
+    return ("id" in message and "method" in message) or "jsonrpc" not in message
+
+
+def _message(request: httpx2.Request) -> dict[str, Any]:
+    """What is sent; empty if that is no message."""
     try:
         message = json.loads(request.content)
     except (httpx2.RequestNotRead, ValueError):
-        return True
-    return not isinstance(message, dict) or ("id" in message and "method" in message) or "jsonrpc" not in message
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 async def _start_of(response: httpx2.Response) -> bytes:
@@ -338,15 +355,24 @@ async def _start_of(response: httpx2.Response) -> bytes:
     return bytes(read)
 
 
-def _is_json_rpc_error(body: bytes) -> bool:
+def _error_code(body: bytes) -> int | None:
+    """Of a JSON-RPC error; None if it is none."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
-        return False
+        return None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return False
+        return None
     error = message.get("error")
-    return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return None
+    code = error.get("code")
+    return code if isinstance(code, int) else None
+
+
+def _session_ended(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """The server does not know it any more (MCP 2025-11-25, Transports, Session Management)."""
+    return response.status_code == 404 and _OVER_SESSION in request.headers
 
 
 def _answer(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:

@@ -13,22 +13,35 @@ from mcp import Client, MCPError
 from mcp.client.session import ClientSession
 from mcp.types import (
     CONNECTION_CLOSED,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     REQUEST_TIMEOUT,
+    ErrorData,
     Implementation,
     ServerCapabilities,
 )
 from pydantic import ValidationError
 
+from waygraph.ingest.upstream.connection import NotDelivered
 from waygraph.ingest.upstream.following import Following
+from waygraph.ingest.upstream.host import Host, Result
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.ingest.upstream.paging import Items, NotOffered, all_of, number_of
+from waygraph.ingest.upstream.questions import Questions
 from waygraph.ingest.upstream.quiet import quietly
 from waygraph.ingest.upstream.raw import raw_request
 from waygraph.ingest.upstream.telling import Discretion
+from waygraph.ingest.upstream.tool_calls import ToolCalls
+from waygraph.ingest.upstream.underway import CallsUnderway, Underway
 from waygraph.ingest.upstream.wire import Counted, Watched, Wire
-from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.errors import (
+    CallTimedOut,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 from waygraph.registry.settings import Settings
 
 Mode = Literal["auto", "legacy"]
@@ -37,6 +50,8 @@ _LEAVE_S = 0.5
 """For an orderly end; then the transport ends without ceremony."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
+_MOST_DATA_CHARS = 64 * 1024
+"""Of what a server adds to an error."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 
@@ -64,6 +79,7 @@ class OpenConnection:
         *,
         mode: Mode,
         follow: bool,
+        for_calls: bool = False,
     ) -> None:
         self.wire = wire
         self.ended_by_itself = False
@@ -78,7 +94,13 @@ class OpenConnection:
         self._opened = anyio.Event()
         self._ended = anyio.Event()
         self._loss: UpstreamError | None = None
+        self._for_calls = for_calls
+        self._calls = CallsUnderway(discretion)
+        self._questions = Questions(wire, self._calls)
         wire.on_end = self._end
+        wire.on_notice, wire.on_sending = self._calls.notice, self._calls.sending
+        wire.on_undelivered = self._calls.undelivered
+        wire.on_question, wire.on_withdrawal = self._questions.take, self._questions.withdraw
 
     # -- its task ----------------------------------------------------------------------------------
 
@@ -97,7 +119,7 @@ class OpenConnection:
 
     async def _serve(self) -> None:
         about_us = Implementation(name="waygraph", version=_version())
-        client = Client(self._watched_streams(), mode=self._mode, client_info=about_us, cache=None)
+        client = self._client(about_us)
         async with client:
             self._agreed = Agreed(
                 client.session,
@@ -108,9 +130,24 @@ class OpenConnection:
             )
             self._opened.set()
             async with anyio.create_task_group() as tasks:
+                self._calls.tasks = tasks
                 tasks.start_soon(self._following.follow, client)
                 await self._over.wait()
+                self._calls.tasks = None
                 tasks.cancel_scope.cancel()
+
+    def _client(self, about_us: Implementation) -> Client:
+        """Questions that come before any call can are the SDK's to refuse; by its callbacks it says what we take."""
+        nobody = _nobody if self._for_calls else None
+        return Client(
+            self._watched_streams(),
+            mode=self._mode,
+            client_info=about_us,
+            cache=None,
+            elicitation_callback=nobody,
+            sampling_callback=nobody,
+            list_roots_callback=nobody,
+        )
 
     def _end(self) -> None:
         """The server closed its side."""
@@ -120,7 +157,8 @@ class OpenConnection:
     @asynccontextmanager
     async def _watched_streams(self) -> AsyncIterator[tuple[Any, Any]]:
         async with self._transport as (reading, writing):
-            yield Watched(reading, self.wire), Counted(writing, self.wire)
+            self._questions.writing = Counted(writing, self.wire)
+            yield Watched(reading, self.wire), self._questions.writing
 
     # -- its owner ---------------------------------------------------------------------------------
 
@@ -163,6 +201,41 @@ class OpenConnection:
 
     async def changed(self) -> None:
         await self._following.changed()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._agreed is not None and not self._over.is_set() and not self._ended.is_set()
+
+    async def ended(self) -> None:
+        await self._over.wait()
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, host: Host, timeout_s: float, input_schema: str = ""
+    ) -> Result:
+        if self._agreed is None or self._calls.tasks is None or not self.is_open:
+            await self._ended.wait()
+            raise NotDelivered(self._lost().reason)
+        calls = ToolCalls(self._agreed.session, self._agreed.version, self._calls)
+        with self._calls.begun(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
+            try:
+                return await calls.call(call, name, arguments, input_schema)
+            except MCPError as exc:
+                error = await self._failed(call, exc)
+            raise error
+        raise CallTimedOut(name, timeout_s)
+
+    async def _failed(self, call: Underway, exc: MCPError) -> UpstreamError:
+        """Why a call has no result."""
+        loss = self._of_ours(exc)
+        if not self.is_open:
+            await self._ended.wait()
+            loss = self._lost()
+        if loss is None:
+            data = self._discretion.struck(exc.error.data, _MOST_DATA_CHARS)
+            return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
+        return loss if call.is_delivered and call.request_id is not None else NotDelivered(loss.reason)
 
     async def _listing(self) -> ServerListing:
         agreed = await self._running()
@@ -245,6 +318,14 @@ class OpenConnection:
 
     def _told(self, exc: MCPError) -> UpstreamError:
         """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
+        if (loss := self._of_ours(exc)) is not None:
+            return loss
+        if exc.code == METHOD_NOT_FOUND:
+            return NotOffered("does not know what it was asked")
+        return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
+
+    def _of_ours(self, exc: MCPError) -> UpstreamError | None:
+        """What the SDK or our HTTP client says in place of an answer; None for an answer of the server's."""
         data = exc.error.data
         if isinstance(data, dict) and self.wire.mark and self.wire.mark in data:
             kind = UpstreamUnreachable if data[self.wire.mark] else UpstreamRefused
@@ -254,11 +335,11 @@ class OpenConnection:
             return self.wire.trouble
         if cut:
             return UpstreamUnreachable("the connection was closed before the answer")
-        if exc.code == PARSE_ERROR:
-            return UpstreamRefused("answered with what is no JSON-RPC")
-        if exc.code == METHOD_NOT_FOUND:
-            return NotOffered("does not know what it was asked")
-        return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
+        return UpstreamRefused("answered with what is no JSON-RPC") if exc.code == PARSE_ERROR else None
+
+
+async def _nobody(*_: Any, **__: Any) -> ErrorData:
+    return ErrorData(code=INVALID_REQUEST, message="no call is under way, so that nobody can be asked")
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import replace
 import anyio
 from anyio.abc import TaskGroup
 
-from waygraph.ingest.upstream.connection import Connection
+from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.http import http_transport, speaks_older_form
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.oauth import OpenPage
@@ -26,17 +26,22 @@ from waygraph.registry.settings import Settings
 
 @asynccontextmanager
 async def connect(
-    launch: Launch, settings: Settings, *, follow: bool = True, open_page: OpenPage | None = None
-) -> AsyncGenerator[Connection]:
+    launch: Launch,
+    settings: Settings,
+    *,
+    follow: bool = True,
+    for_calls: bool = False,
+    open_page: OpenPage | None = None,
+) -> AsyncGenerator[CallConnection]:
     """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended.
 
-    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `open_page`:
-    shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises
-    UpstreamError.
+    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `for_calls`:
+    whether it is told that we take the questions of servers, which the hosts of calls answer. `open_page`: shows a
+    person the page where they log in by OAuth; without it only tokens that are held count. Raises UpstreamError.
     """
     raised: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        opening = _Opening(launch, settings, follow, open_page, tasks)
+        opening = _Opening(launch, settings, follow=follow, for_calls=for_calls, open_page=open_page, tasks=tasks)
         try:
             yield await opening.opened()
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
@@ -51,18 +56,26 @@ class _Opening:
     """The attempts to open one connection: the last one is the connection."""
 
     def __init__(
-        self, launch: Launch, settings: Settings, follow: bool, open_page: OpenPage | None, tasks: TaskGroup
+        self,
+        launch: Launch,
+        settings: Settings,
+        *,
+        follow: bool,
+        for_calls: bool,
+        open_page: OpenPage | None,
+        tasks: TaskGroup,
     ) -> None:
         hush()
         self._launch = launch
         self._settings = settings
         self._follow = follow
+        self._for_calls = for_calls
         self._open_page = open_page
         self._tasks = tasks
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
 
-    async def opened(self) -> Connection:
+    async def opened(self) -> CallConnection:
         timeout_s = self._settings.upstream_connect_timeout_s
         if self._open_page and isinstance(self._launch, HttpLaunch) and self._launch.oauth:
             timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
@@ -102,7 +115,13 @@ class _Opening:
         wire = Wire()
         transport = self._transport(launch, wire)
         self._attempt = OpenConnection(
-            transport, wire, self._settings, self._discretion, mode=mode, follow=self._follow
+            transport,
+            wire,
+            self._settings,
+            self._discretion,
+            mode=mode,
+            follow=self._follow,
+            for_calls=self._for_calls,
         )
         self._tasks.start_soon(self._attempt.run)
         await self._attempt.opened()

@@ -17,7 +17,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp.types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.child import CHUNK, Child
@@ -195,12 +195,20 @@ class _Server:
         try:
             async with self._outgoing:
                 async for item in self._outgoing:
-                    text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await self._child.stdin.send(text.encode("utf-8", "replace") + b"\n")
+                    await self._write(item.message)
         except _GONE:
             await self._incoming.aclose()  # whoever waits for an answer learns that none comes
         finally:
             self._written.set()
+
+    async def _write(self, message: JSONRPCMessage) -> None:
+        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            await self._child.stdin.send(text.encode("utf-8", "replace") + b"\n")
+        except _GONE:
+            if isinstance(message, JSONRPCRequest):  # half a line at most, which is no message
+                self._wire.on_undelivered(message.id)
+            raise
 
     async def listen_to_errors(self) -> None:
         with suppress(*_GONE):

@@ -41,10 +41,31 @@ class Discretion:
 
     def line(self, text: str) -> str:
         """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
-        plain = " ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split())
-        for secret in (*sorted(self.learned, key=len, reverse=True), *self.secrets):
-            plain = plain.replace(secret, STRUCK)
+        plain = self.strike(" ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split()))
         return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
+
+    def strike(self, text: str) -> str:
+        """The text without what is held in confidence, and otherwise as it is."""
+        for secret in (*sorted(self.learned, key=len, reverse=True), *self.secrets):
+            text = text.replace(secret, STRUCK)
+        return text
+
+    def struck(self, data: object, most_chars: int) -> object:
+        """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
+        try:
+            written = json.dumps(data, ensure_ascii=False)
+            if len(written) <= most_chars:
+                return self._struck(data)
+            return f"({len(written):,} characters, which is too long to be handed on)"
+        except (TypeError, ValueError, RecursionError):
+            return "(data that cannot be read)"
+
+    def _struck(self, data: object) -> object:
+        if isinstance(data, str):
+            return self.strike(data)
+        if isinstance(data, Mapping):
+            return {self.strike(str(key)): self._struck(value) for key, value in data.items()}
+        return [self._struck(part) for part in data] if isinstance(data, list) else data
 
     def last_words(self, output: str) -> str:
         """The line of an error output that most likely says why; empty if there is none."""

@@ -1,13 +1,14 @@
 """What passes between a transport and the SDK: seen on its way, so that what costs nothing costs nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import Context
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 
 from waygraph.registry.errors import UpstreamError
 
@@ -20,7 +21,9 @@ CHANGES = frozenset(
 )
 MOST_UNANSWERED = 100
 """A server that asks on and does not read the answers is heard no more; each question would be a task of the SDK's."""
-_UNASKED = CHANGES | {"notifications/message", "notifications/resources/updated"}
+NOTICES = frozenset({"notifications/message", "notifications/progress"})
+"""What a server tells of a call."""
+_UNASKED = CHANGES | NOTICES | {"notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
 
@@ -42,6 +45,15 @@ class Wire:
     on_end: Callable[[], None] = lambda: None
     on_silence: Callable[[], None] = lambda: None
     """The stream by which the server told of changes is lost."""
+    on_notice: Callable[[str, Mapping[str, Any], Context | None], None] = lambda *_: None
+    """Gets NOTICES, with the context of the request that they came as an answer to, if any."""
+    on_question: Callable[[JSONRPCRequest, Context | None], bool] = lambda *_: False
+    """Whether it answers this request of the server's; the SDK does otherwise."""
+    on_withdrawal: Callable[[RequestId], None] = lambda *_: None
+    on_sending: Callable[[RequestId], None] = lambda *_: None
+    """A request of ours is handed to the transport, by the task that asks."""
+    on_undelivered: Callable[[RequestId], None] = lambda *_: None
+    """It did not reach the server, and cannot any more."""
     mark: str = ""
     """Stands in the data of an error that our HTTP client made, so that no server's own is taken for one."""
     refused_with: int = 0
@@ -60,9 +72,10 @@ class Watched:
         self._wire = wire
 
     @property
-    def last_context(self) -> object:
+    def last_context(self) -> Context | None:
         """The SDK asks for it by name: whose context a message came in."""
-        return getattr(self._inner, "last_context", None)
+        context = getattr(self._inner, "last_context", None)
+        return context if isinstance(context, Context) else None
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
@@ -82,12 +95,19 @@ class Watched:
             if self._wire.unanswered >= MOST_UNANSWERED:
                 return True
             self._wire.unanswered += 1
-            return False
+            return self._wire.on_question(item.message, self.last_context)
         if not isinstance(item.message, JSONRPCNotification):
             return False
-        if item.message.method in CHANGES:
+        return self._is_unasked(item.message.method, item.message.params or {})
+
+    def _is_unasked(self, method: str, params: Mapping[str, Any]) -> bool:
+        if method in CHANGES:
             self._wire.on_change()
-        return item.message.method in _UNASKED
+        elif method in NOTICES:
+            self._wire.on_notice(method, params, self.last_context)
+        elif method == "notifications/cancelled" and isinstance(named := params.get("requestId"), int | str):
+            self._wire.on_withdrawal(named)
+        return method in _UNASKED
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -118,8 +138,16 @@ class Counted:
         self._wire = wire
 
     async def send(self, item: SessionMessage, /) -> None:
-        await self._inner.send(item)
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+        message = item.message
+        if isinstance(message, JSONRPCRequest):
+            self._wire.on_sending(message.id)
+        try:
+            await self._inner.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if isinstance(message, JSONRPCRequest):
+                self._wire.on_undelivered(message.id)
+            raise
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._wire.unanswered -= 1
 
     async def aclose(self) -> None:

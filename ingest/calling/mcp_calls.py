@@ -1,0 +1,28 @@
+"""Tools of MCP servers are run over the pool's connections."""
+
+import anyio
+
+from waygraph.ingest.calling.call import Result, ToolCall
+from waygraph.ingest.calling.pool import Pool
+from waygraph.registry.errors import CallTimedOut
+
+
+class McpCaller:
+    """A `ToolCaller` for agents that are MCP servers. It lives as long as its pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def call(self, call: ToolCall) -> Result:
+        """As `ToolCaller.call`; the deadline holds for the start of the server, too, which goes on without the call."""
+        tool = call.tool
+        with anyio.move_on_after(call.deadline_s):
+            return await self._pool.call(
+                call.agent,
+                tool.name,
+                call.arguments,
+                host=call.host,
+                timeout_s=call.deadline_s,
+                input_schema=tool.input_schema,
+            )
+        raise CallTimedOut(tool.call_name or tool.id, call.deadline_s)

@@ -1,0 +1,264 @@
+"""Connections that tools are called over: one an agent, opened by its first call, closed when nobody needs it.
+
+All connections of a process stand in one task group. A connection has a task of its own, which opens and closes it;
+calls come from anywhere and wait for nothing but their own server.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from waygraph.ingest.upstream.clock import Clock, SystemClock, first_of
+from waygraph.ingest.upstream.connection import CallConnection, NotDelivered
+from waygraph.ingest.upstream.host import Host, Result
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch
+from waygraph.ingest.upstream.starts import Starts
+from waygraph.registry.errors import UpstreamError, UpstreamUnreachable
+from waygraph.registry.model import Agent
+from waygraph.registry.settings import Settings
+
+LaunchOf = Callable[[Agent], Awaitable[Launch] | Launch]
+"""How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
+OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
+"""Opens a connection for calls, within its deadline. Raises UpstreamError."""
+
+PATIENCE_S = 1.0
+"""How long a start keeps others waiting, when as many are at it as may."""
+FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
+"""For so long a server that could not be started is not tried again, doubled with each failure."""
+
+
+@asynccontextmanager
+async def calling_pool(
+    launch_of: LaunchOf,
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    connect: OpenConnections | None = None,
+) -> AsyncGenerator["Pool"]:
+    """A pool for as long as the block; leaving it closes all connections within 2 s, and ends their processes."""
+    raised: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        pool = Pool(tasks, launch_of, settings, clock or SystemClock(), connect or _connecting(settings))
+        try:
+            yield pool
+        except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
+            raised = exc
+        finally:
+            pool.close()
+            tasks.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
+
+
+def _connecting(settings: Settings) -> OpenConnections:
+    from waygraph.ingest.upstream.opening import connect  # imports the SDK
+
+    return partial(connect, settings=settings, follow=False, for_calls=True)
+
+
+class Pool:
+    """Made by `calling_pool`."""
+
+    def __init__(
+        self, tasks: TaskGroup, launch_of: LaunchOf, settings: Settings, clock: Clock, connect: OpenConnections
+    ) -> None:
+        self._tasks = tasks
+        self._launch_of = launch_of
+        self._idle_s = settings.call_idle_s
+        self._clock = clock
+        self._connect = connect
+        self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
+        self._lines: dict[str, _Line] = {}
+        self._failures: dict[str, _Failure] = {}
+        self._is_closed = False
+
+    @property
+    def open(self) -> frozenset[str]:
+        """Ids of the agents whose connection stands."""
+        return frozenset(agent_id for agent_id, line in self._lines.items() if line.is_open)
+
+    async def call(
+        self,
+        agent: Agent,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        host: Host,
+        timeout_s: float,
+        input_schema: str = "",
+    ) -> Result:
+        """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
+
+        `timeout_s` is for the answer; a start has `upstream_connect_timeout_s`. A request that did not reach the
+        server is made once more, over a new connection. Raises what `CallConnection.call` and `launch_of` raise.
+        """
+        for is_last in (False, True):
+            line = await self._line(agent)
+            async with line.used() as connection:
+                try:
+                    return await connection.call(
+                        name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema
+                    )
+                except NotDelivered:
+                    line.retire()
+                    if is_last:
+                        raise
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """No call is taken any more. The connections end with the task group."""
+        self._is_closed = True
+
+    async def _line(self, agent: Agent) -> "_Line":
+        """One that stands or is being started. Raises UpstreamError."""
+        if self._is_closed:
+            raise UpstreamUnreachable("the gateway is being stopped")
+        found = self._launch_of(agent)
+        launch = await found if isawaitable(found) else found
+        line = self._lines.get(agent.id)
+        if line is not None and line.takes_calls and line.launch == launch:
+            return line
+        if line is not None:
+            line.retire()
+        return self._begun(agent.id, launch)
+
+    def _begun(self, agent_id: str, launch: Launch) -> "_Line":
+        """Raises UpstreamError at once, if the last try failed a short while ago."""
+        failure = self._failures.get(agent_id)
+        if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
+            raise failure.again(left_s)
+        line = _Line(launch, self._clock, self._idle_s)
+        self._lines[agent_id] = line
+        self._tasks.start_soon(self._run, agent_id, line)
+        return line
+
+    async def _run(self, agent_id: str, line: "_Line") -> None:
+        """The task of one connection. Never raises."""
+        try:
+            async with self._started(line.launch) as connection:
+                self._failures.pop(agent_id, None)
+                await line.serve(connection)
+        except Exception as exc:  # noqa: BLE001 - one server's fault must not end the connections of all
+            error = exc if isinstance(exc, UpstreamError) else UpstreamUnreachable(f"failed ({type(exc).__name__})")
+            if line.is_waited_for:
+                self._note(agent_id, line.launch, error)
+            line.fail(error)
+        finally:
+            line.fail(UpstreamUnreachable("the gateway is being stopped"))
+            if self._lines.get(agent_id) is line:
+                del self._lines[agent_id]
+
+    @asynccontextmanager
+    async def _started(self, launch: Launch) -> AsyncIterator[CallConnection]:
+        """A place among those that start is held only until the connection stands; an address needs none."""
+        async with AsyncExitStack() as stack:
+            async with nullcontext() if isinstance(launch, HttpLaunch) else self._starts.place():
+                connection = await stack.enter_async_context(self._connect(launch))
+            yield connection
+
+    def _note(self, agent_id: str, launch: Launch, error: UpstreamError) -> None:
+        last = self._failures.get(agent_id)
+        rest_s = min(2 * last.rest_s, LONGEST_REST_S) if last and last.launch == launch else FIRST_REST_S
+        self._failures[agent_id] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A start that failed, until when it is remembered, and for how long that is."""
+
+    launch: Launch
+    error: UpstreamError
+    rest_s: float
+    until_s: float
+
+    def again(self, left_s: float) -> UpstreamError:
+        return type(self.error)(f"{self.error.reason}; it is tried again by the first call after {left_s:.1f} s")
+
+
+class _Line:
+    """A connection from its start to its end, and the calls that use it."""
+
+    def __init__(self, launch: Launch, clock: Clock, idle_s: float) -> None:
+        self.launch = launch
+        self.is_over = False
+        """No call begins on it any more."""
+        self._clock = clock
+        self._idle_s = idle_s
+        self._connection: CallConnection | None = None
+        self._failure: UpstreamError | None = None
+        self._settled = anyio.Event()
+        self._stirred = anyio.Event()
+        self._calls = 0
+        self._used_s = clock.now_s()
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None and self.takes_calls
+
+    @property
+    def takes_calls(self) -> bool:
+        return not self.is_over and (self._connection is None or self._connection.is_open)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether it has neither been opened nor failed."""
+        return not self._settled.is_set()
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[CallConnection]:
+        """The connection, once it stands; it stays while it is used. Raises UpstreamError."""
+        self._calls += 1
+        try:
+            await self._settled.wait()
+            if self._connection is None:
+                raise self._why_not()
+            yield self._connection
+        finally:
+            self._calls -= 1
+            self._used_s = self._clock.now_s()
+            self._stirred.set()
+
+    def _why_not(self) -> UpstreamError:
+        failure = self._failure or UpstreamUnreachable("the connection is closed")
+        return type(failure)(failure.reason)
+
+    def retire(self) -> None:
+        """It ends with the last of its calls."""
+        self.is_over = True
+        self._stirred.set()
+
+    def fail(self, error: UpstreamError) -> None:
+        """Whoever waits for it learns this; without effect once it was opened."""
+        self.is_over = True
+        if not self._settled.is_set():
+            self._failure = error
+            self._settled.set()
+
+    async def serve(self, connection: CallConnection) -> None:
+        """Returns when the connection has ended, or nobody needs it."""
+        self._connection = connection
+        self._used_s = self._clock.now_s()
+        self._settled.set()
+        try:
+            await first_of(connection.ended, self._unneeded)
+        finally:
+            self.is_over = True
+
+    async def _unneeded(self) -> None:
+        while self._calls or not self.is_over:
+            left_s = self._used_s + self._idle_s - self._clock.now_s()
+            if not self._calls and left_s <= 0:
+                self.is_over = True  # before anything waits: no call may begin on it now
+                return
+            self._stirred = anyio.Event()
+            if self._calls:
+                await self._stirred.wait()
+            else:
+                await first_of(self._stirred.wait, partial(self._clock.sleep, left_s))

@@ -1,0 +1,50 @@
+"""The side that asked for a call of a tool, as whoever runs it sees it: questions, progress and logs go there."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+Question = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
+"""What a server may ask its client for while it runs a tool, by MCP's name of the method."""
+
+Result = Mapping[str, Any]
+"""A `CallToolResult` as JSON: `content`, `structuredContent`, `isError`, `_meta`, and whatever else the server said."""
+
+
+class Host(Protocol):
+    """The side that asked for the call, for as long as the call runs. It may be gone: then nothing reaches it.
+
+    Hosts that are equal are one: what a server says without naming its call goes to a host only if all calls that are
+    under way there are that host's.
+    """
+
+    def can(self, question: Question) -> bool:
+        """Whether it takes such questions."""
+        ...
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its answer, as the wire has it. Raises NotAnswered."""
+        ...
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, level: str, data: object, logger: str | None) -> None:
+        """`level` is one of MCP's."""
+        ...
+
+
+class NotAnswered(Exception):
+    """The host does not answer a question: it cannot, it is gone, or a person refused. The text says which."""
+
+
+class Deaf:
+    """A Host that takes no questions and hears nothing."""
+
+    def can(self, question: Question) -> bool:  # noqa: ARG002
+        return False
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+        raise NotAnswered("the host takes no questions of servers")
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, level: str, data: object, logger: str | None) -> None: ...
