@@ -11,9 +11,9 @@ from typing import Any, TypeGuard
 
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
-from waygraph.registry.changes import AgentEntry, Rejected
+from waygraph.registry.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.identity import agent_id, canonical_json, name_fault, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, Tool
+from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
 from waygraph.registry.settings import Settings
 
 MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
@@ -94,6 +94,18 @@ class Intake:
     def note_cut(self, pointer: str, what: str) -> None:
         """Notes that a record was not taken whole, or not as its format demands."""
         self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
+
+    def manifest(self, source: str, namespace: str) -> Manifest:
+        """All that was taken, under the source's name."""
+        return Manifest(
+            source=source,
+            namespace=namespace,
+            entries=tuple(self.entries),
+            rejected=tuple(self.rejected),
+            cut=tuple(self.cut),
+            partial=self.partial,
+            gone=tuple(self.gone),
+        )
 
     def _entry(self, record: AgentRecord) -> AgentEntry:
         if fault := name_fault(record.key):
@@ -182,12 +194,17 @@ class Intake:
         # Measured before it is searched for secrets, which takes its time on texts without end.
         if (length := len(_canonical(value, "transport"))) > self.settings.max_schema_chars:
             raise Refusal(f"transport: {length} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
-        try:
-            return _canonical(references_only(value), "transport")
-        except ValueError:
-            raise Refusal("transport: its url cannot be read") from None  # the error's text holds the URL's login
-        except RecursionError:
-            raise Refusal("transport: nested too deeply") from None
+        return held_transport(value)
+
+
+def held_transport(value: Mapping[str, object]) -> JsonText:
+    """A launch or address as the graph holds it: references only. Raises Refusal."""
+    try:
+        return _canonical(references_only(value), "transport")
+    except ValueError:
+        raise Refusal("transport: its url cannot be read") from None  # the error's text holds the URL's login
+    except RecursionError:
+        raise Refusal("transport: nested too deeply") from None
 
 
 def _kind(value: object) -> AgentKind:

@@ -18,6 +18,16 @@ def same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
     return upgraded and own.host == other.host
 
 
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address of the web, as text; empty for what is none."""
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
+        return ""
+    port = parsed.port or {"http": 80, "https": 443}.get(parsed.scheme)
+    return f"{parsed.scheme}://{parsed.host}:{port}" if port and parsed.host else ""
+
+
 class NotPublic(UpstreamRefused):
     """A host that has an address which is not allowed."""
 

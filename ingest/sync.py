@@ -253,11 +253,17 @@ class _Plan:
             # In the graph's order: the agent's text names its tools, and must be the same when embedded anew.
             in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
             agent, tools = placed(entry.agent, in_order, agent_id)
-            stored = self.held.agents.get(agent_id)
-            if entry.unasked and stored is not None:
-                held = self.held.tools_of([agent_id]).get(agent_id, ())
-                agent, tools = stored.agent, tuple(item.tool for item in held)
             self.entries.append(replace(entry, agent=agent, tools=tools))
+        self._keep_unasked()
+
+    def _keep_unasked(self) -> None:
+        """What is held stands in place of what a source says of servers that were not asked."""
+        stay = {entry.agent.id for entry in self.entries if entry.unasked} & self.held.agents.keys()
+        held = self.held.tools_of(sorted(stay)) if stay else {}
+        for place, entry in enumerate(self.entries):
+            if (agent_id := entry.agent.id) in stay and entry.unasked:
+                tools = tuple(item.tool for item in held.get(agent_id, ()))
+                self.entries[place] = replace(entry, agent=self.held.agents[agent_id].agent, tools=tools)
 
     def _distinct(self) -> list[AgentEntry]:
         """The first entry of each key; the others are rejected."""

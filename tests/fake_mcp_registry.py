@@ -4,14 +4,15 @@ Real sockets; entries and troubles as told.
 """
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from tests.http_doubles import Quiet, serving
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 
@@ -51,19 +52,13 @@ def entry(name: str, *, latest: bool = True, status: str = "active", at: str = "
 @contextmanager
 def fake_mcp_registry(*entries: dict[str, Any]) -> Iterator[FakeMcpRegistry]:
     fake = FakeMcpRegistry(entries=list(entries))
-    with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(fake)) as server:
-        fake.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield fake
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(_answering_for(fake)) as address:
+        fake.url = address
+        yield fake
 
 
 def _answering_for(fake: FakeMcpRegistry) -> type[BaseHTTPRequestHandler]:
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(Quiet, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = dict(parse_qsl(parts.query))
@@ -94,9 +89,6 @@ def _answering_for(fake: FakeMcpRegistry) -> type[BaseHTTPRequestHandler]:
                     time.sleep(fake.drip_s)
             except OSError:  # who asked has gone
                 self.close_connection = True
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
 
     return Endpoint
 

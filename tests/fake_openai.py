@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.http_doubles import Quiet, serving
 
 KEY = "sk-right-1234567890"
 NATIVE_DIMENSION = 48
@@ -53,19 +54,13 @@ def vector_of(text: str, dimension: int) -> list[float]:
 @contextmanager
 def fake_openai() -> Iterator[FakeOpenAI]:
     fake = FakeOpenAI()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(fake)) as server:
-        fake.url = f"http://127.0.0.1:{server.server_port}/v1"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield fake
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(_answering_for(fake)) as address:
+        fake.url = f"{address}/v1"
+        yield fake
 
 
 def _answering_for(fake: FakeOpenAI) -> type[BaseHTTPRequestHandler]:
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             fake.requests.append(request)
@@ -86,9 +81,6 @@ def _answering_for(fake: FakeOpenAI) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
 
     return Endpoint
 

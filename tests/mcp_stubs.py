@@ -5,16 +5,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import uvicorn
 
+from benchmarks.live.scene import watching_beside
 from benchmarks.live.stubs import application, stubs
 from tests.live_http import free_port
 from waygraph.ingest.sources.opening import Opening
@@ -26,6 +25,18 @@ from waygraph.registry.changes import Policy
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[1]
+TIDE_TABLES = """
+from mcp.server import MCPServer
+server = MCPServer("tide tables", version="1.2", instructions="Tides at harbours.")
+
+@server.tool()
+async def tides(harbour: str) -> str:
+    "High and low water at a harbour."
+    return "low"
+
+server.run()
+"""
+"""A program."""
 
 
 @dataclass
@@ -112,22 +123,8 @@ def watched(
     seen = Watched(registry)
     followed = followed_sources([str(source) for source in sources], [], Opening(settings=settings))
     watch = Watch(registry, followed, watching(settings, seen.told.append, policy=policy))
-    stop = threading.Event()
-
-    async def run() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(watch.run)
-            while not stop.is_set():
-                await anyio.sleep(0.02)
-            group.cancel_scope.cancel()
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(anyio.run, run)
-        try:
-            yield seen
-        finally:
-            stop.set()
-        running.result()
+    with watching_beside(watch):
+        yield seen
 
 
 def until(holds: Callable[[], object], what: str) -> None:

@@ -8,13 +8,24 @@ from pathlib import Path
 import anyio
 
 from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.watching.events import WatchEvent
+from waygraph.ingest.watching.events import (
+    Failing,
+    Listed,
+    ServerSeen,
+    SourceFailed,
+    SourceRead,
+    Unreachable,
+    WatchEvent,
+)
 from waygraph.ingest.watching.opening import followed_sources, watching
 from waygraph.ingest.watching.watch import Watch
 from waygraph.registry.changes import Policy
 from waygraph.registry.errors import SourceError
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
+
+INTERRUPTED, FAILED = 130, 1
+"""128 + SIGINT, as a shell reports a program that a person interrupted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +53,17 @@ def known_sources(registry: Registry) -> list[str]:
     return found
 
 
-def run_until_stopped(watched: Watched, *, once: bool) -> bool:
-    """Whether SIGINT ended it; SIGTERM and `once` are ends in order. Raises SourceError."""
+def run_until_stopped(watched: Watched, *, once: bool) -> int:
+    """The exit status: 130 where SIGINT ended it, 1 where one look (`once`) found nothing but failures, else 0.
+
+    Raises SourceError.
+    """
     how = replace(watched.how, settings=watched.settings)
+    balance = _Balance(watched.tell)
     sources = followed_sources(watched.sources, watched.command, how)
     given = watching(
         watched.settings,
-        watched.tell,
+        balance.tell,
         policy=watched.policy,
         allow_mass_removal=watched.allow_mass_removal,
         once=once,
@@ -63,7 +78,30 @@ def run_until_stopped(watched: Watched, *, once: bool) -> bool:
             group.cancel_scope.cancel()
 
     anyio.run(run)
-    return signal.SIGINT in ended_by
+    if signal.SIGINT in ended_by:
+        return INTERRUPTED
+    return FAILED if once and not ended_by and balance.only_failures else 0
+
+
+class _Balance:
+    """Hands events on, and notes whether anything was learnt of any source."""
+
+    def __init__(self, tell: Callable[[WatchEvent], None]) -> None:
+        self._tell, self._learnt, self._failed = tell, False, False
+
+    @property
+    def only_failures(self) -> bool:
+        return self._failed and not self._learnt
+
+    def tell(self, event: WatchEvent) -> None:
+        match event:
+            case ServerSeen(event=Listed()):
+                self._learnt = True
+            case SourceRead(servers=0, agents=agents) if agents:
+                self._learnt = True
+            case SourceFailed() | ServerSeen(event=Unreachable() | Failing()):
+                self._failed = True
+        self._tell(event)
 
 
 async def _stopped_by_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:

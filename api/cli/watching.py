@@ -9,8 +9,6 @@ from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.opening import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
 
 PolicyName = Literal["accept", "hold", "strict"]
-INTERRUPTED = 130
-"""128 + SIGINT, as a shell reports a program that a person interrupted."""
 
 
 def watch(
@@ -94,6 +92,5 @@ def watch(
             allow_mass_removal=allow_mass_removal,
             tell=output.tell,
         )
-        interrupted = run_until_stopped(watched, once=once)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+        status = run_until_stopped(watched, once=once)
+    raise typer.Exit(status)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import mcp_config
-from waygraph.ingest.sources.parsing import parse
+from waygraph.ingest.sources.parsing import parse_file
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
@@ -77,7 +77,7 @@ def _looked_at(client: str, path: Path, settings: Settings) -> KnownConfig | Non
     try:
         if not path.is_file():
             return None
-        document = parse(str(path), lambda most_bytes: _content(path, most_bytes), settings)
+        document = parse_file(path, settings)
     except OSError as exc:
         return KnownConfig(client=client, path=path, fault=f"cannot be read: {exc.strerror}")
     except SourceError as error:
@@ -87,8 +87,3 @@ def _looked_at(client: str, path: Path, settings: Settings) -> KnownConfig | Non
     intake = Intake(where=str(path), settings=settings)
     named = sum(1 for _ in mcp_config.read(document, str(path), intake))
     return KnownConfig(client=client, path=path, servers=named + len(intake.rejected))
-
-
-def _content(path: Path, most_bytes: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(most_bytes)

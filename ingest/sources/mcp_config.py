@@ -6,13 +6,13 @@ reference resolved. The forms that a `${…}` may have are in `interpolation`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
 from waygraph.ingest.sources.configured_server import ConfiguredServer, Faulty, configured, launch_of
 from waygraph.ingest.sources.interpolation import Scope
-from waygraph.ingest.sources.parsing import parse
+from waygraph.ingest.sources.parsing import parse_file
 from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
@@ -57,7 +57,7 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         except Faulty as fault:
             intake.reject_agent(entry.pointer, str(fault), key=entry.key)
             continue
-        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry))
+        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True)
 
 
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:
@@ -66,7 +66,7 @@ def config_entry(path: str, key: str, settings: Settings, surroundings: Surround
     Raises SourceError if the file or the server is not there, or cannot be asked now.
     """
     intake = Intake(where=path, settings=settings, surroundings=surroundings)
-    document = parse(path, lambda most_bytes: _content(path, most_bytes), settings)
+    document = parse_file(path, settings)
     if not fits(document):
         raise SourceError(path, f"is no client's config: expected {SHAPE}", pointer="/")
     found = next((server for server in servers(document, path, intake) if server.key == key), None)
@@ -76,11 +76,6 @@ def config_entry(path: str, key: str, settings: Settings, surroundings: Surround
     disabled = any(entry.key == key and entry.server.disabled for entry in _entries(document, intake))
     reason = reasons[0] if reasons else "it is disabled there" if disabled else "it is not listed there"
     raise SourceError(path, f"server {key!r}: {reason}")
-
-
-def _content(path: str, most_bytes: int) -> bytes:
-    with Path(path).open("rb") as file:
-        return file.read(most_bytes)
 
 
 # -- where servers stand ---------------------------------------------------------------------------

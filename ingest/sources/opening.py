@@ -4,9 +4,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.manifest import AgentRecord, Refusal
 from waygraph.ingest.path_keys import without_path_keys
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.files import STDIN, list_path, list_stream
@@ -16,9 +17,10 @@ from waygraph.ingest.sources.naming import REGISTRY_PREFIX, key_of_command, key_
 from waygraph.ingest.sources.reading import Ask, Listing, Parts, Reading, answered, read_parts
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.ingest.vouched import VouchedSource, vouched_cards, vouched_file, vouched_servers
 from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.errors import SourceError
+from waygraph.registry.errors import RegistryLocked, SourceError, StorageFailed
 from waygraph.registry.identity import agent_id
 from waygraph.registry.settings import Settings
 
@@ -91,7 +93,8 @@ def open_sources(given: str, how: Opening) -> list[OpenedSource]:
         return [_address(given, how)]
     if given == STDIN:
         return _documents(_kept(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
-    return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how)
+    path = str(Path(given).expanduser().absolute())
+    return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how, path=path)
 
 
 def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
@@ -104,9 +107,9 @@ def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
     return _server(key_of_command(command), name_of_command(command), entry, how)
 
 
-def _documents(listing: Callable[[], Listing], how: Opening) -> list[OpenedSource]:
+def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") -> list[OpenedSource]:
     """Read once here, since only its content tells how many sources a file holds."""
-    reading = how.reading()
+    reading, first = how.reading(), listing()
 
     def read_anew(name: str) -> Parts:
         now = {parts.manifest.source: parts for parts in read_parts(listing(), reading)}
@@ -117,12 +120,41 @@ def _documents(listing: Callable[[], Listing], how: Opening) -> list[OpenedSourc
     return [
         OpenedSource(
             name=parts.manifest.source,
-            parts=_Read(parts, partial(read_anew, parts.manifest.source)),
+            parts=_vouching(first.source, _Read(parts, partial(read_anew, parts.manifest.source)), how, path=path),
             ask=reading.ask,
             listing=listing,
         )
-        for parts in read_parts(listing(), reading)
+        for parts in read_parts(first, reading)
     ]
+
+
+def _vouching(
+    source: str, parts: Callable[[], Parts], how: Opening, *, origin: str = "", path: str = ""
+) -> Callable[[], Parts]:
+    """The same parts; which servers are asked, and what else a person means by opening this, is noted first.
+
+    Not of the sources in whose names an export speaks: a person opened the export. The new parts raise SourceError if
+    it cannot be noted.
+    """
+
+    def noted() -> Parts:
+        said = parts()
+        manifest = said.manifest
+        if manifest.source != source:
+            return said
+        try:
+            vouched = VouchedSource(
+                servers=vouched_servers(said.servers, how.surroundings.cwd) if how.reading().ask else {},
+                cards=vouched_cards(manifest) if origin else {},
+                origin=origin,
+                path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
+            )
+            vouched_file(how.settings.data_path).keep(manifest.source, vouched, partial=manifest.partial)
+        except (Refusal, RegistryLocked, StorageFailed) as exc:
+            raise SourceError(manifest.source, str(exc)) from exc
+        return said
+
+    return noted
 
 
 class _Read:
@@ -165,10 +197,12 @@ def _registry(url: str, how: Opening) -> OpenedSource:
     )
 
     def parts() -> Parts:
+        if not how.connect:
+            return Parts(manifest=source.read())
         manifest, servers = source.read_with_servers()
-        return Parts(manifest=manifest, servers=servers if how.connect else ())
+        return Parts(manifest=manifest, servers=servers)
 
-    return OpenedSource(name=source.name, parts=parts, ask=how.ask)
+    return OpenedSource(name=source.name, parts=_vouching(source.name, parts, how), ask=how.ask)
 
 
 def _address(url: str, how: Opening) -> OpenedSource:
@@ -183,6 +217,7 @@ def _address(url: str, how: Opening) -> OpenedSource:
 
 
 def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.origins import origin_of
     from waygraph.ingest.sources.fetching import Fetching, Unfetched
     from waygraph.ingest.sources.web import OfOthers, open_document
 
@@ -199,7 +234,7 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
 
-    return OpenedSource(name=document.name, parts=parts, ask=reading.ask)
+    return OpenedSource(name=document.name, parts=_vouching(document.name, parts, how, origin=origin_of(url)), ask=reading.ask)
 
 
 def _server_at(url: str, name: str, how: Opening) -> OpenedSource:
@@ -223,7 +258,7 @@ def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> O
     server = ServerEntry(key=key, launch=launch, record=record)
     manifest = Manifest(source=source, namespace=how.namespace or agent_id(key), rank=LIVE_RANK)
     parts = Parts(manifest=manifest, servers=(server,), must_answer=frozenset({key}))
-    return OpenedSource(name=source, parts=lambda: parts, ask=how.ask)
+    return OpenedSource(name=source, parts=_vouching(source, lambda: parts, how), ask=how.ask)
 
 
 def _resolved(headers: Mapping[str, str], how: Opening) -> dict[str, str]:

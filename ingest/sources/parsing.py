@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.sources import jsonc
@@ -47,6 +47,16 @@ def parse(where: str, content: Content, settings: Settings) -> Any:
     if _is_named(where, YAML):
         return parse_yaml(where, text)
     return _parse_json(where, text) if _is_named(where, JSON) else _parse_unnamed(where, text)
+
+
+def parse_file(path: PurePath | str, settings: Settings) -> Any:
+    """As `parse`, of a file's content. Raises SourceError."""
+
+    def content(most_bytes: int) -> bytes:
+        with Path(path).open("rb") as file:
+            return file.read(most_bytes)
+
+    return parse(str(path), content, settings)
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:

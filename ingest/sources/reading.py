@@ -98,14 +98,16 @@ def answered(parts: Parts, ask: Ask | None) -> Manifest:
     told = {entry.key: entry for entry in answers.entries}
     silent = parts.must_answer - told.keys()
     listed = [told.pop(entry.key, entry) for entry in parts.manifest.entries if entry.key not in silent]
-    faults = [fault for fault in answers.rejected if not fault.key or fault.key not in {e.key for e in listed}]
+    keys = {entry.key for entry in listed}
+    # Of what is listed all the same only the asking failed, or a tool.
+    cut = [fault for fault in answers.rejected if fault.key in keys]
+    faults = [fault for fault in answers.rejected if fault.key not in keys]
     manifest = parts.manifest
     return replace(
         manifest,
         entries=(*listed, *told.values()),
         rejected=(*manifest.rejected, *faults),
-        # Of what is listed all the same only the asking failed, or a tool.
-        cut=(*manifest.cut, *answers.cut, *(fault for fault in answers.rejected if fault not in faults)),
+        cut=(*manifest.cut, *answers.cut, *cut),
         rank=LIVE_RANK,
         partial=manifest.partial or answers.partial,
     )
@@ -147,13 +149,5 @@ class _Merged:
         self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
 
     def parts(self, listing: Listing) -> Parts:
-        manifest = Manifest(
-            source=listing.source,
-            namespace=listing.namespace,
-            entries=tuple(self.intake.entries),
-            rejected=tuple(self.intake.rejected),
-            cut=tuple(self.intake.cut),
-            partial=self.intake.partial,
-            gone=tuple(self.intake.gone),
-        )
+        manifest = self.intake.manifest(listing.source, listing.namespace)
         return Parts(manifest=manifest, servers=tuple(self.servers), must_answer=frozenset(self.must_answer))

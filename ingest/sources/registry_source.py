@@ -4,7 +4,7 @@ The official one is https://registry.modelcontextprotocol.io; a subregistry spea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from waygraph.ingest.manifest import Intake
@@ -12,7 +12,7 @@ from waygraph.ingest.sources import mcp_registry
 from waygraph.ingest.sources.naming import REGISTRY_PREFIX
 from waygraph.ingest.sources.registry_pages import PAGE_ENTRIES, Fetched, RegistryPages, Unread, World
 from waygraph.ingest.upstream.launch import ServerEntry
-from waygraph.registry.changes import Manifest, Rejected
+from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import SourceError
 from waygraph.registry.hosts import names_user, split_url
@@ -40,19 +40,13 @@ class RegistrySource:
 
     def read(self) -> Manifest:
         """Partial if only what changed was asked for, or some pages could not be read. Raises SourceError."""
-        return self.read_with_servers()[0]
+        return self._manifest(self._fetched())
 
     def read_with_servers(self) -> tuple[Manifest, tuple[ServerEntry, ...]]:
         """The same, and those of its servers that have an open remote. Raises SourceError."""
         fetched = self._fetched()
-        document = {"servers": self._counted(fetched.entries)}
         intake = Intake(where=self.url, settings=self.settings)
-        for record in mcp_registry.read(document, self.url, intake):
-            intake.take(record)
-        if fetched.fault:
-            intake.reject_agent("", fetched.fault)
-        servers = tuple(mcp_registry.servers(document, self.url, Intake(where=self.url, settings=self.settings)))
-        return self._manifest(intake), servers
+        return self._manifest(fetched), tuple(mcp_registry.servers(self._document(fetched), self.url, intake))
 
     def _fetched(self) -> Fetched:
         query = {"limit": str(PAGE_ENTRIES), "version": "latest"}
@@ -71,21 +65,19 @@ class RegistrySource:
         except Unread as exc:
             raise SourceError(self.url, str(exc)) from None
 
-    def _counted(self, entries: list[object]) -> list[object]:
+    def _document(self, fetched: Fetched) -> dict[str, object]:
         """Of what changed, only latest versions: an older one that changed says nothing of the agent."""
-        return [entry for entry in entries if not (self.since and mcp_registry.is_superseded(entry))]
+        latest = [entry for entry in fetched.entries if not (self.since and mcp_registry.is_superseded(entry))]
+        return {"servers": latest}
 
-    def _manifest(self, intake: Intake) -> Manifest:
-        rejected: tuple[Rejected, ...] = tuple(intake.rejected)
-        return Manifest(
-            source=self.name,
-            namespace=self.namespace,
-            entries=tuple(intake.entries),
-            rejected=rejected,
-            cut=tuple(intake.cut),
-            partial=intake.partial or bool(self.since),
-            gone=tuple(intake.gone),
-        )
+    def _manifest(self, fetched: Fetched) -> Manifest:
+        intake = Intake(where=self.url, settings=self.settings)
+        for record in mcp_registry.read(self._document(fetched), self.url, intake):
+            intake.take(record)
+        if fetched.fault:
+            intake.reject_agent("", fetched.fault)
+        manifest = intake.manifest(self.name, self.namespace)
+        return replace(manifest, partial=manifest.partial or bool(self.since))
 
 
 def open_registry(

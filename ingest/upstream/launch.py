@@ -51,3 +51,5 @@ class ServerEntry:
     record: AgentRecord = field(repr=False)
     where: str = ""
     """The document that names it, of a source that has several; empty: the source itself."""
+    in_config: bool = False
+    """Whether that document is a client's config, where `config_entry` finds it again with all its values."""

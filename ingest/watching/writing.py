@@ -149,8 +149,8 @@ class Writer:
 
     def _put_statuses(self, statuses: Mapping[Member, str]) -> None:
         """Of the agents that the registry holds; a server that never answered is none yet."""
-        sources = {source for source, _ in statuses}
-        ids = {(source, key): agent_id for source in sources for key, agent_id in self._claims(source)}
+        summaries = self.registry.sources() if self.registry.exists else []
+        ids = {(source.name, key): agent_id for source in summaries for key, agent_id in source.claims}
         said = {ids[member]: status for member, status in statuses.items() if member in ids}
         changed = {agent_id: told for agent_id, told in said.items() if self.registry.agent(agent_id).status != told}
         if changed:

@@ -9,21 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
 from waygraph.api.cli.app import main
 from waygraph.registry import Registry
-
-PROGRAM = """
-from mcp.server import MCPServer
-server = MCPServer("tide tables", version="1.2", instructions="Tides at harbours.")
-
-@server.tool()
-async def tides(harbour: str) -> str:
-    "High and low water at a harbour."
-    return "low"
-
-server.run()
-"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +35,7 @@ type Run = Callable[..., Answer]
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     file = tmp_path / "tide_tables.py"
-    file.write_text(PROGRAM)
+    file.write_text(TIDE_TABLES)
     return file
 
 
@@ -105,7 +94,7 @@ def test_a_variable_of_ours_reaches_the_command_and_not_the_graph(
     """The server says what it got; the registry keeps the variable's name."""
     monkeypatch.setenv("TIDE_KEY", "planted-s3cret")
     program.write_text(
-        PROGRAM.replace('instructions="Tides at harbours."', 'instructions=str(len(os.environ["TIDE_KEY"]))')
+        TIDE_TABLES.replace('instructions="Tides at harbours."', 'instructions=str(len(os.environ["TIDE_KEY"]))')
     )
     program.write_text("import os\n" + program.read_text())
     assert run("ingest", "--env", "TIDE_KEY", "--", sys.executable, program).status == 0

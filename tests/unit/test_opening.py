@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp_stubs import TIDE_TABLES
 from tests.web_pages import web_pages
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import Opening, open_command, open_sources
@@ -16,18 +17,6 @@ from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
 S = Settings()
-PROGRAM = """
-import sys
-from mcp.server import MCPServer
-server = MCPServer("tide tables", version="1.2", instructions="Tides at harbours.")
-
-@server.tool()
-async def tides(harbour: str) -> str:
-    "High and low water at a harbour."
-    return "low"
-
-server.run()
-"""
 
 
 def ask(source: str, servers: "list[ServerEntry] | tuple[ServerEntry, ...]") -> Manifest:
@@ -45,7 +34,7 @@ def read_first(text: str) -> Manifest:
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     file = tmp_path / "tide_tables.py"
-    file.write_text(PROGRAM)
+    file.write_text(TIDE_TABLES)
     return file
 
 

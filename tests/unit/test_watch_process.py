@@ -178,6 +178,17 @@ def test_a_command_after_dashes_is_followed(tmp_path: Path, mark: str) -> None:
         assert [tool.name for tool in registry.tools()] == ["alone_tool"]
 
 
+@pytest.mark.parametrize(("dead", "alive", "status"), [(2, 0, 1), (1, 1, 0)])
+def test_one_look_that_finds_only_failures_is_one(
+    tmp_path: Path, mark: str, dead: int, alive: int, status: int
+) -> None:
+    servers = {f"dead-{number}": {"command": "/no/such/program"} for number in range(dead)}
+    servers |= {f"alive-{number}": stdio_server(f"alive{number}", mark) for number in range(alive)}
+    config = write_config(tmp_path / "mcp.json", servers)
+    with watching(tmp_path, str(config), "--once", "--json") as running:
+        assert running.process.wait(timeout=60) == status, running.text
+
+
 def test_without_a_source_it_follows_what_the_registry_knows(tmp_path: Path, mark: str) -> None:
     """Else it says what to name."""
     with watching(tmp_path) as running:

@@ -1,0 +1,105 @@
+"""`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+
+from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
+from waygraph.registry.model import AgentKind
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+CLOSE_S = 2.0
+"""So long may closing take, whatever is under way."""
+
+
+class Executor:
+    """Implements ToolCaller. Opened by `open_executor`; when it closes, calls under way end with an error.
+
+    At most `calls_at_once` calls are under way, and of one agent half of them: one that hangs leaves room for others.
+    The wait for a place counts to a call's deadline.
+    """
+
+    def __init__(self, ways: Mapping[AgentKind, ToolCaller], calls_at_once: int) -> None:
+        self._ways = ways
+        self._places = anyio.CapacityLimiter(calls_at_once)
+        self._of_agents = _PlacesByAgent(max(1, calls_at_once // 2))
+        self._under_way = set[anyio.CancelScope]()
+        self._closed = False
+
+    async def call(self, call: ToolCall) -> Result:
+        """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
+        way = self._way(call)
+        with self._cancellable() as ending, anyio.move_on_after(call.deadline_s):
+            async with self._of_agents.place(call.agent.id), self._places:
+                return await way.call(call)
+        if ending.cancel_called:
+            raise UpstreamUnreachable("the gateway is being stopped")
+        raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
+
+    def _way(self, call: ToolCall) -> ToolCaller:
+        if way := self._ways.get(call.agent.kind):
+            return way
+        raise NotCallable(
+            call.tool.call_name or call.tool.id,
+            f"nothing here runs tools of a {call.agent.kind} agent. {call.agent.name!r} is listed so that it is found; "
+            "use it where it runs",
+        )
+
+    @contextmanager
+    def _cancellable(self) -> Iterator[anyio.CancelScope]:
+        if self._closed:
+            raise UpstreamUnreachable("the gateway is being stopped")
+        with anyio.CancelScope() as scope:
+            self._under_way.add(scope)
+            try:
+                yield scope
+            finally:
+                self._under_way.discard(scope)
+
+    def close(self) -> None:
+        """Calls under way end, and none begins any more."""
+        self._closed = True
+        for scope in self._under_way:
+            scope.cancel()
+
+
+class _PlacesByAgent:
+    """A limit for each agent that has calls under way or waiting, and for no other."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._limits: dict[str, tuple[anyio.CapacityLimiter, int]] = {}
+
+    @asynccontextmanager
+    async def place(self, agent_id: str) -> AsyncGenerator[None]:
+        limit, users = self._limits.get(agent_id) or (anyio.CapacityLimiter(self._each), 0)
+        self._limits[agent_id] = limit, users + 1
+        try:
+            async with limit:
+                yield
+        finally:
+            limit, users = self._limits.pop(agent_id)
+            if users > 1:
+                self._limits[agent_id] = limit, users - 1
+
+
+@asynccontextmanager
+async def open_executor(
+    registry: Registry,  # noqa: ARG001
+    settings: Settings,
+    surroundings: Surroundings,  # noqa: ARG001
+) -> AsyncGenerator[Executor]:
+    """What runs the tools of a registry. It is closed within `CLOSE_S`, with every process that it started.
+
+    `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
+    """
+    ways: dict[AgentKind, ToolCaller] = {}
+    executor = Executor(ways, settings.calls_at_once)
+    try:
+        yield executor
+    finally:
+        executor.close()

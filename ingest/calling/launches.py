@@ -1,0 +1,143 @@
+"""How the server of an agent is started or reached for a call, with every reference resolved.
+
+Only what a person on this machine had us ask before (`ingest.vouched`) is started or reached. The graph says which
+source claims the agent, and of a live source alone (rank 1) that counts; the file of what was vouched for says that
+somebody here opened that source, that this key of it was asked, and what its launch was. All of it must fit the agent
+as the graph holds it now. Rank by itself proves nothing: a restored export says its own, a part that was read from a
+catalogue stands in a source whose other parts are alive, and a registry may be a copy that somebody sent.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from waygraph.ingest.manifest import Refusal, held_transport
+from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
+from waygraph.ingest.sources.interpolation import Scope
+from waygraph.ingest.sources.mcp_config import config_entry
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.vouched import VouchedFile, VouchedServer, launch_digest
+from waygraph.registry.errors import NotCallable, SourceError
+from waygraph.registry.model import Agent
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+FRESH_S = 1.0
+"""So long a launch counts as it was found: calls that come one after the other do not each read files."""
+HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """That a source claims an agent, under a key of its own."""
+
+    source: str
+    key: str
+    is_live: bool
+
+
+def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
+    """By the source's name."""
+    return [
+        Claimed(source=source.name, key=key, is_live=source.rank > 0)
+        for source in registry.store.look(lambda index: list(index.sources()))
+        for key, claimed in source.claims
+        if claimed == agent_id
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launches:
+    """Launches of the agents of a registry. `surroundings` resolve references at each launch."""
+
+    registry: Registry
+    settings: Settings
+    surroundings: Surroundings = field(repr=False)
+    vouched: VouchedFile
+    _known: dict[str, "_Known"] = field(default_factory=dict, repr=False)
+
+    async def fresh(self, agent: Agent) -> Launch:
+        """As it was at most FRESH_S ago. Raises as `of`."""
+        known = self._known.setdefault(agent.id, _Known())
+        async with known.lock:
+            now = anyio.current_time()
+            if known.launch is None or known.transport != agent.transport or now - known.at > FRESH_S:
+                known.launch = None
+                known.launch = await to_thread.run_sync(self.of, agent)
+                known.transport, known.at = agent.transport, now
+            return known.launch
+
+    def of(self, agent: Agent) -> Launch:
+        """Reads files, and on a server the database.
+
+        Raises NotCallable, whose text holds names of variables and no value; RegistryError, StorageFailed.
+        """
+        claims = claims_on(self.registry, agent.id)
+        for claim, server in self._vouched(claims, agent):
+            try:
+                return self._launch(claim, server, agent)
+            except (Faulty, SourceError, Refusal) as fault:
+                raise NotCallable(agent.id, f"its server cannot be started or reached: {fault}") from None
+        raise NotCallable(agent.id, _not_vouched(claims))
+
+    def _vouched(self, claims: list[Claimed], agent: Agent) -> Iterator[tuple[Claimed, VouchedServer]]:
+        held = launch_digest(agent.transport)
+        for claim in claims:
+            server = self.vouched.source(claim.source).servers.get(claim.key)
+            if claim.is_live and server is not None and server.launch == held:
+                yield claim, server
+
+    def _launch(self, claim: Claimed, server: VouchedServer, agent: Agent) -> Launch:
+        """Raises Faulty, SourceError, Refusal."""
+        around = replace(self.surroundings, cwd=server.folder or self.surroundings.cwd)
+        if server.config:
+            launch = self._from_config(claim, server, around)
+        else:
+            launch = launch_of(configured(json.loads(agent.transport)), Scope(surroundings=around))
+        if isinstance(launch, HttpLaunch):
+            return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
+        return _where_it_was(launch, server.folder)
+
+    def _from_config(self, claim: Claimed, server: VouchedServer, around: Surroundings) -> Launch:
+        """The graph holds references in place of its values; the config has them."""
+        entry = config_entry(server.config, claim.key, self.settings, around)
+        written = entry.record.transport
+        if launch_digest(held_transport(written if isinstance(written, Mapping) else {})) != server.launch:
+            raise SourceError(
+                server.config,
+                f"server {claim.key!r} is another than was ingested: look at it, and run `waygraph ingest` again",
+            )
+        return entry.launch
+
+
+@dataclass(slots=True)
+class _Known:
+    """A launch as it was found last. The lock keeps calls of one agent from looking for it all at once."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    transport: str = ""
+    at: float = 0.0
+    launch: Launch | None = field(default=None, repr=False)
+
+
+def _where_it_was(launch: StdioLaunch, folder: str) -> StdioLaunch:
+    """In the folder that it was asked in, if its config names none."""
+    return launch if launch.cwd or not folder or not Path(folder).is_dir() else replace(launch, cwd=folder)
+
+
+def _not_vouched(claims: list[Claimed]) -> str:
+    if not any(claim.is_live for claim in claims):
+        return (
+            "it is known from a catalogue only, and what only a catalogue, a document or a service's caller names is "
+            f"never started. Name its server on the machine of this gateway: {HOW_TO_NAME}"
+        )
+    names = ", ".join(repr(claim.source) for claim in claims if claim.is_live)
+    return (
+        f"its server was not asked on this machine as it is held now (known from {names}). Run `waygraph ingest` here, "
+        f"with the same data folder, for what you trust: {HOW_TO_NAME}"
+    )

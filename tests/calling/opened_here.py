@@ -1,0 +1,102 @@
+"""A registry into which a person ingests on this machine: real programs, which note each of their starts, and real files."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.upstream.launches import PROGRAMS
+from waygraph.ingest.calling.launches import Launches
+from waygraph.ingest.sources.mcp_servers import McpServers
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.sync import sync
+from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.ingest.vouched import vouched_file
+from waygraph.registry import Registry, Settings
+from waygraph.registry.changes import Manifest
+from waygraph.registry.model import Agent
+
+PROGRAM = """
+import os, runpy, sys
+with open(os.environ.get("STARTED", {started!r}), "a") as file:
+    print("started", file=file)
+sys.argv = [{handshake!r}]
+runpy.run_path({handshake!r}, run_name="__main__")
+"""
+
+
+@dataclass
+class Here:
+    """A machine: its data folder, its environment, one registry, and a program that is an MCP server."""
+
+    folder: Path
+    registry: Registry
+    environ: dict[str, str] = field(default_factory=dict)
+    settings: Settings = field(init=False)
+    program: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = Settings(data_dir=str(self.folder / "data"))
+        self.program = self.folder / "scales.py"
+        text = PROGRAM.format(started=str(self.folder / "started"), handshake=str(PROGRAMS / "handshake.py"))
+        self.program.write_text(text)
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-S", str(self.program)]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The program, as a client's config has it."""
+        return {"command": self.command[0], "args": self.command[1:]}
+
+    @property
+    def starts(self) -> int:
+        """How often the program was started."""
+        marks = self.folder / "started"
+        return len(marks.read_text().splitlines()) if marks.exists() else 0
+
+    @property
+    def surroundings(self) -> Surroundings:
+        return Surroundings(environ=self.environ, home=str(self.folder), cwd=str(self.folder))
+
+    @property
+    def launches(self) -> Launches:
+        """As a gateway of this machine has them."""
+        return Launches(
+            registry=self.registry,
+            settings=self.settings,
+            surroundings=self.surroundings,
+            vouched=vouched_file(self.settings.data_path),
+        )
+
+    def opening(self, **options: Any) -> Opening:
+        return Opening(settings=self.settings, surroundings=self.surroundings, ask=self._ask, **options)
+
+    def ingest(self, given: str, **options: Any) -> list[Agent]:
+        """What `waygraph ingest GIVEN` does."""
+        return self._synced(open_sources(given, self.opening(**options)))
+
+    def ingest_command(self, command: Sequence[str], **options: Any) -> list[Agent]:
+        """What `waygraph ingest -- COMMAND` does."""
+        return self._synced([open_command(command, self.opening(**options))])
+
+    def write(self, name: str, document: object) -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return str(path)
+
+    def config(self, servers: Mapping[str, object], name: str = "mcp.json") -> str:
+        return self.write(name, {"mcpServers": servers})
+
+    def _ask(self, source: str, servers: Sequence[ServerEntry]) -> Manifest:
+        return McpServers(name=source, servers=servers, settings=self.settings).read()
+
+    def _synced(self, sources: Sequence[OpenedSource]) -> list[Agent]:
+        for source in sources:
+            sync(self.registry, source.read())
+        return self.registry.agents()

@@ -1,0 +1,117 @@
+"""What holds for every call, whatever runs the tool."""
+
+import anyio
+import pytest
+
+from waygraph.ingest.calling.call import Result, ToolCall
+from waygraph.ingest.calling.executor import Executor
+from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
+from waygraph.registry.model import Agent, Tool
+
+HANG_S = 600.0
+
+
+class Sleeping:
+    """A way that answers after the time that its arguments say, and keeps count."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+        self.ended: list[str] = []
+
+    async def call(self, call: ToolCall) -> Result:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await anyio.sleep(call.arguments.get("seconds", 0.0))
+        finally:
+            self.under_way -= 1
+            self.ended.append(call.agent.id)
+        return {"content": [{"type": "text", "text": call.agent.id}]}
+
+
+def call(agent_id: str = "a", *, seconds: float = 0.0, deadline_s: float = 30.0) -> ToolCall:
+    agent = Agent(id=agent_id, name=agent_id)
+    tool = Tool(id=f"{agent_id}/t", agent_id=agent_id, name="t", call_name=f"{agent_id}__t")
+    return ToolCall(agent=agent, tool=tool, arguments={"seconds": seconds}, deadline_s=deadline_s)
+
+
+def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None:
+    way = Sleeping()
+    with pytest.raises(CallTimedOut, match=r"'a__t' did not answer within 0\.05 s"):
+        anyio.run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
+    assert way.ended == ["a"]
+
+
+def test_waiting_for_a_place_counts_to_the_deadline() -> None:
+    async def main() -> None:
+        executor = Executor({"mcp_server": Sleeping()}, 1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(executor.call, call(seconds=HANG_S))
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(CallTimedOut):
+                await executor.call(call("b", deadline_s=0.05))
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
+def test_an_agent_that_hangs_leaves_room_for_others() -> None:
+    async def main() -> Result:
+        executor = Executor({"mcp_server": Sleeping()}, 4)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(executor.call, call("dead", seconds=HANG_S))
+            await anyio.wait_all_tasks_blocked()
+            answer = await executor.call(call("alive", deadline_s=10.0))
+            tasks.cancel_scope.cancel()
+        return answer
+
+    assert anyio.run(main)["content"][0]["text"] == "alive"
+
+
+def test_no_more_calls_are_under_way_than_the_setting_allows() -> None:
+    way = Sleeping()
+
+    async def main() -> None:
+        executor = Executor({"mcp_server": way}, 3)
+        async with anyio.create_task_group() as tasks:
+            for number in range(12):
+                tasks.start_soon(executor.call, call(f"agent-{number}", seconds=0.005))
+
+    anyio.run(main)
+    assert (way.most, len(way.ended)) == (3, 12)
+
+
+def test_calls_under_way_end_with_an_error_when_it_closes() -> None:
+    async def main() -> None:
+        executor = Executor({"mcp_server": Sleeping()}, 4)
+        async with anyio.create_task_group() as tasks:
+
+            async def hang() -> None:
+                with pytest.raises(UpstreamUnreachable, match="being stopped"):
+                    await executor.call(call(seconds=HANG_S))
+
+            tasks.start_soon(hang)
+            await anyio.wait_all_tasks_blocked()
+            executor.close()
+        with pytest.raises(UpstreamUnreachable, match="being stopped"):
+            await executor.call(call())
+
+    anyio.run(main)
+
+
+def test_whoever_asked_can_cancel() -> None:
+    way = Sleeping()
+
+    async def main() -> None:
+        with anyio.move_on_after(0.05) as scope:
+            await Executor({"mcp_server": way}, 4).call(call(seconds=HANG_S))
+        assert scope.cancelled_caught
+
+    anyio.run(main)
+    assert way.ended == ["a"]
+
+
+def test_a_kind_that_nothing_runs_says_so() -> None:
+    with pytest.raises(NotCallable, match="nothing here runs tools of a mcp_server agent"):
+        anyio.run(Executor({}, 4).call, call())

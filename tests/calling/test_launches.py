@@ -1,0 +1,205 @@
+"""How the server of an agent is reached for a call: as a person here had it asked, with today's values."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.calling.opened_here import Here
+from tests.fake_mcp_registry import entry, fake_mcp_registry
+from tests.upstream.served import served
+from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
+from waygraph.ingest.vouched import vouched_file
+from waygraph.registry.errors import NotCallable, StorageFailed
+
+
+def test_a_command_is_started_as_it_was_ingested_with_today_s_variables(here: Here) -> None:
+    """The graph holds the name of a variable; its value is that of the gateway's environment, at the call."""
+    here.environ["SCALE_KEY"] = "value-at-ingest"
+    [agent] = here.ingest_command(here.command, env={"SCALE_KEY": "${SCALE_KEY}"})
+    here.environ["SCALE_KEY"] = "value-now"
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert [launch.command, *launch.args] == here.command
+    assert launch.env == {"SCALE_KEY": "value-now"}
+    assert launch.cwd == str(here.folder)
+
+
+def test_a_variable_that_is_not_set_is_named_and_no_value_is(here: Here) -> None:
+    here.environ |= {"SCALE_KEY": "s3cret-of-the-scales", "OTHER": "another-s3cret"}
+    [agent] = here.ingest_command(here.command, env={"SCALE_KEY": "${SCALE_KEY}", "OTHER": "${OTHER}"})
+    del here.environ["SCALE_KEY"]
+    with pytest.raises(NotCallable, match="not set in the environment: SCALE_KEY") as caught:
+        here.launches.of(agent)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_server_of_a_config_has_the_values_that_stand_in_the_config(here: Here) -> None:
+    """Its literal values are in no graph: the file is read again."""
+    path = here.config({"scales": {**here.entry, "env": {"KEY": "literal-s3cret"}}})
+    [agent] = here.ingest(path)
+    assert "literal-s3cret" not in agent.transport
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == {"KEY": "literal-s3cret"}
+    here.config({"scales": {**here.entry, "env": {"KEY": "renewed-s3cret"}}})
+    renewed = here.launches.of(agent)
+    assert isinstance(renewed, StdioLaunch)
+    assert renewed.env == {"KEY": "renewed-s3cret"}
+
+
+@pytest.mark.parametrize("options", [{}, {"source": "my servers"}])
+def test_a_config_is_found_again_under_whichever_name_and_from_whichever_folder(
+    here: Here, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project's config by its relative path, ingested in its folder; the gateway runs elsewhere."""
+    here.config({"scales": here.entry}, ".mcp.json")
+    monkeypatch.chdir(here.folder)
+    [agent] = here.ingest(".mcp.json", **options)
+    monkeypatch.chdir("/")
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert (list(launch.args), launch.cwd) == (here.command[1:], str(here.folder))
+
+
+def test_one_of_several_configs_of_a_folder(here: Here) -> None:
+    here.config({"scales": {**here.entry, "env": {"KEY": "of-the-first"}}}, "configs/a.json")
+    here.config({"other": {**here.entry, "env": {"KEY": "of-the-second"}}}, "configs/b.json")
+    agents = {agent.id: agent for agent in here.ingest(str(here.folder / "configs"))}
+    launch = here.launches.of(agents["other"])
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == {"KEY": "of-the-second"}
+
+
+def test_what_another_made_of_a_config_is_not_started(here: Here) -> None:
+    """A pull that changes a project's config starts nothing new: whoever ingested it looks at it first."""
+    path = here.config({"scales": here.entry})
+    [agent] = here.ingest(path)
+    here.config({"scales": {"command": "/bin/sh", "args": ["-c", "echo pwned"]}})
+    with pytest.raises(NotCallable, match="another than was ingested"):
+        here.launches.of(agent)
+    here.config({"scales": here.entry | {"args": [*here.command[1:], "--verbose"]}})
+    [changed] = here.ingest(path)
+    assert isinstance(here.launches.of(changed), StdioLaunch)
+
+
+def test_a_server_that_the_config_names_no_more_or_has_switched_off(here: Here) -> None:
+    path = here.config({"scales": here.entry})
+    [agent] = here.ingest(path)
+    here.config({"scales": {**here.entry, "disabled": True}})
+    with pytest.raises(NotCallable, match="it is disabled there"):
+        here.launches.of(agent)
+    here.config({})
+    with pytest.raises(NotCallable, match="it is not listed there"):
+        here.launches.of(agent)
+    Path(path).unlink()
+    with pytest.raises(NotCallable, match=r"mcp\.json: cannot be read"):
+        here.launches.of(agent)
+
+
+def test_an_address_keeps_its_headers_as_references(here: Here) -> None:
+    here.environ["TOKEN"] = "s3cret-token"  # noqa: S105
+    with served() as server:
+        [agent] = here.ingest(server.url, headers={"Authorization": "Bearer ${TOKEN}"})
+        here.environ["TOKEN"] = "renewed-token"  # noqa: S105
+        launch = here.launches.of(agent)
+        assert isinstance(launch, HttpLaunch)
+        assert (launch.url, dict(launch.headers)) == (server.url, {"Authorization": "Bearer renewed-token"})
+        assert not launch.public
+
+
+def test_a_value_that_was_typed_and_is_kept_nowhere_is_asked_for_by_its_name(here: Here) -> None:
+    with served() as server:
+        [agent] = here.ingest(server.url, headers={"X-Api-Key": "typed-s3cret"})
+    with pytest.raises(NotCallable, match="not set in the environment: X_Api_Key") as caught:
+        here.launches.of(agent)
+    assert "typed-s3cret" not in str(caught.value)
+
+
+def test_a_registry_s_remotes_that_were_asked_may_be_reached_and_its_packages_never(here: Here) -> None:
+    """What `--connect` did not ask stands in the same live source, and is started by nobody."""
+    with served() as server:
+        remote = entry("io.example/remote", remotes=[{"type": "streamable-http", "url": server.url}])
+        package = entry(
+            "io.example/package", packages=[{"registryType": "npm", "identifier": "evil", "version": "1.0.0"}]
+        )
+        with fake_mcp_registry(remote, package) as fake:
+            agents = {agent.id: agent for agent in here.ingest(f"mcp-registry:{fake.url}", connect=True)}
+    assert {source.rank for source in here.registry.sources()} == {1}
+    launch = here.launches.of(agents["io.example.remote"])
+    assert isinstance(launch, HttpLaunch)
+    assert launch.url == server.url
+    assert json.loads(agents["io.example.package"].transport)["command"] == "npx"
+    with pytest.raises(NotCallable, match="was not asked on this machine"):
+        here.launches.of(agents["io.example.package"])
+
+
+def test_a_file_of_a_registry_s_entries_may_only_lead_to_the_open_internet(here: Here) -> None:
+    """Its addresses are somebody else's words, also when a name leads to this machine."""
+    document = {"servers": [entry("io.example/x", remotes=[{"type": "sse", "url": "https://mcp.example.com/sse"}])]}
+    [source] = [here.write("entries.json", document)]
+    agents = here.ingest(source, connect=True)
+    launch = here.launches.of(agents[0])
+    assert isinstance(launch, HttpLaunch)
+    assert launch.public
+
+
+def test_what_was_listed_and_not_asked_is_not_started(here: Here) -> None:
+    """`--no-connect`."""
+    path = here.config({"scales": here.entry})
+    [agent] = here.ingest(path, connect=False)
+    with pytest.raises(NotCallable, match="catalogue only"):
+        here.launches.of(agent)
+    assert here.starts == 0
+
+
+def test_a_source_that_was_forgotten_starts_nothing(here: Here) -> None:
+    [agent] = here.ingest_command(here.command)
+    here.registry.forget(here.registry.sources()[0].name)
+    with pytest.raises(NotCallable):
+        here.launches.of(agent)
+
+
+def test_a_launch_is_looked_for_once_a_second(here: Here) -> None:
+    """Calls that follow each other do not each read the config; what is revoked is so after a second."""
+    path = here.config({"scales": here.entry})
+    [agent] = here.ingest(path)
+
+    async def main() -> None:
+        launches = here.launches
+        first = await launches.fresh(agent)
+        Path(path).unlink()
+        assert await launches.fresh(agent) is first
+        await anyio.sleep(1.1)
+        with pytest.raises(NotCallable):
+            await launches.fresh(agent)
+
+    anyio.run(main)
+
+
+def test_the_file_of_what_was_vouched_for_is_its_owner_s_and_holds_no_value(here: Here) -> None:
+    here.environ["SCALE_KEY"] = "s3cret-of-the-scales"
+    here.ingest_command(here.command, env={"SCALE_KEY": "${SCALE_KEY}", "OTHER": "literal-s3cret"})
+    file = here.settings.data_path / "vouched.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "s3cret" not in file.read_text()
+
+
+def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
+    [agent] = here.ingest_command(here.command)
+    file = here.settings.data_path / "vouched.json"
+    file.write_text('{"version": 1, "sources": []}')
+    with pytest.raises(StorageFailed, match="is no file of what was vouched for"):
+        here.launches.of(agent)
+    assert file.read_text() == '{"version": 1, "sources": []}'
+
+
+def test_sources_of_several_processes_stand_side_by_side(here: Here) -> None:
+    here.ingest_command(here.command)
+    here.ingest(here.config({"scales": here.entry}))
+    held = vouched_file(here.settings.data_path)
+    names = [source.name for source in here.registry.sources()]
+    assert [bool(held.source(name).servers) for name in names] == [True, True]
+    assert sys.executable in names[0] + names[1]

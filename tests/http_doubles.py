@@ -1,0 +1,24 @@
+"""What every HTTP double shares: a server on a free loopback port, in a thread, that logs nothing and ends in order."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Quiet:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+@contextmanager
+def serving(endpoint: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Its address, without a path."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
