@@ -57,9 +57,10 @@ def refused(
     code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None
 ) -> Result:
     """An error that no class of ours stands for, in the same shape."""
-    error = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable} | {
-        name: value for name, value in (facts or {}).items() if name not in {"code", "type", "message", "retryable"}
-    }
+    ours = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
+    # A model pays for each word: what the message says already is not said again.
+    told = {name: value for name, value in (facts or {}).items() if name != "reason" or str(value) not in message}
+    error = ours | told | ours
     return {"content": [text(compact({"error": error}))], "structuredContent": {"error": error}, "isError": True}
 
 

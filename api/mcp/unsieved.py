@@ -25,7 +25,7 @@ def as_it_is(ctx: ServerRequestContext[Any, Any], answer: Mapping[str, Any]) -> 
     """What a handler returns so that the host gets this answer whole."""
     _WHOLE.get().append(answer)
     envelope = {name: answer[name] for name in _ENVELOPE if ctx.method == "tools/list" and name in answer}
-    return _EMPTY[ctx.method] | envelope
+    return {"resultType": "complete"} | _EMPTY[ctx.method] | envelope
 
 
 async def unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
