@@ -234,7 +234,9 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
 
-    return OpenedSource(name=document.name, parts=_vouching(document.name, parts, how, origin=origin_of(url)), ask=reading.ask)
+    return OpenedSource(
+        name=document.name, parts=_vouching(document.name, parts, how, origin=origin_of(url)), ask=reading.ask
+    )
 
 
 def _server_at(url: str, name: str, how: Opening) -> OpenedSource:

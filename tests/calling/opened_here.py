@@ -98,5 +98,5 @@ class Here:
 
     def _synced(self, sources: Sequence[OpenedSource]) -> list[Agent]:
         for source in sources:
-            sync(self.registry, source.read())
+            sync(self.registry, source.read(), allow_mass_removal=True)
         return self.registry.agents()
