@@ -24,7 +24,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from waygraph.api.mcp.session import Context, Session
-from waygraph.ingest.calling.call import NotAnswered, Question
+from waygraph.ingest.calling.call import Host, NotAnswered, Question
+from waygraph.registry.model import Agent
 
 ANSWER_S = 300.0
 """So long may a person, or a model, take for an answer."""
@@ -132,3 +133,16 @@ class SessionHost(Heard):
             metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id),
         )
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+class OnBehalf:
+    """The host, as a tool's agent reaches it: a person who is asked something is told by whom."""
+
+    def __init__(self, host: Host, agent: Agent) -> None:
+        self._host, self._agent = host, agent
+        self.can, self.progress, self.log = host.can, host.progress, host.log
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if question == "elicitation/create":
+            params = {**params, "message": f"{self._agent.name} ({self._agent.id}): {params.get('message', '')}"}
+        return await self._host.ask(question, params)

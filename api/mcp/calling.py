@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.mcp.consent import agreed
+from waygraph.api.mcp.asking_host import OnBehalf
 from waygraph.api.mcp.recording import recorded
 from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
@@ -15,6 +16,7 @@ from waygraph.registry.errors import InvalidArguments, NotCallable
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.mcp.recording import Line
     from waygraph.ingest.calling.call import Result
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.policy import Judgement
@@ -54,11 +56,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
-        meant = await gateway.ask(lambda: _meant(gateway, asker, wanted))
-        line.target = meant.tool.id
-        if meant.judgement.verdict == "deny":
-            raise NotCallable(meant.tool.call_name, meant.judgement.reason)
-        await gateway.ask(lambda: check_arguments(meant.tool, wanted.arguments))
+        meant = await gateway.ask(lambda: _meant(gateway, asker, wanted, line))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
         call = ToolCall(
@@ -66,18 +64,23 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             tool=meant.tool,
             arguments=wanted.arguments,
             deadline_s=wanted.deadline_s,
-            host=host,
+            host=OnBehalf(host, meant.agent),
         )
         result = await gateway.executor.call(call)
         line.is_tool_error = result.get("isError") is True
         return result
 
 
-def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted) -> _Meant:
-    """Raises UnknownName, AmbiguousTool."""
+def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> _Meant:
+    """The tool, which may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
+    line.target = tool.id
     agent = registry.agent(tool.agent_id, principal=principal)
-    by_name = is_exact_name(tool, wanted.name)
-    return _Meant(agent, tool, judging(registry, gateway.policy, principal).judge(agent, tool, by_name=by_name))
+    judges = judging(registry, gateway.policy, principal)
+    judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
+    if judgement.verdict == "deny":
+        raise NotCallable(tool.call_name, judgement.reason)
+    check_arguments(tool, wanted.arguments)
+    return _Meant(agent, tool, judgement)

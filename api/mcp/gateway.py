@@ -50,7 +50,8 @@ class Gateway:
     ask: Ask
     asker_of: Callable[[Context], Asker]
     surface: Surface = "default"
-    parking: Parking = field(default_factory=Parking)
+    parking: Parking | None = field(default_factory=Parking)
+    """None: a host's next request may come to another process, so that none is asked by way of it."""
 
     def agents_within(self, asker: Asker) -> frozenset[str] | None:
         """The agents of the door's namespace; None: all. Raises UnknownName."""

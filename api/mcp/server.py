@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,8 @@ def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
 @asynccontextmanager
 async def running(gateway: "Gateway", listeners: Listeners) -> AsyncGenerator[None]:
     """The gateway at work: calls may wait for their hosts, and hosts are told of changes."""
-    async with gateway.parking.open(), anyio.create_task_group() as tasks:
+    parked = gateway.parking.open() if gateway.parking else nullcontext()
+    async with parked, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
         try:
             yield
@@ -127,7 +128,7 @@ class _Answers:
         if meta_tool == ROUTE_AGENTS:
             return await route_agents(gateway, asker, arguments)
         hearing = Heard(ctx, asker.session)
-        if params.request_state is not None:
+        if params.request_state is not None and gateway.parking:
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
@@ -142,8 +143,9 @@ class _Answers:
             return await call_tool(self._gateway, asker, wanted, host)
 
         host_can = ctx.session.client_capabilities
-        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
-            return await self._gateway.parking.begin(asker.caller.id, host_can, hearing, run)
+        parking = self._gateway.parking
+        if parking and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
+            return await parking.begin(asker.caller.id, host_can, hearing, run)
         return await run(SessionHost(ctx, asker.session))
 
     async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:  # noqa: ARG002
