@@ -6,7 +6,11 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
+from waygraph.ingest.calling.launches import Launches
+from waygraph.ingest.calling.mcp_calls import McpCaller
+from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.vouched import vouched_file
 from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
 from waygraph.registry.model import AgentKind
 from waygraph.registry.registry import Registry
@@ -89,17 +93,21 @@ class _PlacesByAgent:
 
 @asynccontextmanager
 async def open_executor(
-    registry: Registry,  # noqa: ARG001
+    registry: Registry,
     settings: Settings,
-    surroundings: Surroundings,  # noqa: ARG001
+    surroundings: Surroundings,
 ) -> AsyncGenerator[Executor]:
     """What runs the tools of a registry. It is closed within `CLOSE_S`, with every process that it started.
 
     `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
     """
-    ways: dict[AgentKind, ToolCaller] = {}
-    executor = Executor(ways, settings.calls_at_once)
-    try:
-        yield executor
-    finally:
-        executor.close()
+    launches = Launches(
+        registry=registry, settings=settings, surroundings=surroundings, vouched=vouched_file(settings.data_path)
+    )
+    async with calling_pool(launches.fresh, settings) as pool:
+        ways: dict[AgentKind, ToolCaller] = {"mcp_server": McpCaller(pool)}
+        executor = Executor(ways, settings.calls_at_once)
+        try:
+            yield executor
+        finally:
+            executor.close()
