@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from waygraph.api.mcp.consent import agreed
 from waygraph.api.mcp.asking_host import OnBehalf
+from waygraph.api.mcp.consent import agreed
 from waygraph.api.mcp.recording import recorded
 from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
@@ -72,7 +72,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
 
 
 def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> _Meant:
-    """The tool, which may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
+    """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)

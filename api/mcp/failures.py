@@ -53,9 +53,7 @@ def failed(error: WaygraphError) -> Result:
     return refused(told["code"], told["detail"], retryable=told["retryable"], facts=told["facts"])
 
 
-def refused(
-    code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None
-) -> Result:
+def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None) -> Result:
     """An error that no class of ours stands for, in the same shape."""
     ours = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
     # A model pays for each word: what the message says already is not said again.

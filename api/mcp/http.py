@@ -60,7 +60,7 @@ class HttpGateway:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
-        AppStatus.disable_automatic_graceful_drain()
+        AppStatus.enable_automatic_graceful_drain = False
         listeners = Listeners()
         async with open_executor(self._registry, self._settings, self._surroundings) as executor:
             gateway = Gateway(
@@ -93,7 +93,6 @@ class HttpGateway:
 
 
 def _asker_of(ctx: Context) -> Asker:
+    assert ctx.request is not None  # noqa: S101 - over HTTP there is one
     scope: Scope = ctx.request.scope
     return Asker(caller=scope[_CALLER], session=session_of(ctx), namespace=scope[_NAMESPACE])
-
-

@@ -1,6 +1,7 @@
 """Hosts that want to know when the list of tools is another one: told in both eras, a moment after it changed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -40,30 +41,35 @@ class Listeners:
 
     async def follow(self, gateway: "Gateway", look_s: float = LOOK_S) -> None:
         """Tells whenever other tools are pinned, or they changed. Runs until it is cancelled."""
-        before = await gateway.ask(lambda: _Seen.now(gateway, None))
+        seen = await _looked(gateway, None)
         while True:
             await anyio.sleep(look_s)
-            last = before
-            before = await gateway.ask(lambda: _Seen.now(gateway, last))
-            if before.listed != last.listed:
+            now = await _looked(gateway, seen)
+            if now.listed != seen.listed:
                 await self.tell()
+            seen = now
 
 
+async def _looked(gateway: "Gateway", before: "_Seen | None") -> "_Seen":
+    """A registry that cannot be read now has changed nothing that anybody could be told of."""
+    try:
+        return await gateway.ask(lambda: _Seen.now(gateway, before))
+    except (WaygraphError, TimeoutError):
+        return before or _Seen("", ())
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is listed at a revision, for somebody who sees everything."""
+    """What is listed at a revision, for somebody who sees everything: call names and content hashes."""
 
-    def __init__(self, stamp: str, listed: Sequence[tuple[str, str]]) -> None:
-        self.stamp, self.listed = stamp, listed
+    stamp: str
+    listed: Sequence[tuple[str, str]]
 
     @classmethod
     def now(cls, gateway: "Gateway", before: "_Seen | None") -> "_Seen":
-        """A registry that cannot be read now has changed nothing that anybody could be told of."""
-        try:
-            stamp = gateway.registry.stamp
-            if before and stamp == before.stamp:
-                return before
-            everything = Asker(caller=LOCAL, session=Session())
-            listed = [(tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)]
-        except WaygraphError:
-            return before or cls("", ())
-        return cls(stamp, listed)
+        """Raises WaygraphError."""
+        stamp = gateway.registry.stamp
+        if before and stamp == before.stamp:
+            return before
+        everything = Asker(caller=LOCAL, session=Session())
+        return cls(stamp, [(tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)])

@@ -169,9 +169,7 @@ class Parking:
         self._tasks.start_soon(call.run, run)
         return await call.turn(hearing)
 
-    async def go_on(
-        self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing
-    ) -> Result | Wanted:
+    async def go_on(self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing) -> Result | Wanted:
         """As `begin`, with a call that waits for these answers. Raises InvalidQuery if none does."""
         call = self._kept.get(ticket)
         if call is None or call.caller_id != caller_id:

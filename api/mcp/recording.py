@@ -29,9 +29,7 @@ class Line:
 
 
 @contextmanager
-def recorded(
-    gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]
-) -> Iterator[Line]:
+def recorded(gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
     """Writes the line when what happens within has ended, however it ended."""
     started, line = time.perf_counter(), Line(asked)
     outcome: Outcome = "ok"
@@ -46,9 +44,7 @@ def recorded(
     finally:
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         told = _told(arguments) if gateway.settings.audit_arguments else ""
-        gateway.audit.record(
-            caller, "call", line.target, outcome, error=error, duration_ms=took_ms, arguments=told
-        )
+        gateway.audit.record(caller, "call", line.target, outcome, error=error, duration_ms=took_ms, arguments=told)
 
 
 def _told(arguments: Mapping[str, Any]) -> str:

@@ -150,9 +150,7 @@ class _Answers:
 
     async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:  # noqa: ARG002
         described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."
-        resource = Resource(
-            uri=CAPABILITIES, name="capabilities", description=described, mime_type="application/json"
-        )
+        resource = Resource(uri=CAPABILITIES, name="capabilities", description=described, mime_type="application/json")
         return ListResourcesResult(resources=[resource], ttl_ms=0, cache_scope="private")
 
     async def read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:

@@ -8,7 +8,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from waygraph.api.rest.limits import HEADERS, NOT_KEPT
 from waygraph.registry.wire.problems import MEDIA_TYPE, problem
 
-
 ENDLESS = "waygraph.endless"
 """In the scope of a request whose answer ends with the connection: nothing is lost when that is closed."""
 

@@ -19,8 +19,8 @@ from waygraph.api.observing.audit import Audit
 from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.app import application
 from waygraph.api.rest.arenas import keep_few_arenas
-from waygraph.api.rest.gateway import open_gateway
 from waygraph.api.rest.following import Follower, followed, sources_to_follow
+from waygraph.api.rest.gateway import open_gateway
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
