@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cached_property, lru_cache
+from shlex import quote
 from typing import Literal
 
 from waygraph.registry.model import Agent, Principal, Tool
@@ -176,11 +177,12 @@ def _pattern(glob: str) -> re.Pattern[str] | None:
 
 def _held(agent: Agent, tool: Tool) -> str:
     """Why nobody may call it yet; empty: nothing stands against it."""
-    for entity in (agent, tool):
+    # A tool's own name may hold what a shell would run: its call name cannot.
+    for entity, name in ((agent, quote(agent.id)), (tool, tool.call_name)):
         if entity.pending:
-            return f"it waits for approval: a person can run `waygraph approve {entity.id}`"
+            return f"it waits for approval: a person can run `waygraph approve {name}`"
         if entity.is_doubtful:
-            return f"its text looks suspicious: a person can look at it and run `waygraph approve {entity.id}`"
+            return f"its text looks suspicious: a person can look at it and run `waygraph approve {name}`"
     return ""
 
 

@@ -45,6 +45,17 @@ def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> "Fault
             yield from _fault(f"must match the pattern {short(pattern)}")
 
 
+def _properties(validator: Any, properties: Any, instance: Any, schema: Any) -> "Faults":  # noqa: ARG001
+    """The library tells no place for what `false` excludes."""
+    if not validator.is_type(instance, "object"):
+        return
+    for name, inner in properties.items():
+        if name in instance and inner is False:
+            yield from _at(name, "is not taken")
+        elif name in instance:
+            yield from validator.descend(instance[name], inner, path=name, schema_path=name)
+
+
 def _pattern_properties(validator: Any, by_pattern: Any, instance: Any, schema: Any) -> "Faults":  # noqa: ARG001
     if not validator.is_type(instance, "object"):
         return
@@ -97,6 +108,7 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> "F
 OWN: Mapping[str, "Keyword"] = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
+    "properties": _properties,
     "additionalProperties": _additional_properties,
     "required": _required,
     "uniqueItems": _unique_items,

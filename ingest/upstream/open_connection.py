@@ -1,7 +1,7 @@
 """A connection that runs: the SDK's client in a task of its own, and what is asked over it."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from mcp.types import (
     Implementation,
     ServerCapabilities,
 )
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from waygraph.ingest.upstream.connection import NotDelivered
@@ -52,6 +53,7 @@ _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
 _MOST_DATA_CHARS = 64 * 1024
 """Of what a server adds to an error."""
+_HEAR_OUT_S = 1.0
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 
@@ -128,13 +130,22 @@ class OpenConnection:
                 client.protocol_version,
                 client.server_capabilities,
             )
-            self._opened.set()
             async with anyio.create_task_group() as tasks:
                 self._calls.tasks = tasks
+                await self._hear_out(client)
+                self._opened.set()
                 tasks.start_soon(self._following.follow, client)
                 await self._over.wait()
                 self._calls.tasks = None
                 tasks.cancel_scope.cancel()
+
+    async def _hear_out(self, client: Client) -> None:
+        """What a server asks as soon as it stands (`roots/list`, mostly) is not of the first call: it comes before the
+        answer to a ping, which every server of the handshake era has to give.
+        """
+        if self._for_calls and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            with anyio.move_on_after(_HEAR_OUT_S), suppress(MCPError):
+                await raw_request(client.session, "ping", {})
 
     def _client(self, about_us: Implementation) -> Client:
         """Questions that come before any call can are the SDK's to refuse; by its callbacks it says what we take."""

@@ -107,7 +107,7 @@ async def _answers(host: Host, questions: object) -> dict[str, Any]:
 
 
 async def _answered(host: Host, question: object) -> Mapping[str, Any]:
-    method = QUESTIONS.get(question.get("method")) if isinstance(question, Mapping) else None
+    method = QUESTIONS.get(str(question.get("method"))) if isinstance(question, Mapping) else None
     if not isinstance(question, Mapping) or method is None:
         raise UpstreamRefused("asks what is no question of the protocol")
     if not host.can(method):

@@ -164,7 +164,12 @@ _CALL: ContextVar[Underway | None] = ContextVar("call_upstream", default=None)
 
 
 def _float(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _number(token: object) -> int:

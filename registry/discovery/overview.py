@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TAGS, SOURCES = 20, 15
 """The most frequent, so many of each."""
+TAG_CHARS = 40
 
 
 def overview(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> dict[str, Any]:
@@ -27,11 +28,17 @@ def overview(registry: "Registry", principal: Principal | None, agent_ids: froze
         "tools": sum(each.tools for each in ready),
         "agents": _ordered(Counter(each.agent.kind for each in ready)),
         "sources": _ordered(_claimed(registry, principal, seen), SOURCES),
-        "tags": _ordered(Counter(tag for each in ready for tag in each.agent.tags), TAGS),
+        "tags": _ordered(_tags(ready), TAGS),
         "waiting": len(listed) - len(ready),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
     }
     return {key: value for key, value in told.items() if value or key == "tools"}
+
+
+def _tags(listed: "Sequence[Listed]") -> Counter[str]:
+    """Of agents whose text is in doubt none: a model reads them."""
+    trusted = (each.agent for each in listed if not each.agent.is_doubtful)
+    return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
 
 
 def _listed(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> "Sequence[Listed]":

@@ -1,0 +1,291 @@
+"""Arguments against a tool's schema: what was expected and where, whatever either side sends."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gateway_catalog import ISSUE
+from waygraph.registry.arguments import FAULTS_TOLD, check_arguments
+from waygraph.registry.bounded_schema import MAX_DEPTH, MAX_SCHEMA_CHARS
+from waygraph.registry.errors import InvalidArguments
+from waygraph.registry.model import Tool
+
+
+def with_schema(schema: object) -> Tool:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return Tool(id="a/b", agent_id="a", name="b", call_name="a__b", input_schema=text)
+
+
+def faults(schema: object, arguments: object) -> dict[str, str]:
+    """Place → what was expected; nothing where the arguments fit."""
+    try:
+        check_arguments(with_schema(schema), arguments)
+    except InvalidArguments as wrong:
+        return dict(wrong.faults)
+    return {}
+
+
+def test_every_fault_is_told_with_its_place() -> None:
+    """And with what is expected there."""
+    wrong = {"title": 7, "labels": ["a", 2], "state": "opened"}
+    assert faults(ISSUE, wrong) == {
+        "/labels/1": "expected string, not integer",
+        "/repo": "is required (string)",
+        "/state": 'must be one of "open", "closed"',
+        "/title": "expected string, not integer",
+    }
+    assert faults(ISSUE, {"repo": "a/b", "title": "t", "labels": [], "more": 1}) == {}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        ({"type": ["integer", "null"]}, "x", "expected integer or null, not string"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "expected integer or null, not string"),
+        ({"minimum": 3}, 2, "must be at least 3"),
+        ({"exclusiveMaximum": 3}, 3, "must be less than 3"),
+        ({"multipleOf": 2}, 3, "must be a multiple of 2"),
+        ({"minLength": 2}, "a", "characters needed, at least: 2"),
+        ({"maxItems": 1}, [1, 2], "items allowed, at most: 1"),
+        ({"const": "a"}, "b", 'must be "a"'),
+        ({"pattern": "^[a-z]+$"}, "A", 'must match the pattern "^[a-z]+$"'),
+        ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2, "a": 1}], "must not hold the same item twice"),
+        ({"not": {"type": "string"}}, "x", "is what the schema excludes"),
+        ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "must fit exactly one of the alternatives"),
+        (False, 1, "is not taken"),
+        ({"$ref": "#/$defs/n"}, "x", "expected number, not string"),
+    ],
+)
+def test_each_keyword_says_what_it_wants(schema: object, value: object, told: str) -> None:
+    """In words that a model can act on."""
+    whole = {"properties": {"p": schema}, "$defs": {"n": {"type": "number"}}}
+    assert faults(whole, {"p": value}) == {"/p": told}
+
+
+def test_of_alternatives_the_nearest_is_told() -> None:
+    """Not that none fits."""
+    point = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+    schema = {"properties": {"at": {"anyOf": [{"type": "string"}, point]}}}
+    assert faults(schema, {"at": {"x": "1"}}) == {"/at/x": "expected number, not string"}
+
+
+def test_an_unknown_name_is_told_with_the_one_that_was_meant() -> None:
+    """Where the schema allows no others."""
+    schema = {"properties": {"title": {}, "body": {}}, "additionalProperties": False}
+    assert faults(schema, {"tilte": "x"}) == {"/tilte": 'is not known; known: "title", "body"; did you mean "title"?'}
+    by_pattern = {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}
+    assert faults(by_pattern, {"x-a": 1, "x-b": "s", "y": 1}) == {
+        "/x-b": "expected integer, not string",
+        "/y": "is not taken",
+    }
+    assert faults({"additionalProperties": {"type": "integer"}}, {"a": "s"}) == {"/a": "expected integer, not string"}
+
+
+def test_places_are_json_pointers() -> None:
+    """RFC 6901: `~` and `/` escaped."""
+    schema = {"properties": {"a/b~c": {"items": {"type": "string"}}}}
+    assert faults(schema, {"a/b~c": [1]}) == {"/a~1b~0c/0": "expected string, not integer"}
+
+
+def test_no_value_is_repeated() -> None:
+    """It may be a secret, and errors are logged; the names of the arguments are not."""
+    schema = {"properties": dict(strict_schemas()), "additionalProperties": False}
+    with pytest.raises(InvalidArguments) as caught:
+        check_arguments(with_schema(schema), {name: "hunter2-secret" for name, _ in strict_schemas()})
+    assert len(caught.value.faults) == len(strict_schemas())
+    assert "hunter2" not in str(caught.value)
+
+
+def strict_schemas() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("a", {"type": "integer"}),
+        ("b", {"enum": ["x"]}),
+        ("c", {"const": 1}),
+        ("d", {"pattern": "^x$"}),
+        ("e", {"maxLength": 2}),
+        ("f", {"not": {}}),
+        ("g", {"anyOf": [{"minLength": 99}, {"type": "null"}]}),
+    ]
+
+
+def test_few_faults_of_many_are_told() -> None:
+    """In order of place, always the same ones."""
+    schema = {"properties": {f"p{n:03}": {"type": "string"} for n in range(100)}}
+    told = faults(schema, {f"p{n:03}": n for n in range(100)})
+    assert list(told) == [f"/p{n:03}" for n in range(FAULTS_TOLD)]
+
+
+@pytest.mark.parametrize("arguments", [None, [], "x", 3, [("a", 1)]])
+def test_arguments_are_an_object(arguments: object) -> None:
+    """Whatever the schema says."""
+    [(place, told)] = faults("{}", arguments).items()
+    assert place == ""
+    assert told.startswith("expected an object, not ")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}, b"x"])
+def test_what_json_has_not_is_refused(value: object) -> None:
+    """No upstream could be sent it."""
+    assert faults("{}", {"a": [value]}) == {"": "holds a value that JSON does not have"}
+
+
+def test_deep_arguments_are_refused() -> None:
+    """Deeper ones than any tool takes, also where the schema would follow them down."""
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"child": deep}
+    schema = {"properties": {"child": {"$ref": "#"}}}
+    assert faults(schema, deep) == {"": f"values are nested deeper than {MAX_DEPTH} levels"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "",
+        "no json",
+        "[1]",
+        "true",
+        '"x"',
+        "[" * 100_000,
+        {"type": "strin"},
+        {"type": "array"},
+        {"properties": []},
+        {"properties": {"a": {"type": 7}}},
+        {"required": "a"},
+        {"$schema": 7},
+        {"$ref": "#/nowhere"},
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"$dynamicRef": "#x"},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"properties": {"a": {"pattern": "("}}},
+        {"properties": {"a": {"pattern": "(?=x)"}}},
+        {"properties": {"a": {"pattern": "((a{1000}){1000}){1000}"}}},
+        {"properties": {"a": {"pattern": "^(?:x" + "|y" * 2_000 + ")$"}}},
+        {"properties": {"a": {"multipleOf": 1e-320}}},
+        {"unevaluatedProperties": False},
+        {"$id": "::::", "$ref": "x"},
+        {"x": "y" * MAX_SCHEMA_CHARS, "required": ["z"]},
+    ],
+    ids=lambda schema: str(schema)[:40],
+)
+def test_a_schema_that_cannot_be_checked_with_stops_no_call(schema: object) -> None:
+    """The tool's server checks again; the library's errors stay inside."""
+    assert faults(schema, {"a": "aaaa", "b": 10**400}) == {}
+
+
+def test_beside_what_cannot_be_checked_the_rest_is() -> None:
+    """A reference elsewhere, or a pattern of another engine, makes one place uncheckable, not all."""
+    schema = {
+        "properties": {
+            "a": {"$ref": "http://127.0.0.1:9/x.json"},
+            "b": {"type": "string", "pattern": "(?<!x)y"},
+            "c": {"type": "integer"},
+        }
+    }
+    assert faults(schema, {"a": 1, "b": 2, "c": "x"}) == {
+        "/b": "expected string, not integer",
+        "/c": "expected integer, not string",
+    }
+
+
+def test_no_reference_is_fetched() -> None:
+    """Neither of a schema nor of its dialect."""
+    asked: list[str] = []
+
+    class Listening(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+    with HTTPServer(("127.0.0.1", 0), Listening) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}"
+        for keyword in ("$ref", "$schema", "$dynamicRef", "$id"):
+            assert faults({keyword: f"{place}/{keyword}", "properties": {"a": {"$ref": "x.json"}}}, {"a": 1}) == {}
+        server.shutdown()
+    assert asked == []
+
+
+def chain(length: int, last: object, fork: int = 2) -> dict[str, Any]:
+    """Alternatives of alternatives: fork ** length ways."""
+    defs: dict[str, Any] = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * fork} for n in range(length)}
+    return {"$defs": {**defs, f"a{length}": last}, "properties": {"p": {"$ref": "#/$defs/a0"}, "q": {"type": "null"}}}
+
+
+REPEATING = {"pattern": "^(a+)+$"}
+LONG = "a" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "told"),
+    [
+        (chain(60, {"type": "string"}), {"p": 1}, {}),
+        ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, {"/p": 'must match the pattern "^(a+)+$"'}),
+        ({"patternProperties": {"^(a+)+$": False}}, {LONG + "b": 1}, {}),
+        ({"properties": {"p": {"uniqueItems": True}}}, {"p": [{"n": n} for n in range(50_000)]}, {}),
+        ({"properties": {"p": {"items": {"enum": [*range(10_000)]}}}}, {"p": [*range(10_000), -1]}, {}),
+        ({"properties": {"p": {"items": {"type": "integer"}}}}, {"p": [1] * 200_000 + ["x"]}, {}),
+    ],
+    ids=["alternatives", "pattern", "pattern of names", "unique", "choices", "items"],
+)
+@pytest.mark.timeout(20)
+def test_a_check_ends(schema: object, arguments: object, told: dict[str, str]) -> None:
+    """Where the library alone would take minutes or years; what comes after the last step is not checked."""
+    assert faults(schema, arguments) == told
+
+
+def test_a_long_text_is_matched_by_its_pattern() -> None:
+    """The bound is on time, not on what is checked."""
+    assert faults({"properties": {"p": REPEATING}}, {"p": LONG}) == {}
+
+
+@pytest.mark.parametrize("draft", ["draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12"])
+def test_every_draft_is_checked(draft: str) -> None:
+    """By its own rules."""
+    address = (
+        f"https://json-schema.org/draft/{draft}/schema"
+        if draft[0] == "2"
+        else f"http://json-schema.org/{draft}/schema#"
+    )
+    schema = {"$schema": address, "properties": {"a": {"type": "integer"}}}
+    assert faults(schema, {"a": "x"}) == {"/a": "expected integer, not string"}
+    assert faults(schema, {"a": 1}) == {}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+KEYWORDS = (
+    "type properties required items enum const anyOf oneOf allOf not pattern patternProperties additionalProperties "
+    "minimum maximum multipleOf minLength uniqueItems $ref $defs definitions if then else contains dependentRequired "
+    "propertyNames $dynamicRef $anchor $id unevaluatedProperties prefixItems dependentSchemas format minContains"
+).split()
+VALUES = json_values | st.sampled_from(
+    ["string", "object", "integer", "#", "#/$defs/a", "(a+)+$", "^a", "a", 0, -1, 1e308]
+)
+schemas = st.recursive(
+    VALUES,
+    lambda inner: (
+        st.dictionaries(st.sampled_from(KEYWORDS) | st.sampled_from(["a", "b"]), inner, max_size=4)
+        | st.lists(inner, max_size=2)
+    ),
+    max_leaves=12,
+)
+
+
+@given(schema=st.dictionaries(st.sampled_from(KEYWORDS), schemas, max_size=5), arguments=json_values)
+@settings(deadline=None, max_examples=300)
+def test_nothing_but_invalid_arguments_is_raised(schema: object, arguments: object) -> None:
+    """Whatever the schema is and whatever is sent; and what is told is short and has a place."""
+    told = faults(schema, arguments)
+    assert len(told) <= FAULTS_TOLD
+    assert all((place == "" or place.startswith("/")) and words for place, words in told.items())
+    assert list(told) == sorted(told)

@@ -1,0 +1,158 @@
+"""Which tool use_tool means: one, or none; never a guess."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
+from waygraph.registry import Registry
+from waygraph.registry.discovery.capabilities import capabilities
+from waygraph.registry.discovery.judging import judging
+from waygraph.registry.discovery.resolving import CANDIDATES, is_exact_name, tool_meant
+from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    """Searched by meaning and words."""
+    with Registry.open(":memory:") as opened:
+        fill(opened)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def wordy() -> Iterator[Registry]:
+    """Searched by words only."""
+    with Registry.open(":memory:", embedder="none") as opened:
+        fill(opened)
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("github__create_issue", "github/create_issue"),
+        ("github/create_issue", "github/create_issue"),
+        ("GITHUB__create_issue", "github/create_issue"),
+        ("delete_repo", "github/delete_repo"),
+        ("SEARCHTICKETS", "tracker/searchTickets"),
+        ("newcomer__translate_text", "newcomer/translate_text"),
+        ("poet__write_verse", "poet/write_verse"),
+    ],
+)
+def test_a_name_means_one_tool(wordy: Registry, name: str, meant: str) -> None:
+    """By id or call name, or bare where only one tool bears it; whatever may be done with it is another question."""
+    assert tool_meant(wordy, name=name).id == meant
+
+
+def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
+    """Of those that may be seen."""
+    with pytest.raises(AmbiguousTool) as caught:
+        tool_meant(registry, name="create_issue", principal=PUBLIC)
+    assert set(caught.value.candidates) == {"github__create_issue", "tracker__create_issue"}
+    with pytest.raises(AmbiguousTool) as caught:
+        tool_meant(registry, name="create_issue", principal=BOARD)
+    assert f"{SECRET}__create_issue" in caught.value.candidates
+
+
+def test_candidates_are_few() -> None:
+    """However many tools bear the name."""
+    with Registry.open(":memory:", embedder="none") as many:
+        put(many, "many", [agent(f"a{n}", tool(f"a{n}", "search", "Search.")) for n in range(30)])
+        with pytest.raises(AmbiguousTool) as caught:
+            tool_meant(many, name="search")
+        assert len(caught.value.candidates) == CANDIDATES
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("github__creat_issue", "github__create_issue"),
+        ("github/create_isue", "github__create_issue"),
+        ("delete_repos", "github__delete_repo"),
+        ("search_tickets_of_desk", "tracker__searchTickets"),
+    ],
+)
+def test_an_unknown_name_is_told_with_the_nearest(registry: Registry, name: str, near: str) -> None:
+    """And nothing like it runs."""
+    with pytest.raises(UnknownName) as caught:
+        tool_meant(registry, name=name)
+    assert caught.value.nearest[0] == near
+    assert near in str(caught.value)
+
+
+def test_a_clear_request_means_one_tool(registry: Registry) -> None:
+    """First by meaning and by words, and well ahead."""
+    assert tool_meant(registry, query="delete a repository for good").id == "github/delete_repo"
+    assert tool_meant(registry, query="list the issues of a repository").id == "github/list_issues"
+    assert tool_meant(registry, query="github__create_issue").id == "github/create_issue"
+
+
+def test_a_request_that_fits_several_means_none(registry: Registry) -> None:
+    """The candidates are told, the best first."""
+    with pytest.raises(AmbiguousTool) as caught:
+        tool_meant(registry, query="create an issue")
+    assert 2 <= len(caught.value.candidates) <= CANDIDATES
+
+
+def test_without_a_model_no_request_is_clear(wordy: Registry) -> None:
+    """Words alone are often wrong; names are not."""
+    with pytest.raises(AmbiguousTool):
+        tool_meant(wordy, query="delete a repository for good")
+    assert tool_meant(wordy, query="delete_repo").id == "github/delete_repo"
+
+
+def test_a_request_that_nothing_fits_is_unknown(registry: Registry) -> None:
+    """With what is nearest."""
+    with pytest.raises(UnknownName) as caught:
+        tool_meant(registry, query="entropy of quantum hamsters")
+    assert caught.value.nearest
+
+
+def test_what_destroys_does_not_run_for_a_request(registry: Registry) -> None:
+    """However clear it is: only by its exact name, which no bare or otherwise written one is."""
+    judges = judging(registry, None, None)
+    owner, meant = registry.agent("github"), tool_meant(registry, query="delete a repository for good")
+    for asked in ("delete a repository for good", "delete_repo", "GitHub__delete_repo"):
+        assert not is_exact_name(meant, asked)
+    for asked in ("github__delete_repo", "github/delete_repo", " `github__delete_repo` "):
+        assert is_exact_name(meant, asked)
+    assert judges.judge(owner, meant, by_name=False).verdict == "deny"
+    assert judges.judge(owner, meant, by_name=True).verdict == "allow"
+
+
+@pytest.mark.parametrize("given", [{}, {"name": "a", "query": "b"}, {"name": " ", "query": ""}])
+def test_a_name_or_a_request_is_needed(wordy: Registry, given: dict[str, str]) -> None:
+    """One of them."""
+    with pytest.raises(InvalidQuery, match="`name`, or a `query`"):
+        tool_meant(wordy, **given)
+
+
+@pytest.mark.parametrize("name", [".", "`'\"", "?!"])
+def test_a_name_of_signs_is_unknown(wordy: Registry, name: str) -> None:
+    """And no fault of the search."""
+    with pytest.raises(UnknownName):
+        tool_meant(wordy, name=name)
+
+
+def test_a_hidden_agent_is_unknown_to_all() -> None:
+    """An operator took it away: also who sees everything does not reach its tools through a gateway."""
+    with Registry.open(":memory:", embedder="none") as registry:
+        put(registry, "work", [agent("a", tool("a", "go", "Goes far.", annotations=READS)), agent("b")])
+        registry.set("a", hidden=True)
+        for name in ("a__go", "a/go", "go"):
+            with pytest.raises(UnknownName):
+                tool_meant(registry, name=name)
+
+
+def test_capabilities_say_what_tools_are_found_by(registry: Registry, wordy: Registry) -> None:
+    """By words always; by meaning where there is a model, and why not where there is none."""
+    told = capabilities(registry)
+    assert told["backends"] == ["keyword", "embedding"]
+    assert "notice" not in told
+    assert told["limits"]["max"] == 50
+    assert "agents" not in told["recipes"]
+    assert {"mcp", "openai", "anthropic", "gemini"} <= set(told["formats"])
+    lacking = capabilities(wordy)
+    assert lacking["backends"] == ["keyword"]
+    assert "no vectors" in lacking["notice"]

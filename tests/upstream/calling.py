@@ -1,0 +1,100 @@
+"""Calls over a connection or a pool, and a host that keeps what it hears."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from tests.upstream.launches import PROGRAMS, SETTINGS
+from waygraph.ingest.upstream.connection import CallConnection
+from waygraph.ingest.upstream.host import NotAnswered, Question, Result
+from waygraph.ingest.upstream.launch import Launch, StdioLaunch
+from waygraph.ingest.upstream.opening import connect
+
+PATIENCE_S = 20.0
+
+
+@dataclass
+class Listening:
+    """A host that takes the questions it has answers to, and remembers everything in the order it came."""
+
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    heard: list[Any] = field(default_factory=list)
+    asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    refuses: str = ""
+    thinks: anyio.Event | None = None
+    """A question is answered when it is set."""
+    name: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Listening) and self.name == other.name != "")
+
+    __hash__ = object.__hash__
+
+    def can(self, question: Question) -> bool:
+        return question in self.answers or bool(self.refuses)
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append((question, params))
+        if self.thinks is not None:
+            await self.thinks.wait()
+        if self.refuses:
+            raise NotAnswered(self.refuses)
+        return self.answers[question]
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.heard.append((done, total, message))
+
+    async def log(self, level: str, data: object, logger: str | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.heard.append((level, data, logger))
+
+
+def tools_by_hand(*args: str, env: Mapping[str, str] | None = None) -> StdioLaunch:
+    """A server of the handshake era with the tools of programs/tools.py."""
+    return StdioLaunch(command=sys.executable, args=("-S", str(PROGRAMS / "tools.py"), *args), env=env or {})
+
+
+@dataclass
+class Asking:
+    """Calls over one connection, within the patience of a test."""
+
+    connection: CallConnection
+
+    async def raw(self, name: str, host: Listening | None = None, timeout_s: float = PATIENCE_S, **given: Any) -> Result:
+        return await self.connection.call(name, given, host=host or Listening(), timeout_s=timeout_s)
+
+    async def text(self, name: str, host: Listening | None = None, **given: Any) -> str:
+        return str((await self.raw(name, host, **given))["content"][0]["text"])
+
+    async def json(self, name: str, host: Listening | None = None, **given: Any) -> Any:
+        return json.loads(await self.text(name, host, **given))
+
+    async def until_heard(self, wanted: Callable[[Any], object]) -> Any:
+        """What the server got and that fits; waits for it."""
+        with anyio.fail_after(PATIENCE_S):
+            while not (fit := [message for message in await self.json("heard") if wanted(message)]):
+                await anyio.sleep(0.02)
+        return fit[0]
+
+
+@asynccontextmanager
+async def asking(launch: Launch) -> AsyncIterator[Asking]:
+    async with connect(launch, SETTINGS, follow=False, for_calls=True) as connection:
+        yield Asking(connection)
+
+
+def over(launch: Launch, act: Callable[[Asking], Awaitable[object]]) -> None:
+    """Runs `act` over a connection of its own."""
+
+    async def run() -> None:
+        async with asking(launch) as calls:
+            with anyio.fail_after(2 * PATIENCE_S):
+                await act(calls)
+
+    anyio.run(run)

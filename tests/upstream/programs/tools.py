@@ -1,0 +1,143 @@
+"""A server of the handshake era whose tools do what a test asks, byte for byte: `tools.py [SECONDS TO START]`.
+
+Standard library alone. It goes on reading while a tool waits, and tells by the tool `heard` what it got.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+RICH = {
+    "content": [
+        {"type": "text", "text": "héllo", "annotations": {"audience": ["user"], "priority": 0.5}},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png", "extra": 1},
+        {"type": "resource", "resource": {"uri": "file:///a", "text": "A", "mimeType": "text/plain", "odd": None}},
+        {"type": "resource_link", "uri": "file:///b", "name": "b"},
+        {"type": "not of any protocol", "deep": {"er": [1, 2.5, None]}},
+    ],
+    "structuredContent": {"rows": [{"id": 10**18, "z": None}]},
+    "isError": False,
+    "_meta": {"example.com/trace": "t-1"},
+    "ofTomorrow": {"kept": True},
+}
+heard: list[Any] = []
+asked: dict[str, Any] = {}
+"""By the id of our question, the id of the call for which it was asked."""
+waiting: list[Any] = []
+
+
+def say(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def text_of(said: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": said if isinstance(said, str) else json.dumps(said)}]}
+
+
+def ask(call: Any, method: str, params: dict[str, Any]) -> None:
+    asked[name := f"q{len(asked) + 1}"] = call
+    say(id=name, method=method, params=params)
+
+
+def called(call: Any, name: str, given: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any] | None:
+    """The result; None if it comes later, or never."""
+    token = meta.get("progressToken")
+    match name:
+        case "echo":
+            return text_of(given)
+        case "who":
+            return text_of(os.getpid())
+        case "rich":
+            return RICH
+        case "fails":
+            return {**text_of("out of paper"), "isError": True}
+        case "environment":
+            return text_of(os.environ.get(given["name"], ""))
+        case "progresses":
+            for step in range(given["times"]):
+                # Some servers make a text of the token.
+                params = {"progressToken": str(token) if step % 2 else token, "progress": step, "total": given["times"]}
+                say(method="notifications/progress", params={**params, "message": f"step {step}"})
+            return text_of("done")
+        case "logs":
+            for number in range(given.get("times", 1)):
+                data = {"number": number, "with": os.environ.get("KEY", "")}
+                say(method="notifications/message", params={"level": "warning", "logger": "press", "data": data})
+            return text_of("done")
+        case "asks":
+            ask(call, given["method"], given.get("params", {}))
+        case "asks_and_ends":
+            ask(call, "elicitation/create", {"message": "?"})
+            return text_of("not needed")
+        case "asks_and_withdraws":
+            ask(call, "elicitation/create", {"message": "?"})
+            say(method="notifications/cancelled", params={"requestId": f"q{len(asked)}"})
+            return text_of("never mind")
+        case "waits":
+            waiting.append(call)
+        case "release":
+            for one in waiting:
+                say(id=one, result=text_of("released"))
+            waiting.clear()
+            return text_of("done")
+        case "heard":
+            return text_of(heard)
+        case "dies":
+            sys.stderr.write(f"Error: out of paper, with {os.environ.get('KEY')}\n")
+            sys.stderr.flush()
+            os._exit(4)
+        case "dies_afterwards":
+            say(id=call, result=text_of("farewell"))
+            os._exit(0)
+        case "sleeps":
+            time.sleep(given["seconds"])
+            return text_of("woke")
+    return None
+
+
+def call(message: dict[str, Any]) -> None:
+    params = message["params"]
+    if params["name"] == "errs":
+        data = {"key": os.environ.get("KEY"), "list": [1, {"deep": f"<{os.environ.get('KEY')}>"}]}
+        error = {"code": -32050, "message": f"no paper for {os.environ.get('KEY')}", "data": data}
+        say(id=message["id"], error=error)
+        return
+    result = called(message["id"], params["name"], params.get("arguments") or {}, params.get("_meta") or {})
+    if result is not None:
+        say(id=message["id"], result=result)
+
+
+def greeting(params: dict[str, Any]) -> dict[str, Any]:
+    heard.append({"capabilities": params["capabilities"]})
+    return {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}, "logging": {}},
+        "serverInfo": {"name": "tools", "version": "1"},
+    }
+
+
+def main() -> None:
+    time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    for line in sys.stdin:
+        message = json.loads(line)
+        method = message.get("method")
+        if method is None:
+            heard.append(message)
+            say(id=asked.get(message["id"]), result=text_of(message.get("result") or message.get("error")))
+        elif method == "tools/call":
+            call(message)
+        elif method == "initialize":
+            say(id=message["id"], result=greeting(message["params"]))
+        elif method == "notifications/initialized":
+            say(id="roots-1", method="roots/list")
+        elif "id" in message:
+            say(id=message["id"], error={"code": -32601, "message": "Method not found"})
+        else:
+            heard.append(message)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+"""Calls of tools over a connection of the handshake era: results, notices, questions, and every way of ending early."""
+
+import json
+import os
+import signal
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.upstream.calling import Asking, Listening, over, tools_by_hand
+from tests.upstream.programs.tools import RICH
+from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.underway import MOST_NOTICES
+from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamUnreachable
+
+KEY = "k-0123456789"
+
+
+def test_a_result_is_the_wire_s_own() -> None:
+    """Images, resources, structured content, `_meta` and what no protocol knows: nothing is lost and nothing added."""
+
+    async def act(calls: Asking) -> None:
+        assert await calls.raw("rich") == RICH
+        assert await calls.json("echo", a=[1, {"b": None}], c="é") == {"a": [1, {"b": None}], "c": "é"}
+
+    over(tools_by_hand(), act)
+
+
+def test_an_error_that_the_tool_tells_is_its_result() -> None:
+    async def act(calls: Asking) -> None:
+        result = await calls.raw("fails")
+        assert result == {"content": [{"type": "text", "text": "out of paper"}], "isError": True}
+
+    over(tools_by_hand(), act)
+
+
+def test_an_error_of_the_protocol_keeps_code_and_data_and_no_secret() -> None:
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamAnswered) as raised:
+            await calls.raw("errs")
+        assert (raised.value.code, raised.value.message) == (-32050, "no paper for ***")
+        assert raised.value.data == {"key": "***", "list": [1, {"deep": "<***>"}]}
+        assert await calls.json("echo", still="there") == {"still": "there"}
+
+    over(tools_by_hand(env={"KEY": KEY}), act)
+
+
+def test_progress_comes_in_order_and_before_the_result() -> None:
+    async def act(calls: Asking) -> None:
+        host = Listening()
+        assert await calls.text("progresses", host, times=5) == "done"
+        assert host.heard == [(step, 5, f"step {step}") for step in range(5)]
+
+    over(tools_by_hand(), act)
+
+
+def test_a_log_goes_to_the_host_whose_call_it_is_without_secrets() -> None:
+    async def act(calls: Asking) -> None:
+        host = Listening()
+        await calls.raw("logs", host, times=2)
+        assert host.heard == [("warning", {"number": n, "with": "***"}, "press") for n in range(2)]
+
+    over(tools_by_hand(env={"KEY": KEY}), act)
+
+
+def test_a_flood_of_logs_costs_the_oldest() -> None:
+    """A host that takes none while 20,000 come holds the last of them, and the result comes all the same."""
+
+    class Slow(Listening):
+        async def log(self, level: str, data: object, logger: str | None) -> None:
+            if not self.heard:
+                await anyio.sleep(0.5)
+            await super().log(level, data, logger)
+
+    async def act(calls: Asking) -> None:
+        host = Slow()
+        assert await calls.text("logs", host, times=20_000) == "done"
+        numbers = [data["number"] for _, data, _ in host.heard]
+        assert numbers == sorted(numbers)
+        assert 0 < len(numbers) <= 20_000
+        assert numbers[-1] == 19_999 or len(numbers) <= MOST_NOTICES + 1
+
+    over(tools_by_hand(), act)
+
+
+def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
+    async def act(calls: Asking) -> None:
+        hosts = [Listening() for _ in range(20)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls.text, "waits")
+            for number, host in enumerate(hosts):
+                group.start_soon(lambda host=host, number=number: calls.text("progresses", host, times=number))
+            await calls.until_heard(lambda _: True)
+            await calls.text("release")
+        assert [len(host.heard) for host in hosts] == list(range(20))
+
+    over(tools_by_hand(), act)
+
+
+# Questions
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "answer"),
+    [
+        ("elicitation/create", {"message": "Sure?", "requestedSchema": {"type": "object"}, "new": 1}, {"action": "accept", "content": {"yes": True}, "new": [2]}),
+        ("sampling/createMessage", {"messages": [], "maxTokens": 5}, {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"}),
+        ("roots/list", {}, {"roots": [{"uri": "file:///a"}]}),
+    ],
+    ids=["elicitation", "sampling", "roots"],
+)  # fmt: skip
+def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any], answer: dict[str, Any]) -> None:
+    """The host sees the question and the server the answer as the other wrote it."""
+
+    async def act(calls: Asking) -> None:
+        host = Listening({method: answer})
+        assert await calls.json("asks", host, method=method, params=params) == answer
+        assert host.asked == [(method, params)]
+
+    over(tools_by_hand(), act)
+
+
+def test_it_is_said_at_the_start_that_questions_are_taken() -> None:
+    async def act(calls: Asking) -> None:
+        first = await calls.until_heard(lambda message: "capabilities" in message)
+        assert {"elicitation", "sampling", "roots"} <= first["capabilities"].keys()
+
+    over(tools_by_hand(), act)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        (Listening(), "the host of this call does not take elicitation/create"),
+        (Listening(refuses="the person has left"), "the person has left"),
+    ],
+    ids=["cannot", "does not"],
+)
+def test_a_question_that_no_host_answers_is_refused_with_the_reason(host: Listening, reason: str) -> None:
+    async def act(calls: Asking) -> None:
+        refusal = await calls.json("asks", host, method="elicitation/create")
+        assert refusal == {"code": -32600, "message": reason}
+
+    over(tools_by_hand(), act)
+
+
+def test_a_question_outside_of_any_call_is_refused() -> None:
+    """Some servers ask for roots as soon as they stand."""
+
+    async def act(calls: Asking) -> None:
+        refusal = await calls.until_heard(lambda message: message.get("id") == "roots-1")
+        assert refusal["error"]["code"] == -32600
+        assert "no call is under way" in refusal["error"]["message"]
+
+    over(tools_by_hand(), act)
+
+
+def test_a_question_that_could_be_of_another_host_s_call_is_refused() -> None:
+    """The protocol does not say whose it is, and nobody is to see what belongs to somebody else."""
+
+    async def act(calls: Asking) -> None:
+        host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls.text, "waits", Listening(name="b"))
+            refusal = await calls.json("asks", host, method="elicitation/create")
+            assert "does not say to which it belongs" in refusal["message"]
+            await calls.text("release")
+        assert not host.asked
+
+    over(tools_by_hand(), act)
+
+
+def test_calls_of_one_host_are_no_strangers_to_each_other() -> None:
+    async def act(calls: Asking) -> None:
+        hosts = [Listening({"elicitation/create": {"action": "accept"}}, name="a") for _ in range(2)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls.text, "waits", hosts[0])
+            assert await calls.json("asks", hosts[1], method="elicitation/create") == {"action": "accept"}
+            await calls.text("release", hosts[0])
+
+    over(tools_by_hand(), act)
+
+
+def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> None:
+    async def act(calls: Asking) -> None:
+        with pytest.raises(CallTimedOut):
+            await calls.raw("waits", Listening(name="b"), timeout_s=0.1)
+        host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
+        refusal = await calls.json("asks", host, method="elicitation/create")
+        assert "does not say to which it belongs" in refusal["message"]
+        again = Listening({"elicitation/create": {"action": "accept"}}, name="b")
+        assert await calls.json("asks", again, method="elicitation/create") == {"action": "accept"}
+
+    over(tools_by_hand(), act)
+
+
+def test_a_question_ends_with_its_call() -> None:
+    """A host that still thinks when the result is there is not asked any more; the server learns it."""
+
+    async def act(calls: Asking) -> None:
+        host = Listening({"elicitation/create": {"action": "accept"}}, thinks=anyio.Event())
+        assert await calls.text("asks_and_ends", host) == "not needed"
+        refusal = await calls.until_heard(lambda message: message.get("id") == "q1")
+        assert "has ended" in refusal["error"]["message"] or "no call" in refusal["error"]["message"]
+
+    over(tools_by_hand(), act)
+
+
+def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
+    async def act(calls: Asking) -> None:
+        host = Listening({"elicitation/create": {"action": "accept"}}, thinks=anyio.Event())
+        for _ in range(150):  # more than a server may have open at a time
+            assert await calls.text("asks_and_withdraws", host) == "never mind"
+        host.thinks = None
+        assert await calls.json("asks", host, method="elicitation/create") == {"action": "accept"}
+        answered = {message["id"] for message in await calls.json("heard") if "id" in message}
+        assert answered == {"roots-1", "q151"}
+
+    over(tools_by_hand(), act)
+
+
+# Ends
+
+
+def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
+    async def act(calls: Asking) -> None:
+        with anyio.move_on_after(0.2):
+            await calls.raw("waits")
+        told = await calls.until_heard(lambda message: message.get("method") == "notifications/cancelled")
+        assert "nobody waits" in told["params"]["reason"]
+        assert await calls.text("release") == "done"
+
+    over(tools_by_hand(), act)
+
+
+def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() -> None:
+    async def act(calls: Asking) -> None:
+        with pytest.raises(CallTimedOut, match="'waits' did not answer within 0.2 s"):
+            await calls.raw("waits", timeout_s=0.2)
+        await calls.until_heard(lambda message: message.get("method") == "notifications/cancelled")
+
+    over(tools_by_hand(), act)
+
+
+def test_a_server_that_does_not_read_holds_nobody_beyond_the_time() -> None:
+    """Its input is full, so that not even the word that nobody waits can be written."""
+
+    async def act(calls: Asking) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: calls.raw("sleeps", seconds=8))
+            await anyio.sleep(0.2)
+            began = anyio.current_time()
+            with pytest.raises(CallTimedOut):
+                await calls.raw("echo", timeout_s=0.3, much="x" * 300_000)
+            assert anyio.current_time() - began < 4, "less than the 5 s that a last word would wait"
+            group.cancel_scope.cancel()
+
+    over(tools_by_hand(), act)
+
+
+def test_a_server_that_dies_amid_a_call_is_told_with_its_last_words() -> None:
+    """Whether the tool ran is not known, so that the error does not say that it may be called again."""
+
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamUnreachable, match="exit status 4: Error: out of paper, with \\*\\*\\*") as raised:
+            await calls.raw("dies")
+        assert not isinstance(raised.value, NotDelivered)
+        assert not calls.connection.is_open
+
+    over(tools_by_hand(env={"KEY": KEY}), act)
+
+
+def test_a_call_to_a_server_that_is_gone_was_not_delivered() -> None:
+    async def act(calls: Asking) -> None:
+        await calls.text("dies_afterwards")
+        with pytest.raises(NotDelivered):
+            await calls.raw("echo")
+        await calls.connection.ended()
+
+    over(tools_by_hand(), act)
+
+
+def test_a_call_into_a_pipe_that_nobody_reads_was_not_delivered() -> None:
+    """A killed server's end is not noticed before the next call is written."""
+
+    async def act(calls: Asking) -> None:
+        pid = await calls.json("who")
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # no turn of the loop: its end is still unread
+        with pytest.raises(NotDelivered):
+            await calls.raw("echo")
+
+    over(tools_by_hand(), act)
+
+
+def test_what_is_left_of_json_is_refused_or_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    async def act(calls: Asking) -> None:
+        odd = {"emoji": "🦜", "nul": "\x00", "deep": json.loads("[" * 50 + "]" * 50), "float": 1e300}
+        assert await calls.json("echo", **odd) == odd
+
+    over(tools_by_hand(), act)
+    assert capsys.readouterr() == ("", "")
