@@ -12,6 +12,7 @@ from waygraph.api.cli import (
     asking,
     changing,
     evaluating,
+    gateway,
     generating,
     ingesting,
     keeping,
@@ -95,6 +96,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "reindex": operating.reindex,
     "doctor": keeping.doctor,
     "serve": serving.serve,
+    "mcp": gateway.mcp,
     "watch": watching.watch,
 }
 _TAKE_A_COMMAND = {"ingest", "watch"}

@@ -17,12 +17,16 @@ def serve(
         bool,
         typer.Option("--no-auth", help="Ask nobody who they are, on any address."),
     ] = False,
+    no_mcp: Annotated[
+        bool,
+        typer.Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp."),
+    ] = False,
     watch: Annotated[
         list[str] | None,
         typer.Option("--watch", metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat."),
     ] = None,
 ) -> None:
-    """Offer the registry over REST, until it is told to stop.
+    """Offer the registry over REST, and over MCP at /mcp, until it is told to stop.
 
     waygraph serve --port 8080
     """
@@ -38,5 +42,6 @@ def serve(
         workers=workers,
         open_to_all=no_auth,
         watch=tuple(watch or ()),
+        mcp=not no_mcp,
     )
     serve(chosen)

@@ -19,11 +19,15 @@ from waygraph.api.observing.logs import FACTS, request_id
 from waygraph.api.observing.redaction import without_keys
 from waygraph.registry.errors import (
     AccessError,
+    AmbiguousTool,
     CypherBusy,
     CypherRefused,
+    InvalidArguments,
     InvalidQuery,
     InvalidSetting,
     MassRemoval,
+    NeedsConsent,
+    NotCallable,
     SourceError,
     UnknownName,
 )
@@ -40,11 +44,15 @@ TARGET_CHARS = 2_000
 """Of a statement or another target."""
 REFUSED = (
     AccessError,
+    AmbiguousTool,
     CypherBusy,
     CypherRefused,
+    InvalidArguments,
     InvalidQuery,
     InvalidSetting,
     MassRemoval,
+    NeedsConsent,
+    NotCallable,
     SourceError,
     UnknownName,
 )

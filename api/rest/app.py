@@ -12,11 +12,13 @@ from starlette.routing import Route
 
 from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
 from waygraph.api.rest.documents import complete
+from waygraph.api.rest.gateway import at_work, routes
 from waygraph.api.rest.limits import Limited
 from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
 
 if TYPE_CHECKING:
+    from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.observing.logs import Logger
     from waygraph.api.rest.observing.traces import Traces
     from waygraph.api.rest.service import Service
@@ -26,6 +28,8 @@ DESCRIPTION = """Which agents, and which of their tools, can do this?
 A registry of AI agents, MCP servers and their tools, and the router over it. Errors are problem details (RFC 9457) of
 one shape. Lists come in parts: `following` of one is the `cursor` of the next. What is read has an ETag by revision.
 """
+OF_MCP = ("Last-Event-ID", "Mcp-Method", "Mcp-Name", "MCP-Protocol-Version", "Mcp-Session-Id")
+"""Headers by which a web page talks to the gateway."""
 _TAGS = [
     {"name": "asking", "description": "Find agents and tools."},
     {"name": "holding", "description": "See what the registry holds."},
@@ -34,13 +38,14 @@ _TAGS = [
 ]
 
 
-def create_app(service: "Service") -> FastAPI:
-    """The endpoints over this service, which closes its registry when it ends."""
+def create_app(service: "Service", gateway: "HttpGateway | None" = None) -> FastAPI:
+    """The endpoints over this service, which closes its registry when it ends; with a gateway, MCP beside them."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         loading = asyncio.create_task(_load(service))
-        yield
+        async with at_work(gateway):
+            yield
         await loading
         await service.lanes.wait(service.follower.stop)
         service.lanes.close()
@@ -63,6 +68,8 @@ def create_app(service: "Service") -> FastAPI:
     for router in routers:
         app.include_router(router)
     app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
+    if gateway is not None:
+        app.router.routes.extend(routes(service, gateway))
     problems.register(app)
     return app
 
@@ -88,18 +95,23 @@ class _Documented(FastAPI):
 
 
 def application(
-    service: "Service", *, log: "Logger", traces: "Traces | None", hosts: Collection[str] | None
+    service: "Service",
+    gateway: "HttpGateway | None" = None,
+    *,
+    log: "Logger",
+    traces: "Traces | None",
+    hosts: Collection[str] | None,
 ) -> Application:
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Limited`."""
-    app: Application = create_app(service)
+    app: Application = create_app(service, gateway)
     settings = service.settings
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
         app = CORSMiddleware(
             app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID"],
-            expose_headers=["ETag", "Retry-After", "X-Request-ID"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID", *OF_MCP],
+            expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "X-Request-ID"],
         )
     limited = Limited(
         app,

@@ -100,6 +100,11 @@ def wrong_host(host: str) -> Problem:
     return problem(421, "wrong-host", detail, _instance())
 
 
+def wrong_origin(origin: str) -> Problem:
+    detail = f"web pages of {origin[:200]!r} may not call this service; WAYGRAPH_CORS_ORIGINS says whose may"
+    return problem(403, "wrong-origin", detail, _instance())
+
+
 async def _ours(_: Request, error: Exception) -> Response:
     assert isinstance(error, e.WaygraphError)  # noqa: S101 - registered for these
     return refusal(error)

@@ -20,6 +20,7 @@ from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.app import application
 from waygraph.api.rest.arenas import keep_few_arenas
 from waygraph.api.rest.following import Follower, followed, sources_to_follow
+from waygraph.api.rest.gateway import open_gateway
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
@@ -58,6 +59,8 @@ class Chosen:
     """No authentication, whatever keys there are."""
     watch: Sequence[str] = ()
     """Sources to follow, as a person names them."""
+    mcp: bool = True
+    """Whether the gateway is offered beside REST."""
 
 
 def serve(chosen: Chosen) -> None:
@@ -134,7 +137,8 @@ def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], strea
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
     alone = service.authenticator is None and is_loopback(chosen.host)
     hosts = (*LOOPBACK, chosen.host) if alone else None
-    return application(service, log=log, traces=open_traces(environ, stream), hosts=hosts)
+    gateway = open_gateway(service, environ, alone=chosen.workers == 1) if chosen.mcp else None
+    return application(service, gateway, log=log, traces=open_traces(environ, stream), hosts=hosts)
 
 
 def _holding(registry: Registry) -> Holding:

@@ -7,10 +7,14 @@ import anyio
 
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
 from waygraph.ingest.calling.configured import Configured
+from waygraph.ingest.calling.launches import Launches
+from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.openapi_calls import OpenApiCaller
+from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import load_services
 from waygraph.ingest.calling.web import open_web
 from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.vouched import vouched_file
 from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
 from waygraph.registry.model import AgentKind
 from waygraph.registry.registry import Registry
@@ -99,10 +103,15 @@ async def open_executor(registry: Registry, settings: Settings, surroundings: Su
     Raises InvalidSetting for a services file that cannot be read.
     """
     services = load_services(settings.services_file)
+    launches = Launches(
+        registry=registry, settings=settings, surroundings=surroundings, vouched=vouched_file(settings.data_path)
+    )
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(open_web(settings))
+        pool = await stack.enter_async_context(calling_pool(launches.fresh, settings))
         configured = Configured(registry=registry, services=services, surroundings=surroundings)
         ways: dict[AgentKind, ToolCaller] = {
+            "mcp_server": McpCaller(pool),
             "openapi": OpenApiCaller(configured=configured, web=web, settings=settings),
         }
         executor = Executor(ways, settings.calls_at_once)

@@ -1,0 +1,86 @@
+"""One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from waygraph.api.mcp.asking_host import OnBehalf
+from waygraph.api.mcp.consent import agreed
+from waygraph.api.mcp.recording import recorded
+from waygraph.api.mcp.surface import USE_TOOL
+from waygraph.ingest.calling.call import Host, ToolCall
+from waygraph.registry.arguments import check_arguments
+from waygraph.registry.discovery.judging import judging
+from waygraph.registry.discovery.resolving import is_exact_name, tool_meant
+from waygraph.registry.errors import InvalidArguments, NotCallable
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.mcp.recording import Line
+    from waygraph.ingest.calling.call import Result
+    from waygraph.registry.model import Agent, Tool
+    from waygraph.registry.policy import Judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a host wants run: a tool by its name, or the one that fits a query."""
+
+    name: str = ""
+    query: str = ""
+    arguments: Mapping[str, Any]
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    agent: "Agent"
+    tool: "Tool"
+    judgement: "Judgement"
+
+
+def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
+    """What the arguments of use_tool say. Raises InvalidArguments."""
+    params = arguments.get("params", {})
+    faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
+    if not isinstance(params, Mapping):
+        faults.append(("/params", "an object: the parameters of the tool"))
+    if faults:
+        raise InvalidArguments(USE_TOOL, faults)
+    return Wanted(
+        name=arguments.get("name", ""), query=arguments.get("query", ""), arguments=params, deadline_s=deadline_s
+    )
+
+
+async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
+    """The tool's own answer. Raises what stands against the call, and what the executor raises."""
+    with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
+        asker.caller.require("use")
+        meant = await gateway.ask(lambda: _meant(gateway, asker, wanted, line))
+        if meant.judgement.verdict == "ask":
+            await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+        call = ToolCall(
+            agent=meant.agent,
+            tool=meant.tool,
+            arguments=wanted.arguments,
+            deadline_s=wanted.deadline_s,
+            host=OnBehalf(host, meant.agent),
+        )
+        result = await gateway.executor.call(call)
+        line.is_tool_error = result.get("isError") is True
+        return result
+
+
+def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> _Meant:
+    """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
+    registry, principal = gateway.registry, asker.principal
+    within = gateway.agents_within(asker)
+    tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
+    line.target = tool.id
+    agent = registry.agent(tool.agent_id, principal=principal)
+    judges = judging(registry, gateway.policy, principal)
+    judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
+    if judgement.verdict == "deny":
+        raise NotCallable(tool.call_name, judgement.reason)
+    check_arguments(tool, wanted.arguments)
+    return _Meant(agent, tool, judgement)

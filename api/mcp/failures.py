@@ -1,0 +1,81 @@
+"""What goes wrong, as a host's model reads it: a tool error with a code, one sentence and the facts, as JSON.
+
+A host shows its model the results of tools, errors among them, and mostly keeps errors of the protocol to itself. So
+whatever a model can mend (a name, arguments, a tool that may not be called) is a result with `isError`. What an
+upstream server itself answers as an error of the protocol stays one, with its code, message and data.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from mcp import MCPError
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+)
+
+from waygraph.registry.errors import (
+    EngineError,
+    RegistryUnusable,
+    StorageFailed,
+    UpstreamAnswered,
+    WaygraphError,
+)
+from waygraph.registry.wire.problems import TYPE_PREFIX, problem_of
+
+logger = logging.getLogger("waygraph.mcp")
+
+_OF_A_CONNECTION = frozenset(
+    {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, CONNECTION_CLOSED, REQUEST_TIMEOUT, *range(-32029, -32019)}
+)
+"""Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
+end it or agree on another protocol."""
+_OWN_FAULTS = (EngineError, RegistryUnusable, StorageFailed)
+_OWN_FAULT = "the gateway met a fault of its own; its log knows more"
+
+type Result = dict[str, Any]
+
+
+def failed(error: WaygraphError) -> Result:
+    """The error as a tool's result. Raises MCPError for what an upstream server answered in the protocol."""
+    if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
+        raise MCPError(code=error.code, message=error.message, data=error.data) from error
+    if isinstance(error, _OWN_FAULTS):
+        logger.error("%s: %s", type(error).__name__, error)
+        return refused("internal-error", _OWN_FAULT)
+    told = problem_of(error, 0, "")
+    return refused(told["code"], told["detail"], retryable=told["retryable"], facts=told["facts"])
+
+
+def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None) -> Result:
+    """An error that no class of ours stands for, in the same shape."""
+    ours = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
+    # A model pays for each word: what the message says already is not said again.
+    told = {name: value for name, value in (facts or {}).items() if name != "reason" or str(value) not in message}
+    error = ours | told | ours
+    return {"content": [text(compact({"error": error}))], "structuredContent": {"error": error}, "isError": True}
+
+
+def told_as_text(value: Mapping[str, Any]) -> Result:
+    """An answer of a meta-tool: JSON as text, once. See docs/gateway.md for why there is no second copy."""
+    return {"content": [text(compact(value))]}
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def internal(error: Exception) -> MCPError:
+    """What nobody foresaw: the log has it, the host learns that it happened."""
+    logger.exception("a request of a host failed", exc_info=error)
+    return MCPError(code=INTERNAL_ERROR, message=_OWN_FAULT)

@@ -1,0 +1,88 @@
+"""`find_tools` and `route_agents`: what a model asks before it calls anything."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from waygraph.api.mcp.failures import Result, told_as_text
+from waygraph.api.mcp.surface import DEFAULT_LIMIT, FIND_TOOLS, MAX_AGENTS, ROUTE_AGENTS
+from waygraph.registry.discovery.described import summary
+from waygraph.registry.discovery.finding import FindAsked, find
+from waygraph.registry.errors import InvalidArguments
+from waygraph.registry.model import AgentMatch, Filters, Query
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.registry.discovery.described import Detail
+
+SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
+
+Arguments = Mapping[str, Any]
+
+
+async def find_tools(gateway: "Gateway", asker: "Asker", arguments: Arguments) -> Result:
+    """Raises what finding raises."""
+    asker.caller.require("route")
+    is_rfc = gateway.surface == "rfc"
+    detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
+    remembers = "known" not in arguments
+    known = asker.session.known if remembers else _versions(arguments["known"])
+
+    def found() -> dict[str, Any]:
+        asked = FindAsked(
+            query=_text(arguments, "query", FIND_TOOLS),
+            limit=arguments.get("limit", DEFAULT_LIMIT),
+            detail=detail,
+            known=known,
+            agent_ids=gateway.agents_within(asker),
+            use_tool=not is_rfc,
+        )
+        return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy)
+
+    answer = await gateway.ask(found)
+    tools = answer.get("tools", [])
+    if detail != "names":
+        asker.session.sent(tools)
+    if remembers and any(tool.get("unchanged") for tool in tools):
+        answer = answer | {"notice": SENT_BEFORE}
+    return told_as_text(answer)
+
+
+async def route_agents(gateway: "Gateway", asker: "Asker", arguments: Arguments) -> Result:
+    """Raises what routing raises."""
+    asker.caller.require("route")
+    limit = arguments.get("limit", DEFAULT_LIMIT)
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_AGENTS:
+        raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
+
+    def routed() -> dict[str, Any]:
+        within = gateway.agents_within(asker)
+        filters = Filters(agent_ids=tuple(sorted(within or ())))
+        query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters)
+        route = gateway.registry.route(query, principal=asker.principal)
+        told: dict[str, Any] = {"agents": [_agent(match) for match in (*route.pinned, *route.matches)]}
+        return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
+
+    return told_as_text(await gateway.ask(routed))
+
+
+def _agent(match: AgentMatch) -> dict[str, Any]:
+    told = {
+        "id": match.agent.id,
+        "kind": match.agent.kind,
+        "description": summary(match.agent.description),
+        "tools": [tool.call_name for tool in match.tools],
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _text(arguments: Arguments, name: str, tool: str) -> str:
+    value = arguments.get(name, "")
+    if not isinstance(value, str):
+        raise InvalidArguments(tool, [(f"/{name}", "a text")])
+    return value
+
+
+def _versions(known: object) -> Mapping[str, str]:
+    if not isinstance(known, Mapping):
+        raise InvalidArguments(FIND_TOOLS, [("/known", "an object of versions by tool name")])
+    return {str(name): str(version) for name, version in known.items()}

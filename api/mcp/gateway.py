@@ -1,0 +1,71 @@
+"""What every request of a host reaches: the registry, what runs tools, the rules, what is recorded."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from waygraph.api.mcp.parking import Parking
+from waygraph.api.mcp.session import Context, Session
+from waygraph.api.mcp.surface import Surface
+from waygraph.registry.discovery.namespaces import agents_of_namespace
+
+if TYPE_CHECKING:
+    from waygraph.api.observing.audit import Audit
+    from waygraph.ingest.calling.call import ToolCaller
+    from waygraph.registry.access import Caller
+    from waygraph.registry.model import Principal
+    from waygraph.registry.policy import CallPolicy
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.settings import Settings
+
+
+class Ask(Protocol):
+    """Runs work of the synchronous core where it does not hold up the server. Raises what the work raises."""
+
+    def __call__[T](self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who sent a request, and by which door. `namespace` empty: the whole registry."""
+
+    caller: "Caller"
+    session: Session
+    namespace: str = ""
+
+    @property
+    def principal(self) -> "Principal | None":
+        return self.caller.principal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """`asker_of` tells who sent a request: on stdio always the same, over HTTP by the request."""
+
+    registry: "Registry"
+    executor: "ToolCaller"
+    policy: "CallPolicy"
+    settings: "Settings"
+    audit: "Audit"
+    ask: Ask
+    asker_of: Callable[[Context], Asker]
+    surface: Surface = "default"
+    parking: Parking | None = field(default_factory=Parking)
+    """None: a host's next request may come to another process, so that none is asked by way of it."""
+
+    def agents_within(self, asker: Asker) -> frozenset[str] | None:
+        """The agents of the door's namespace; None: all. Raises UnknownName."""
+        if not asker.namespace:
+            return None
+        return agents_of_namespace(self.registry, asker.namespace, asker.principal)
+
+    def deadline_s(self, meta: Mapping[str, object] | None) -> float:
+        """All the time that a call has: what is set, or less if the host asks for less."""
+        wanted = (meta or {}).get(TIMEOUT_KEY)
+        most = self.settings.call_timeout_s
+        is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
+        return min(most, float(wanted)) if is_number and wanted > 0 else most  # type: ignore[arg-type, operator]
+
+
+TIMEOUT_KEY = "waygraph/timeout_s"
+"""In `_meta` of a `tools/call`: so many seconds has this call, at most."""

@@ -1,0 +1,98 @@
+"""The gateway over streamable HTTP, as an ASGI application: who calls is told to it, it asks nobody.
+
+Hosts of the modern era need no session: each request stands alone, and any process of a service answers it. Hosts of
+the handshake era have one, which belongs to who opened it and to the process that keeps it.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from sse_starlette.sse import AppStatus
+
+from waygraph.api.mcp.gateway import Ask, Asker, Gateway
+from waygraph.api.mcp.listening import Listeners
+from waygraph.api.mcp.parking import Parking
+from waygraph.api.mcp.server import running, server_of
+from waygraph.api.mcp.session import Context, session_of
+from waygraph.ingest.calling.executor import open_executor
+from waygraph.registry.policy_file import load_policy
+
+if TYPE_CHECKING:
+    from waygraph.api.observing.audit import Audit
+    from waygraph.ingest.surroundings import Surroundings
+    from waygraph.registry.access import Caller
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.settings import Settings
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
+
+
+class HttpGateway:
+    """Answers while `running` is entered, which is done once.
+
+    `alone`: this process is the service's only one. Of several none keeps what a host's next request needs: hosts of
+    the handshake era have no session there, and no host is asked anything.
+    """
+
+    def __init__(
+        self,
+        registry: "Registry",
+        settings: "Settings",
+        surroundings: "Surroundings",
+        *,
+        audit: "Audit",
+        ask: Ask,
+        alone: bool = True,
+    ) -> None:
+        self._registry, self._settings, self._surroundings = registry, settings, surroundings
+        self._audit, self._ask, self._alone = audit, ask, alone
+        self._policy = load_policy(settings.policy_file)
+        self._sessions: StreamableHTTPSessionManager | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
+        AppStatus.enable_automatic_graceful_drain = False
+        listeners = Listeners()
+        async with open_executor(self._registry, self._settings, self._surroundings) as executor:
+            gateway = Gateway(
+                registry=self._registry,
+                executor=executor,
+                policy=self._policy,
+                settings=self._settings,
+                audit=self._audit,
+                ask=self._ask,
+                asker_of=_asker_of,
+                parking=Parking() if self._alone else None,
+            )
+            self._sessions = StreamableHTTPSessionManager(
+                server_of(gateway, listeners),
+                stateless=not self._alone,
+                max_request_body_size=self._settings.max_body_bytes,
+            )
+            async with running(gateway, listeners), self._sessions.run():
+                yield
+
+    async def answer(
+        self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
+    ) -> None:
+        """One HTTP request of a caller who is known."""
+        assert self._sessions is not None, "it is not running"  # noqa: S101
+        scope[_CALLER], scope[_NAMESPACE] = caller, namespace
+        # By this the SDK binds a session to who opened it.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
+        await self._sessions.handle_request(scope, receive, send)
+
+
+def _asker_of(ctx: Context) -> Asker:
+    assert ctx.request is not None  # noqa: S101 - over HTTP there is one
+    scope: Scope = ctx.request.scope
+    return Asker(caller=scope[_CALLER], session=session_of(ctx), namespace=scope[_NAMESPACE])

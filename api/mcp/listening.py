@@ -1,0 +1,75 @@
+"""Hosts that want to know when the list of tools is another one: told in both eras, a moment after it changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+
+from waygraph.api.mcp.gateway import Asker
+from waygraph.api.mcp.listing import pinned_tools
+from waygraph.api.mcp.session import Session
+from waygraph.registry.access import LOCAL
+from waygraph.registry.errors import WaygraphError
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Gateway
+
+LOOK_S = 2.0
+"""From one look at the registry's revision to the next."""
+
+
+class Listeners:
+    """`streams` serves `subscriptions/listen` of modern hosts; handshake hosts are told over their connections."""
+
+    def __init__(self) -> None:
+        self._bus = InMemorySubscriptionBus()
+        self._connections = WeakSet[Connection]()
+        self.streams = ListenHandler(self._bus)
+
+    def add(self, connection: Connection) -> None:
+        """One of the handshake era, until it is gone."""
+        self._connections.add(connection)
+
+    async def tell(self) -> None:
+        await self._bus.publish(ToolsListChanged())
+        for connection in list(self._connections):
+            await connection.send_tool_list_changed()
+
+    async def follow(self, gateway: "Gateway", look_s: float = LOOK_S) -> None:
+        """Tells whenever other tools are pinned, or they changed. Runs until it is cancelled."""
+        seen = await _looked(gateway, None)
+        while True:
+            await anyio.sleep(look_s)
+            now = await _looked(gateway, seen)
+            if now.listed != seen.listed:
+                await self.tell()
+            seen = now
+
+
+async def _looked(gateway: "Gateway", before: "_Seen | None") -> "_Seen":
+    """A registry that cannot be read now has changed nothing that anybody could be told of."""
+    try:
+        return await gateway.ask(lambda: _Seen.now(gateway, before))
+    except (WaygraphError, TimeoutError):
+        return before or _Seen("", ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is listed at a revision, for somebody who sees everything: call names and content hashes."""
+
+    stamp: str
+    listed: Sequence[tuple[str, str]]
+
+    @classmethod
+    def now(cls, gateway: "Gateway", before: "_Seen | None") -> "_Seen":
+        """Raises WaygraphError."""
+        stamp = gateway.registry.stamp
+        if before and stamp == before.stamp:
+            return before
+        everything = Asker(caller=LOCAL, session=Session())
+        return cls(stamp, [(tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)])

@@ -1,0 +1,75 @@
+"""tools/list: the meta-tools, then the tools of pinned agents. Everything else is found, not listed.
+
+The list depends on the registry, on the door and on who asks, and on nothing that was asked before.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from waygraph.api.mcp.surface import meta_tools
+from waygraph.registry.access import LOCAL
+from waygraph.registry.discovery.judging import judging
+from waygraph.registry.formats import definition
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.registry.model import Tool
+
+PAGE = 100
+"""So many tools of pinned agents does a page hold."""
+TTL_MS = 30_000
+"""A list that is the same for all who ask may be kept so long; of a change hosts are told."""
+_OF_THE_NEXT_HOP = "x-mcp-header"
+
+
+def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any]:
+    """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
+    tools = [] if gateway.surface == "rfc" else pinned_tools(gateway, asker)
+    rest = [tool for tool in tools if tool.call_name > cursor]
+    listed = [] if cursor else list(meta_tools(gateway.surface))
+    page = {"tools": [*listed, *(_listed(tool) for tool in rest[:PAGE])]} | _kept(asker)
+    return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
+
+
+def pinned_tools(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
+    """What may be called of the agents that an operator pinned and the asker sees, by call name."""
+    registry, principal = gateway.registry, asker.principal
+    within = gateway.agents_within(asker)
+    agents = [
+        agent
+        for agent in registry.agents(principal=principal)
+        if agent.pinned and not agent.hidden and (within is None or agent.id in within)
+    ]
+    if not agents:
+        return ()
+    judges = judging(registry, gateway.policy, principal)
+    tools = [
+        tool
+        for agent in agents
+        for tool in registry.tools(agent.id, principal=principal)
+        if judges.judge(agent, tool, by_name=True).verdict != "deny"
+    ]
+    return sorted(tools, key=lambda tool: tool.call_name)
+
+
+def _kept(asker: "Asker") -> dict[str, Any]:
+    """How long a host may keep the list, and whether others may have it."""
+    if asker.caller == LOCAL:
+        return {"ttlMs": TTL_MS, "cacheScope": "public"}
+    return {"ttlMs": 0, "cacheScope": "private"}
+
+
+def _listed(tool: "Tool") -> dict[str, Any]:
+    """Without what the source says of headers between itself and its client: between a host and us none are agreed."""
+    told = definition(tool, "mcp")
+    schema = told["inputSchema"]
+    properties = schema["properties"]
+    if isinstance(properties, dict):
+        schema["properties"] = {name: _without_header(each) for name, each in properties.items()}
+    return told
+
+
+def _without_header(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    return {name: value for name, value in schema.items() if name != _OF_THE_NEXT_HOP}

@@ -1,0 +1,113 @@
+"""`waygraph mcp`: one host, over standard input and output. Nothing but the protocol is ever written to output."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from waygraph.api.mcp.gateway import Asker, Gateway
+from waygraph.api.mcp.listening import Listeners
+from waygraph.api.mcp.server import GatewayServer, running, server_of
+from waygraph.api.mcp.session import Session
+from waygraph.api.mcp.surface import Surface
+from waygraph.api.observing.audit import Audit
+from waygraph.api.observing.logs import open_logs
+from waygraph.ingest.calling.executor import open_executor
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.registry.access import LOCAL
+from waygraph.registry.errors import WaygraphError
+from waygraph.registry.policy import CallPolicy
+from waygraph.registry.policy_file import load_policy
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What is served to the host, and how. `namespace` empty: the whole registry."""
+
+    registry: Registry
+    settings: Settings
+    surroundings: Surroundings
+    surface: Surface = "default"
+    namespace: str = ""
+
+
+def run_stdio(served: Served) -> None:
+    """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting."""
+    settings = served.settings
+    policy = load_policy(settings.policy_file)
+    audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
+    open_logs(settings.log_format, settings.log_level, sys.stderr)
+    try:
+        anyio.run(_serve, served, policy, audit)
+    finally:
+        audit.close()
+
+
+async def _serve(served: Served, policy: CallPolicy, audit: Audit) -> None:
+    async with stdio_server() as (reading, writing):
+        # What is printed now and flushed at the end of the process would still come out where the host listens.
+        with redirect_stdout(sys.stderr):
+            stopped = False
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_stopped_by_signal, tasks.cancel_scope)
+                async with _opened(served, policy, audit) as server:
+                    await server.run(reading, writing, server.create_initialization_options())
+                    stopped = True
+                tasks.cancel_scope.cancel()
+            if not stopped:
+                _leave(served, audit)
+
+
+@asynccontextmanager
+async def _opened(served: Served, policy: CallPolicy, audit: Audit) -> AsyncGenerator[GatewayServer]:
+    session = Session()
+    asker = Asker(caller=LOCAL, session=session, namespace=served.namespace)
+    listeners = Listeners()
+    async with open_executor(served.registry, served.settings, served.surroundings) as executor:
+        gateway = Gateway(
+            registry=served.registry,
+            executor=executor,
+            policy=policy,
+            settings=served.settings,
+            audit=audit,
+            ask=in_thread,
+            asker_of=lambda _: asker,
+            surface=served.surface,
+        )
+        async with running(gateway, listeners), anyio.create_task_group() as tasks:
+            tasks.start_soon(_load, gateway)
+            yield server_of(gateway, listeners)
+            tasks.cancel_scope.cancel()
+
+
+async def in_thread[T](work: Callable[[], T], /) -> T:
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+async def _load(gateway: Gateway) -> None:
+    """What a first question would wait for. Why it cannot be had is told to who asks."""
+    with suppress(WaygraphError):
+        await gateway.ask(lambda: gateway.registry.exists and gateway.registry.route("are you ready"))
+
+
+async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+def _leave(served: Served, audit: Audit) -> None:
+    """Ends the process: a thread of the transport waits for the host's next line, and nothing wakes it."""
+    audit.close()
+    served.registry.close()
+    sys.stderr.flush()
+    os._exit(0)
