@@ -109,6 +109,6 @@ def _why_not(places: list[str], *, seen: bool) -> str:
     if places:
         return f"its SKILL.md is no longer under {', '.join(places)}"
     return (
-        "its folder was not ingested on this machine, so that there is no text of it here. Run `waygraph ingest FOLDER` "
-        "on the machine of this gateway"
+        "its folder was not ingested on this machine, so that there is no text of it here. Run "
+        "`waygraph ingest FOLDER` on the machine of this gateway"
     )

@@ -432,7 +432,7 @@ def test_an_operation_with_an_address_of_its_own(here: Here, web: WebPages, serv
     here.ingest(here.write("shop.json", spec({"servers": [{"url": server.format(own=web.url)}]})))
     services(here, f"{web.url}/api")
     if path is None:
-        with pytest.raises(NotCallable, match="evil.example.com.*write it under `also`"):
+        with pytest.raises(NotCallable, match=r"evil\.example\.com.*write it under `also`"):
             run(here, {})
         assert web.asked == []
     else:
