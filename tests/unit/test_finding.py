@@ -378,7 +378,11 @@ def test_of_what_may_not_be_seen_nothing_is_told(
 def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by_name: bool) -> None:
     """Nor does an error tell of it more than was asked."""
     try:
-        found = tool_meant(registry, **{"name" if by_name else "query": name}, principal=PUBLIC).id
+        found = (
+            tool_meant(registry, name=name, principal=PUBLIC)
+            if by_name
+            else tool_meant(registry, query=name, principal=PUBLIC)
+        ).id
     except (UnknownName, AmbiguousTool, InvalidQuery) as error:
         found = str(error).replace(repr(bare(name)), "")
     assert not [word for word in TELLING if word in found.casefold()]
