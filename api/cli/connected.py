@@ -27,12 +27,16 @@ def view(done: Connected) -> Iterator[Block]:
     )
     if done.stays:
         yield Table(("stays with the host", "reason"), list(done.stays.items()))
+    if done.entry:
+        yield Lines(done.entry)
     if done.difference:
         yield Lines("\n".join(done.difference))
 
 
 def remark(done: Connected) -> None:
     """What a person has to do, or should know."""
+    if done.entry:
+        note(f"{done.host} keeps it in {done.file}; --write puts it there")
     if done.changed and not done.dry_run and done.restart:
         note(done.restart)
     if done.lacking:

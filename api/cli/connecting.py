@@ -13,7 +13,7 @@ import typer
 
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import note, print_raw, show
+from waygraph.api.cli.output import print_raw, show
 from waygraph.api.cli.pages import Connected
 
 if TYPE_CHECKING:
@@ -69,16 +69,16 @@ def connect(
     chosen = [option for option, given in _actions(write, remove, take, restore).items() if given]
     if len(chosen) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(chosen)}", param_hint=f"'{chosen[1]}'")
+    from waygraph.api.cli import connected
+
     told = invocation(context)
     target = _target(told, name, _Asked(file, project, url, called, namespace))
-    if chosen:
-        from waygraph.api.cli import connected
-
-        done = _DOERS[chosen[0]](told, target, dry_run)
+    done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
+    if chosen or as_json:
         show(done, connected.shape, connected.view, as_json)
-        connected.remark(done)
     else:
-        _print_entry(target)
+        print_raw(done.entry)
+    connected.remark(done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,15 @@ def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
 # -- what can be done ------------------------------------------------------------------------------
 
 
-def _print_entry(target: "Target") -> None:
+def _entry(target: "Target") -> Connected:
+    """The entry alone, as a file of the host's would have it."""
     from waygraph.ingest.hosts.config import HostConfig
     from waygraph.ingest.hosts.entry import entry_of
 
     config = target.config
     alone = HostConfig(config.host, config.path, None)
-    print_raw((alone.with_servers({target.name: entry_of(config.host, target.gateway)}).text or "").rstrip("\n"))
-    note(f"{config.host.name} keeps it in {config.path}; --write puts it there")
+    written = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
+    return replace(_done(target, config, dry_run=False), entry=(written.text or "").rstrip("\n"))
 
 
 def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
@@ -178,10 +179,12 @@ def _take_over(told: Invocation, target: "Target", dry_run: bool) -> Connected:
 
     told.own_place(told.settings())  # a service would not find how to start them
     offer = offer_of(target)
-    if not offer.servers or dry_run:
-        after = planned(target, offer) if offer.servers else target.config
-        lines = tuple(difference(target.config, after, target.name))
+    if not offer.servers:  # only the gateway itself is left to put there
+        return replace(_write(told, target, dry_run), stays=offer.stays)
+    if dry_run:
+        after = planned(target, offer)
         done = _done(target, after, dry_run=True)
+        lines = tuple(difference(target.config, after, target.name))
         return replace(done, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
     with told.open() as registry:
         made = take_over(target, offer, partial(_ask, registry, told.settings()))

@@ -49,6 +49,8 @@ class Connected:
     file: str
     changed: bool
     dry_run: bool
+    entry: str = ""
+    """As a file with nothing else in it would have it; only where nothing was to be done."""
     restart: str = ""
     backup: str = ""
     difference: tuple[str, ...] = ()
