@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from picture import PICTURE  # beside it: it runs as a program
+
 NOTES = Path(sys.argv[1])
 READS = {"readOnlyHint": True}
 ANY = {"type": "object", "additionalProperties": True}
@@ -28,17 +30,6 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "fail", "description": "Fail to open a door.", "inputSchema": ANY, "annotations": READS},
     {"name": "refuse", "description": "Refuse with an error of the protocol.", "inputSchema": ANY, "annotations": READS},
 ]
-PICTURE = {
-    "content": [
-        {"type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": {"priority": 1}, "camera": "box"},
-        {"type": "resource", "resource": {"uri": "file:///harbour.txt", "text": "low tide"}},
-        {"type": "hologram", "depth": 3},
-    ],
-    "structuredContent": {"z": 1, "a": [None, 2]},
-    "_meta": {"example.org/brush": "wide"},
-    "signature": "toolbox",
-}
-
 lock = threading.Lock()
 answers: dict[str, Any] = {}
 arrived = threading.Condition()
