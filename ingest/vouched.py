@@ -87,14 +87,13 @@ def launch_digest(transport: JsonText) -> str:
 
 
 def _server(server: ServerEntry, folder: str) -> VouchedServer:
-    transport = server.record.transport
-    is_http = isinstance(server.launch, HttpLaunch)
+    transport, launch = server.record.transport, server.launch
     return VouchedServer(
         launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
         config=str(Path(folder, server.where)) if server.in_config and server.where != STREAM else "",
         folder=folder,
-        public=is_http and server.launch.public,
-        oauth=is_http and server.launch.oauth,
+        public=isinstance(launch, HttpLaunch) and launch.public,
+        oauth=isinstance(launch, HttpLaunch) and launch.oauth,
     )
 
 

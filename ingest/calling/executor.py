@@ -1,14 +1,18 @@
 """`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import anyio
 
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
+from waygraph.ingest.calling.configured import Configured
 from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
+from waygraph.ingest.calling.openapi_calls import OpenApiCaller
 from waygraph.ingest.calling.pool import calling_pool
+from waygraph.ingest.calling.services import load_services
+from waygraph.ingest.calling.web import open_web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.vouched import vouched_file
 from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
@@ -92,22 +96,24 @@ class _PlacesByAgent:
 
 
 @asynccontextmanager
-async def open_executor(
-    registry: Registry,
-    settings: Settings,
-    surroundings: Surroundings,
-) -> AsyncGenerator[Executor]:
+async def open_executor(registry: Registry, settings: Settings, surroundings: Surroundings) -> AsyncGenerator[Executor]:
     """What runs the tools of a registry. It is closed within `CLOSE_S`, with every process that it started.
 
     `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
+    Raises InvalidSetting for a services file that cannot be read.
     """
+    services = load_services(settings.services_file)
     launches = Launches(
         registry=registry, settings=settings, surroundings=surroundings, vouched=vouched_file(settings.data_path)
     )
-    async with calling_pool(launches.fresh, settings) as pool:
-        ways: dict[AgentKind, ToolCaller] = {"mcp_server": McpCaller(pool)}
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(open_web(settings))
+        pool = await stack.enter_async_context(calling_pool(launches.fresh, settings))
+        configured = Configured(registry=registry, services=services, surroundings=surroundings)
+        ways: dict[AgentKind, ToolCaller] = {
+            "mcp_server": McpCaller(pool),
+            "openapi": OpenApiCaller(configured=configured, web=web, settings=settings),
+        }
         executor = Executor(ways, settings.calls_at_once)
-        try:
-            yield executor
-        finally:
-            executor.close()
+        stack.callback(executor.close)
+        yield executor

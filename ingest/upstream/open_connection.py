@@ -49,6 +49,8 @@ Mode = Literal["auto", "legacy"]
 
 _LEAVE_S = 0.5
 """For an orderly end; then the transport ends without ceremony."""
+_END_S = 2.0
+"""For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
 _MOST_DATA_CHARS = 64 * 1024
@@ -240,8 +242,9 @@ class OpenConnection:
     async def _failed(self, call: Underway, exc: MCPError) -> UpstreamError:
         """Why a call has no result."""
         loss = self._of_ours(exc)
-        if not self.is_open:
-            await self._ended.wait()
+        if not self.is_open or exc.error.message == _CUT[0]:
+            with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
+                await self._ended.wait()
             loss = self._lost()
         if loss is None:
             data = self._discretion.struck(exc.error.data, _MOST_DATA_CHARS)

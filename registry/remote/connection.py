@@ -38,9 +38,9 @@ class Connection:
     ) -> None:
         self.place = address.url
         self._limits = Limits(address.url, settings, clock)
-        self._patience = _patience(settings, clock, jitter)
+        self._patience = patience(settings, clock, jitter)
         self._sleep = sleep
-        self._client = httpx2.Client(**_options(address, settings))
+        self._client = httpx2.Client(**client_options(address, settings))
 
     def ask[T](self, call: Call[T]) -> T:
         """Raises the error that the service met; ServiceUnavailable, ServiceFailed, RegistryClosed."""
@@ -84,9 +84,9 @@ class AsyncConnection:
     ) -> None:
         self.place = address.url
         self._limits = Limits(address.url, settings, clock)
-        self._patience = _patience(settings, clock, jitter)
+        self._patience = patience(settings, clock, jitter)
         self._sleep = sleep
-        self._client = httpx2.AsyncClient(**_options(address, settings))
+        self._client = httpx2.AsyncClient(**client_options(address, settings))
 
     async def ask[T](self, call: Call[T]) -> T:
         """As `Connection.ask`."""
@@ -116,7 +116,9 @@ class AsyncConnection:
             return self._limits.broken(call, exc)
 
 
-class _Options(TypedDict):
+class ClientOptions(TypedDict):
+    """What httpx2 takes."""
+
     headers: dict[str, str]
     verify: ssl.SSLContext | bool
     trust_env: bool
@@ -124,8 +126,8 @@ class _Options(TypedDict):
     follow_redirects: bool
 
 
-def _options(address: ServiceAddress, settings: Settings) -> _Options:
-    """Raises InvalidSetting."""
+def client_options(address: ServiceAddress, settings: Settings) -> ClientOptions:
+    """How a service is spoken to: key, certificates, proxies, sockets. Raises InvalidSetting."""
     try:
         httpx2.URL(address.url)
     except httpx2.InvalidURL as exc:
@@ -156,5 +158,6 @@ def _certificates(file: str) -> ssl.SSLContext | bool:
         raise InvalidSetting(f"WAYGRAPH_REMOTE_CA_FILE {file} holds no certificates: {exc.strerror or exc}") from exc
 
 
-def _patience(settings: Settings, clock: Clock, jitter: Jitter) -> Patience:
+def patience(settings: Settings, clock: Clock, jitter: Jitter) -> Patience:
+    """By the settings."""
     return Patience(retries=settings.remote_retries, total_s=settings.remote_retry_s, clock=clock, jitter=jitter)

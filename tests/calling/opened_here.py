@@ -1,4 +1,4 @@
-"""A registry into which a person ingests on this machine: real programs, which note each of their starts, and real files."""
+"""A registry into which a person ingests on this machine: real programs that note each start, and real files."""
 
 import json
 import sys

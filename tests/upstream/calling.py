@@ -66,7 +66,9 @@ class Asking:
 
     connection: CallConnection
 
-    async def raw(self, name: str, host: Listening | None = None, timeout_s: float = PATIENCE_S, **given: Any) -> Result:
+    async def raw(
+        self, name: str, host: Listening | None = None, timeout_s: float = PATIENCE_S, **given: Any
+    ) -> Result:
         return await self.connection.call(name, given, host=host or Listening(), timeout_s=timeout_s)
 
     async def text(self, name: str, host: Listening | None = None, **given: Any) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from functools import partial
 from typing import Any
 
 import anyio
@@ -90,7 +91,7 @@ def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(calls.text, "waits")
             for number, host in enumerate(hosts):
-                group.start_soon(lambda host=host, number=number: calls.text("progresses", host, times=number))
+                group.start_soon(partial(calls.text, "progresses", host, times=number))
             await calls.until_heard(lambda _: True)
             await calls.text("release")
         assert [len(host.heard) for host in hosts] == list(range(20))
@@ -104,12 +105,20 @@ def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("method", "params", "answer"),
     [
-        ("elicitation/create", {"message": "Sure?", "requestedSchema": {"type": "object"}, "new": 1}, {"action": "accept", "content": {"yes": True}, "new": [2]}),
-        ("sampling/createMessage", {"messages": [], "maxTokens": 5}, {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"}),
+        (
+            "elicitation/create",
+            {"message": "Sure?", "requestedSchema": {"type": "object"}, "new": 1},
+            {"action": "accept", "content": {"yes": True}, "new": [2]},
+        ),
+        (
+            "sampling/createMessage",
+            {"messages": [], "maxTokens": 5},
+            {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"},
+        ),
         ("roots/list", {}, {"roots": [{"uri": "file:///a"}]}),
     ],
     ids=["elicitation", "sampling", "roots"],
-)  # fmt: skip
+)
 def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any], answer: dict[str, Any]) -> None:
     """The host sees the question and the server the answer as the other wrote it."""
 
@@ -236,7 +245,7 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
 
 def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() -> None:
     async def act(calls: Asking) -> None:
-        with pytest.raises(CallTimedOut, match="'waits' did not answer within 0.2 s"):
+        with pytest.raises(CallTimedOut, match=r"'waits' did not answer within 0.2 s"):
             await calls.raw("waits", timeout_s=0.2)
         await calls.until_heard(lambda message: message.get("method") == "notifications/cancelled")
 

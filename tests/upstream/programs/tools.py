@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 RICH = {
@@ -42,60 +43,81 @@ def ask(call: Any, method: str, params: dict[str, Any]) -> None:
     say(id=name, method=method, params=params)
 
 
-def called(call: Any, name: str, given: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any] | None:
-    """The result; None if it comes later, or never."""
+Call = tuple[Any, dict[str, Any], dict[str, Any]]
+"""The id of the call, its arguments, its `_meta`."""
+
+
+def progresses(call: Call) -> Any:
+    _, given, meta = call
     token = meta.get("progressToken")
-    match name:
-        case "echo":
-            return text_of(given)
-        case "who":
-            return text_of(os.getpid())
-        case "rich":
-            return RICH
-        case "fails":
-            return {**text_of("out of paper"), "isError": True}
-        case "environment":
-            return text_of(os.environ.get(given["name"], ""))
-        case "progresses":
-            for step in range(given["times"]):
-                # Some servers make a text of the token.
-                params = {"progressToken": str(token) if step % 2 else token, "progress": step, "total": given["times"]}
-                say(method="notifications/progress", params={**params, "message": f"step {step}"})
-            return text_of("done")
-        case "logs":
-            for number in range(given.get("times", 1)):
-                data = {"number": number, "with": os.environ.get("KEY", "")}
-                say(method="notifications/message", params={"level": "warning", "logger": "press", "data": data})
-            return text_of("done")
-        case "asks":
-            ask(call, given["method"], given.get("params", {}))
-        case "asks_and_ends":
-            ask(call, "elicitation/create", {"message": "?"})
-            return text_of("not needed")
-        case "asks_and_withdraws":
-            ask(call, "elicitation/create", {"message": "?"})
-            say(method="notifications/cancelled", params={"requestId": f"q{len(asked)}"})
-            return text_of("never mind")
-        case "waits":
-            waiting.append(call)
-        case "release":
-            for one in waiting:
-                say(id=one, result=text_of("released"))
-            waiting.clear()
-            return text_of("done")
-        case "heard":
-            return text_of(heard)
-        case "dies":
-            sys.stderr.write(f"Error: out of paper, with {os.environ.get('KEY')}\n")
-            sys.stderr.flush()
-            os._exit(4)
-        case "dies_afterwards":
-            say(id=call, result=text_of("farewell"))
-            os._exit(0)
-        case "sleeps":
-            time.sleep(given["seconds"])
-            return text_of("woke")
-    return None
+    for step in range(given["times"]):  # some servers make a text of the token
+        params = {"progressToken": str(token) if step % 2 else token, "progress": step, "total": given["times"]}
+        say(method="notifications/progress", params={**params, "message": f"step {step}"})
+    return text_of("done")
+
+
+def logs(call: Call) -> Any:
+    for number in range(call[1].get("times", 1)):
+        data = {"number": number, "with": os.environ.get("KEY", "")}
+        say(method="notifications/message", params={"level": "warning", "logger": "press", "data": data})
+    return text_of("done")
+
+
+def asks(call: Call) -> None:
+    ask(call[0], call[1]["method"], call[1].get("params", {}))
+
+
+def asks_and_ends(call: Call) -> Any:
+    ask(call[0], "elicitation/create", {"message": "?"})
+    return text_of("not needed")
+
+
+def asks_and_withdraws(call: Call) -> Any:
+    ask(call[0], "elicitation/create", {"message": "?"})
+    say(method="notifications/cancelled", params={"requestId": f"q{len(asked)}"})
+    return text_of("never mind")
+
+
+def waits(call: Call) -> None:
+    waiting.append(call[0])
+
+
+def release(_: Call) -> Any:
+    for one in waiting:
+        say(id=one, result=text_of("released"))
+    waiting.clear()
+    return text_of("done")
+
+
+def dies(_: Call) -> None:
+    sys.stderr.write(f"Error: out of paper, with {os.environ.get('KEY')}\n")
+    sys.stderr.flush()
+    os._exit(4)
+
+
+def dies_afterwards(call: Call) -> None:
+    say(id=call[0], result=text_of("farewell"))
+    os._exit(0)
+
+
+def sleeps(call: Call) -> Any:
+    time.sleep(call[1]["seconds"])
+    return text_of("woke")
+
+
+TOOLS: dict[str, Callable[[Call], Any]] = {
+    "echo": lambda call: text_of(call[1]),
+    "who": lambda _: text_of(os.getpid()),
+    "rich": lambda _: RICH,
+    "fails": lambda _: {**text_of("out of paper"), "isError": True},
+    "environment": lambda call: text_of(os.environ.get(call[1]["name"], "")),
+    "heard": lambda _: text_of(heard),
+    **{
+        tool.__name__: tool
+        for tool in (progresses, logs, asks, asks_and_ends, asks_and_withdraws, waits, release, dies, dies_afterwards)
+    },
+    "sleeps": sleeps,
+}
 
 
 def call(message: dict[str, Any]) -> None:
@@ -105,7 +127,7 @@ def call(message: dict[str, Any]) -> None:
         error = {"code": -32050, "message": f"no paper for {os.environ.get('KEY')}", "data": data}
         say(id=message["id"], error=error)
         return
-    result = called(message["id"], params["name"], params.get("arguments") or {}, params.get("_meta") or {})
+    result = TOOLS[params["name"]]((message["id"], params.get("arguments") or {}, params.get("_meta") or {}))
     if result is not None:
         say(id=message["id"], result=result)
 

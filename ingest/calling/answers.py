@@ -1,0 +1,100 @@
+"""The answer of a service as the result of a tool: text, structured content, images, other files."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from waygraph.ingest.calling.call import Result
+from waygraph.ingest.calling.web import Response
+from waygraph.ingest.sources.openapi_calls import is_json
+from waygraph.ingest.upstream.telling import STRUCK
+from waygraph.registry.settings import Settings
+
+MOST_ERROR_CHARS = 16_000
+"""Of the body of an answer that is an error: as much as anyone would read."""
+_TEXTS = ("text/", "application/xml", "application/yaml", "application/javascript", "application/x-www-form-urlencoded")
+_TEXT_ENDS = ("+xml", "+yaml", "ndjson", "jsonl")
+
+
+def result_of(response: Response, name: str, secrets: Iterable[str], settings: Settings) -> Result:
+    """`name`: of the tool, for the address of a file. `secrets`, longest first, stand in no text of it."""
+    if response.status >= 400:
+        return _failed(response, secrets)
+    if not response.whole:
+        most = f"{settings.call_max_answer_bytes:,} bytes (WAYGRAPH_CALL_MAX_ANSWER_BYTES)"
+        return error(f"{response.reason}: the answer has more than {most}, and is left out")
+    if not response.content:
+        return {"content": [text(response.reason)]}
+    if _is_text(response):
+        return _told(struck(_decoded(response), secrets), is_json=_says_json(response))
+    return {"content": [file_of(response.content, response.media, name)]}
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def error(reason: str) -> Result:
+    return {"content": [text(reason)], "isError": True}
+
+
+def struck(said: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        said = said.replace(secret, STRUCK)
+    return said
+
+
+def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
+    """An image or a sound as such, anything else as a resource that is in the result itself."""
+    encoded = b64encode(content).decode()
+    media = media or "application/octet-stream"
+    kind = media.partition("/")[0]
+    if kind in ("image", "audio"):
+        return {"type": kind, "data": encoded, "mimeType": media}
+    return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": encoded}}
+
+
+def _failed(response: Response, secrets: Iterable[str]) -> Result:
+    said = struck(_decoded(response), secrets) if _is_text(response) else ""
+    more = "…" if len(said) > MOST_ERROR_CHARS or not response.whole else ""
+    return error(f"{response.reason}\n\n{said[:MOST_ERROR_CHARS]}{more}".rstrip())
+
+
+def _told(said: str, *, is_json: bool) -> Result:
+    parsed = _parsed(said) if is_json else None
+    content = {"content": [text(said)]}
+    return {**content, "structuredContent": parsed} if isinstance(parsed, Mapping) else content
+
+
+def _parsed(said: str) -> object:
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_text(response: Response) -> bool:
+    media = response.media
+    if not media:
+        return _is_utf8(response.content)
+    return _says_json(response) or media.startswith(_TEXTS) or media.endswith(_TEXT_ENDS)
+
+
+def _says_json(response: Response) -> bool:
+    return is_json(response.media) or (not response.media and response.content.lstrip()[:1] in (b"{", b"["))
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decoded(response: Response) -> str:
+    try:
+        return response.content.decode(response.charset, "replace")
+    except LookupError:
+        return response.content.decode("utf-8", "replace")

@@ -1,0 +1,331 @@
+"""The connections that tools are called over: started when needed, one each, and gone when not. Real processes."""
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
+from tests.upstream.marked import MARK, marked
+from waygraph.ingest.calling.call import ToolCall
+from waygraph.ingest.calling.mcp_calls import McpCaller
+from waygraph.ingest.calling.pool import Pool, calling_pool
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamError, UpstreamUnreachable
+from waygraph.registry.model import Agent, Tool
+from waygraph.registry.settings import Settings
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
+
+ONE = Agent(id="one", name="One")
+NO_COMMAND = StdioLaunch(command="waygraph-no-such-command")
+NOBODY = HttpLaunch(url="http://127.0.0.1:9/mcp")
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+def hand_tools(mark: str, *args: str) -> StdioLaunch:
+    return tools_by_hand(*args, env={MARK: mark})
+
+
+def with_pool(
+    launches: dict[str, Launch], act: Callable[[Pool], Awaitable[object]], settings: Settings | None = None
+) -> None:
+    """Runs `act` with a pool of these, by agent; changing the mapping changes the launch."""
+
+    async def run() -> None:
+        async with calling_pool(lambda agent: launches[agent.id], settings or Settings()) as pool:
+            with anyio.fail_after(2 * PATIENCE_S):
+                await act(pool)
+
+    anyio.run(run)
+
+
+async def text(pool: Pool, tool: str, agent: Agent = ONE, **given: Any) -> str:
+    result = await pool.call(agent, tool, given, host=Listening(), timeout_s=PATIENCE_S)
+    return str(result["content"][0]["text"])
+
+
+async def until(holds: Callable[[], object]) -> None:
+    with anyio.fail_after(PATIENCE_S):
+        while not holds():
+            await anyio.sleep(0.02)
+
+
+def test_nothing_is_started_before_a_call_and_nothing_is_left(mark: str) -> None:
+    async def act(pool: Pool) -> None:
+        assert not marked(mark)
+        assert pool.open == frozenset()
+        pid = await text(pool, "who")
+        assert marked(mark) == [int(pid)]
+        assert pool.open == {"one"}
+
+    with_pool({"one": hand_tools(mark)}, act)
+    assert not marked(mark)
+
+
+def test_many_calls_start_one_server(mark: str) -> None:
+    """50 that come before it stands share it."""
+    pids: list[str] = []
+
+    async def act(pool: Pool) -> None:
+        async def call() -> None:
+            pids.append(await text(pool, "who"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(50):
+                group.start_soon(call)
+        assert len(pids) == 50
+        assert {int(pid) for pid in pids} == set(marked(mark))
+
+    with_pool({"one": hand_tools(mark, "0.3")}, act)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "when its end is known"])
+def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> None:
+    async def act(pool: Pool) -> None:
+        first = int(await text(pool, "who"))
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        if waits:
+            await until(lambda: not pool.open)
+        second = int(await text(pool, "who"))
+        assert marked(mark) == [second] != [first]
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
+def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str) -> None:
+    """The tool may have done its work; the next call has a new server."""
+
+    async def act(pool: Pool) -> None:
+        first = await text(pool, "who")
+        with pytest.raises(UpstreamUnreachable, match="ended with exit status 4"):
+            await text(pool, "dies")
+        assert await text(pool, "heard") == await _of_a_new_one(pool)
+        assert await text(pool, "who") != first
+
+    async def _of_a_new_one(pool: Pool) -> str:
+        return await text(pool, "heard")
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
+def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: str) -> None:
+    outcomes: list[str] = []
+
+    async def act(pool: Pool) -> None:
+        async def wait() -> None:
+            try:
+                await text(pool, "waits")
+            except UpstreamUnreachable as error:
+                outcomes.append(error.reason)
+
+        pid = int(await text(pool, "who"))
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(wait)
+            await anyio.sleep(0.1)
+            os.kill(pid, signal.SIGKILL)
+        assert outcomes == ["was ended by SIGKILL, and said nothing"] * 20
+        assert await text(pool, "who") != str(pid)
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
+def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
+    async def act(pool: Pool) -> None:
+        first = await text(pool, "who")
+        await until(lambda: not marked(mark))
+        assert pool.open == frozenset()
+        assert await text(pool, "who") != first
+
+    with_pool({"one": hand_tools(mark)}, act, Settings(call_idle_s=0.2))
+
+
+def test_a_server_at_work_is_not_idle(mark: str) -> None:
+    async def act(pool: Pool) -> None:
+        assert await text(pool, "sleeps", seconds=0.6) == "woke"
+
+    with_pool({"one": hand_tools(mark)}, act, Settings(call_idle_s=0.0))
+    assert not marked(mark)
+
+
+def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(mark: str) -> None:
+    """What the operator changed holds from the next call on."""
+    launches: dict[str, Launch] = {"one": hand_tools(mark)}
+    old = launches["one"]
+    assert isinstance(old, StdioLaunch)
+
+    async def act(pool: Pool) -> None:
+        told: list[str] = []
+
+        async def long_call() -> None:
+            told.append(await text(pool, "sleeps", seconds=0.5))
+
+        async with anyio.create_task_group() as group:
+            first = await text(pool, "who")
+            group.start_soon(long_call)
+            await anyio.sleep(0.1)
+            launches["one"] = replace(old, env={MARK: mark, "KEY": "new"})
+            assert await text(pool, "environment", name="KEY") == "new"
+            assert await text(pool, "who") != first
+        assert told == ["woke"]
+        await until(lambda: len(marked(mark)) == 1)
+
+    with_pool(launches, act)
+
+
+def test_a_start_that_failed_is_remembered_for_a_while(mark: str, tmp_path: Path) -> None:
+    """Calls fail at once with the reason, and nothing is started; then it is tried again, and mended it runs."""
+    tries = tmp_path / "tries"
+    script = tmp_path / "server.py"
+    script.write_text(f"open({str(tries)!r}, 'a').write('x'); import sys; sys.exit('Error: no paper')", "utf-8")
+
+    async def act(pool: Pool) -> None:
+        with pytest.raises(UpstreamUnreachable, match=r"exit status 1: Error: no paper$"):
+            await text(pool, "who")
+        tried = tries.read_text("utf-8")
+        for _ in range(100):
+            with pytest.raises(UpstreamUnreachable, match="Error: no paper; it is tried again by the first call after"):
+                await text(pool, "who")
+        assert tries.read_text("utf-8") == tried
+        script.write_text((Path(__file__).parents[1] / "upstream/programs/tools.py").read_text("utf-8"), "utf-8")
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                try:
+                    assert await text(pool, "echo", a=1) == '{"a": 1}'
+                    return
+                except UpstreamUnreachable:
+                    await anyio.sleep(0.1)
+
+    with_pool({"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}, act)
+
+
+def test_a_corrected_launch_does_not_wait_for_the_failed_one() -> None:
+    launches: dict[str, Launch] = {"one": NO_COMMAND}
+
+    async def act(pool: Pool) -> None:
+        with pytest.raises(UpstreamUnreachable, match="command not found"):
+            await text(pool, "who")
+        launches["one"] = tools_by_hand()
+        assert await text(pool, "echo") == "{}"
+
+    with_pool(launches, act)
+
+
+def test_dead_servers_delay_nobody(mark: str) -> None:
+    """Of 50 five are dead, each in its own way; the others answer while two of the five are still being waited for."""
+    silent = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"), env={MARK: mark})
+    dead: list[Launch] = [NO_COMMAND, NOBODY, silent, silent, tools_by_hand("600")]
+    launches: dict[str, Launch] = {f"dead-{number}": launch for number, launch in enumerate(dead)}
+    launches |= {f"live-{number}": hand_tools(mark) for number in range(45)}
+    answered: list[str] = []
+    failed: list[str] = []
+
+    async def act(pool: Pool) -> None:
+        async def call(agent_id: str) -> None:
+            try:
+                answered.append(await text(pool, "echo", Agent(id=agent_id, name=agent_id), of=agent_id))
+            except UpstreamError as error:
+                failed.append(f"{agent_id}: {error}")
+
+        async with anyio.create_task_group() as group:
+            for agent_id in launches:
+                group.start_soon(call, agent_id)
+            await until(lambda: len(answered) == 45)
+            assert len(failed) == 2, "the three silent ones have 30 s"
+            group.cancel_scope.cancel()
+
+    with_pool(launches, act)
+    assert not marked(mark)
+
+
+def test_what_may_not_be_started_is_told_by_whoever_knows_it() -> None:
+    def refuse(agent: Agent) -> Launch:
+        raise NotCallable(agent.id, "it is held")
+
+    async def run() -> None:
+        async with calling_pool(refuse, Settings()) as pool:
+            with pytest.raises(NotCallable, match="it is held"):
+                await text(pool, "echo")
+
+    anyio.run(run)
+
+
+def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None:
+    """Twelve servers, each at a call, and one that is being started: 2 s, and each call says why."""
+    outcomes: list[str] = []
+    launches: dict[str, Launch] = {str(number): hand_tools(mark) for number in range(12)}
+    launches["slow"] = hand_tools(mark, "600")
+
+    async def call(pool: Pool, agent_id: str) -> None:
+        try:
+            await text(pool, "waits", Agent(id=agent_id, name=""))
+        except UpstreamUnreachable as error:
+            outcomes.append(error.reason)
+
+    async def run() -> None:
+        async with anyio.create_task_group() as group:
+            async with calling_pool(lambda agent: launches[agent.id], Settings()) as pool:
+                for agent_id in launches:
+                    group.start_soon(call, pool, agent_id)
+                await until(lambda: len(pool.open) == 12)
+                await anyio.sleep(0.3)
+            assert not marked(mark)
+        with pytest.raises(UpstreamUnreachable, match="is being stopped"):
+            await text(pool, "echo", Agent(id="0", name=""))
+
+    anyio.run(run)
+    assert sorted(set(outcomes)) == ["the connection is closed", "the gateway is being stopped"]
+    assert len(outcomes) == 13
+
+
+def test_an_error_inside_the_pool_s_block_comes_out_as_it_is() -> None:
+    async def run() -> None:
+        async with calling_pool(lambda _: NOBODY, Settings()):
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        anyio.run(run)
+
+
+# The caller
+
+
+def tool_call(name: str, *, deadline_s: float = PATIENCE_S, **given: Any) -> ToolCall:
+    tool = Tool(id=f"one/{name}", agent_id="one", name=name, call_name=f"one_{name}")
+    return ToolCall(agent=ONE, tool=tool, arguments=given, deadline_s=deadline_s, host=Listening())
+
+
+def test_a_tool_is_called_by_its_server_s_own_name() -> None:
+    async def act(pool: Pool) -> None:
+        result = await McpCaller(pool).call(tool_call("echo", a=1))
+        assert result == {"content": [{"type": "text", "text": '{"a": 1}'}]}
+
+    with_pool({"one": tools_by_hand()}, act)
+
+
+def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
+    """The call that gave up is told so; the next one finds the server that was being started for it."""
+
+    async def act(pool: Pool) -> None:
+        caller = McpCaller(pool)
+        with pytest.raises(CallTimedOut, match=r"'one_who' did not answer within 0.2 s"):
+            await caller.call(tool_call("who", deadline_s=0.2))
+        started = marked(mark)
+        assert len(started) == 1
+        result = await caller.call(tool_call("who"))
+        assert result["content"][0]["text"] == str(started[0])
+
+    with_pool({"one": hand_tools(mark, "1")}, act)

@@ -1,0 +1,249 @@
+"""Calls of tools of a server on the SDK: the modern era over stdio, both over HTTP."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.upstream.calling import Asking, Listening, over
+from tests.upstream.launches import PROGRAMS
+from tests.upstream.programs import sdk_tools
+from tests.upstream.served import Asgi, running
+from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused
+
+ACCEPT = {"action": "accept", "content": {"yes": True}}
+EVERYTHING = {
+    "elicitation/create": ACCEPT,
+    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"},
+    "roots/list": {"roots": [{"uri": "file:///a"}]},
+}
+MODERN_STDIO = StdioLaunch(command=sys.executable, args=(str(PROGRAMS / "sdk_tools.py"),))
+
+
+def of_the_handshake(app: Asgi) -> Asgi:
+    """The same server for clients that know no more than the handshake."""
+
+    async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        heard = {name.decode(): value.decode() for name, value in scope.get("headers", ())}
+        if heard.get("mcp-protocol-version", "") >= "2026":
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b"Bad Request"})
+            return
+        await app(scope, receive, send)
+
+    return asgi
+
+
+@contextmanager
+def launch_of(form: str) -> Iterator[Launch]:
+    if form == "stdio":
+        yield MODERN_STDIO
+        return
+    app = sdk_tools.server.streamable_http_app()
+    with running(app if form == "http" else of_the_handshake(app)) as url:
+        yield HttpLaunch(url=f"{url}/mcp")
+
+
+@pytest.fixture(params=["stdio", "http", "http of the handshake"])
+def launch(request: pytest.FixtureRequest) -> Iterator[Launch]:
+    with launch_of(request.param) as launch:
+        yield launch
+
+
+@pytest.fixture(params=["stdio", "http"])
+def modern(request: pytest.FixtureRequest) -> Iterator[Launch]:
+    with launch_of(request.param) as launch:
+        yield launch
+
+
+@pytest.fixture(params=["http", "http of the handshake"])
+def http(request: pytest.FixtureRequest) -> Iterator[Launch]:
+    with launch_of(request.param) as launch:
+        yield launch
+
+
+def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -> None:
+    """From the level on that we ask for, where the era lets us."""
+
+    async def act(calls: Asking) -> None:
+        host = Listening()
+        assert await calls.json("tells", host, times=3, of="one") == "done"
+        told = [entry for entry in host.heard if entry[0] != "debug"]
+        expected: list[Any] = []
+        for step in range(3):
+            expected += [(step, 3, f"one {step}"), ("warning", f"one {step}", "press")]
+        assert told == expected
+
+    over(launch, act)
+
+
+def test_over_http_each_host_hears_its_own_call(http: Launch) -> None:
+    """Logs name no call; the stream that they come on does."""
+
+    async def act(calls: Asking) -> None:
+        hosts = {f"call-{number}": Listening() for number in range(8)}
+        async with anyio.create_task_group() as group:
+            for name, host in hosts.items():
+                group.start_soon(partial(calls.json, "tells", host, times=5, of=name))
+        for name, host in hosts.items():
+            logs = [entry[1] for entry in host.heard if entry[0] == "warning"]
+            assert logs == [f"{name} {step}" for step in range(5)]
+
+    over(http, act)
+
+
+def test_over_http_each_host_is_asked_for_its_own_call(http: Launch) -> None:
+    async def act(calls: Asking) -> None:
+        answers: list[Any] = []
+
+        async def call(host: Listening) -> None:
+            answers.append(await calls.json("asks", host, what=["elicitation"]))
+
+        hosts = [Listening({"elicitation/create": ACCEPT}) for _ in range(5)]
+        async with anyio.create_task_group() as group:
+            for host in hosts:
+                group.start_soon(call, host)
+        assert [len(host.asked) for host in hosts] == [1] * 5
+        assert answers in ([["accept"]] * 5, ["accept"] * 5, [[{"elicitation": ACCEPT}]] * 5)
+
+    over(http, act)
+
+
+def test_what_a_server_needs_to_know_is_asked_and_brought_back(modern: Launch) -> None:
+    """All kinds of questions, over several rounds, with the server's state as it was."""
+
+    async def act(calls: Asking) -> None:
+        host = Listening(EVERYTHING)
+        seen = await calls.json("asks", host, what=["elicitation", "sampling", "roots"], rounds=3)
+        answers = {
+            "elicitation": ACCEPT,
+            "sampling": EVERYTHING["sampling/createMessage"],
+            "roots": EVERYTHING["roots/list"],
+        }
+        assert seen == [answers] * 3
+        assert [method for method, _ in host.asked] == list(EVERYTHING) * 3
+
+    over(modern, act)
+
+
+def test_a_question_by_url_reaches_the_host_whole(modern: Launch) -> None:
+    async def act(calls: Asking) -> None:
+        host = Listening({"elicitation/create": {"action": "decline"}})
+        assert await calls.json("asks", host, what=["url"]) == [{"url": {"action": "decline"}}]
+        [(_, params)] = host.asked
+        assert (params["mode"], params["url"]) == ("url", "https://example.com/")
+
+    over(modern, act)
+
+
+def test_a_server_is_told_with_each_call_what_its_host_takes(modern: Launch) -> None:
+    async def act(calls: Asking) -> None:
+        assert await calls.json("can", Listening()) == []
+        assert await calls.json("can", Listening({"roots/list": {"roots": []}})) == ["roots"]
+        assert await calls.json("can", Listening(EVERYTHING)) == ["elicitation", "roots", "sampling"]
+
+    over(modern, act)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        (Listening({"roots/list": {}}), "which the host of this call does not take"),
+        (Listening(refuses="the person has left"), "and got none: the person has left"),
+    ],
+    ids=["cannot", "does not"],
+)
+def test_a_call_whose_questions_nobody_answers_fails_with_the_reason(
+    modern: Launch, host: Listening, reason: str
+) -> None:
+    """By the SDK's server itself, where the host cannot; by us, where it does not."""
+
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamRefused, match=f"{reason}|-32021") as raised:
+            await calls.raw("asks", host, what=["elicitation"])
+        assert "elicitation" in str(raised.value)
+
+    over(modern, act)
+
+
+def test_a_server_that_asks_on_for_ever_is_refused(modern: Launch) -> None:
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamRefused, match="still more after 10 rounds"):
+            await calls.raw("asks_for_ever")
+
+    over(modern, act)
+
+
+def test_an_error_of_the_protocol_is_handed_on(launch: Launch) -> None:
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamAnswered) as raised:
+            await calls.raw("errs", why=["a"])
+        error = raised.value
+        assert (error.code, error.message, error.data) == (-32051, "no paper", {"why": ["a"]})
+
+    over(launch, act)
+
+
+def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, request: pytest.FixtureRequest) -> None:
+    mark = request.node.name
+
+    async def act(calls: Asking) -> None:
+        with anyio.move_on_after(0.3):
+            await calls.raw("waits", of=f"cancelled {mark}")
+        with pytest.raises(CallTimedOut):
+            await calls.raw("waits", of=f"timed out {mark}", timeout_s=0.3)
+        with anyio.fail_after(20):
+            while not {f"cancelled {mark}", f"timed out {mark}"} <= set(await calls.json("knows")):
+                await anyio.sleep(0.02)
+
+    over(launch, act)
+
+
+@pytest.mark.parametrize("city", ["Ulm", "Großschönau"])
+def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None:
+    """The server refuses a call without them."""
+
+    async def act(calls: Asking) -> None:
+        result = await calls.connection.call(
+            "headers", {"city": city}, host=Listening(), timeout_s=20, input_schema=json.dumps(sdk_tools.HEADED)
+        )
+        headers = json.loads(result["content"][0]["text"])
+        assert headers["mcp-name"] == "headers"
+        assert headers["mcp-param-city"] in {city, "=?base64?R3Jvw59zY2jDtm5hdQ==?="}
+
+    with launch_of("http") as launch:
+        over(launch, act)
+
+
+def test_a_handshake_session_that_the_server_forgot_was_not_called() -> None:
+    """After its restart, say: the tool surely did not run, so that the call may be made over a new session."""
+    from waygraph.ingest.upstream.connection import NotDelivered
+
+    forgets = False
+
+    async def forgetful(scope: Any, receive: Any, send: Any) -> None:
+        if forgets and scope["type"] == "http":
+            await send(
+                {"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"application/json")]}
+            )
+            body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+            await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+            return
+        await app(scope, receive, send)
+
+    async def act(calls: Asking) -> None:
+        nonlocal forgets
+        assert await calls.json("knows") is not None
+        forgets = True
+        with pytest.raises(NotDelivered, match="its session has ended"):
+            await calls.json("knows")
+
+    app = of_the_handshake(sdk_tools.server.streamable_http_app())
+    with running(forgetful) as url:
+        over(HttpLaunch(url=f"{url}/mcp"), act)
