@@ -1,5 +1,6 @@
 """Who may come in over HTTP, what each sees, and whose a session is."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,12 +120,12 @@ def test_a_service_without_the_gateway_has_no_such_path(tmp_path: Path) -> None:
 def two(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The toolbox, and in the namespace `files` a catalogue of which one agent is for its group alone."""
     place = toolbox_place(tmp_path_factory.mktemp("two"))
-    catalogue = place.folder / "agents.jsonl"
-    catalogue.write_text(
-        '{"name": "shelf", "kind": "custom", "tools": [{"name": "archive", "description": "Archive a letter."}]}\n'
-        '{"name": "vault", "kind": "custom", "visible_to": ["bank"],'
-        ' "tools": [{"name": "count_coins", "description": "Count the coins."}]}\n'
-    )
+    catalogue = place.folder / "agents.json"
+    letters = {"name": "archive", "description": "Archive a letter."}
+    coins = {"name": "count_coins", "description": "Count the coins."}
+    shelf = {"id": "shelf", "kind": "custom", "tools": [letters]}
+    vault = {"id": "vault", "kind": "custom", "visible_to": ["bank"], "tools": [coins]}
+    catalogue.write_text(json.dumps({"waygraph": 1, "agents": [shelf, vault]}))
     assert ingest(place, str(catalogue), "--namespace", "files") == 0
     return place
 
