@@ -191,6 +191,3 @@ class Parking:
 
     def forget(self, call: _Call) -> None:
         self._kept.pop(call.ticket, None)
-
-    def __len__(self) -> int:
-        return len(self._kept)

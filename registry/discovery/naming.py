@@ -82,8 +82,21 @@ def nearest(
     matches = _near(registry, query, principal, agent_ids)
     names = [match.tool.call_name for match in matches]
     if is_name_like(query):
-        names = _by_letters(bare(query), matches)
+        names = _by_letters(bare(query), matches) or _by_spelling(registry, bare(query), principal, agent_ids)
     return names[:NEAREST]
+
+
+def _by_spelling(
+    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> list[str]:
+    """What the registry itself takes for meant: without vectors no search finds a misspelt name."""
+    near: list[Agent | Tool] = []
+    try:
+        near = [registry.tool(name, principal=principal)]
+    except UnknownName as unknown:
+        near = [registry.named(each, principal=principal) for each in unknown.nearest]
+    tools = [each for each in near if isinstance(each, Tool)]
+    return [each.call_name for each in tools if agent_ids is None or each.agent_id in agent_ids]
 
 
 def _near(

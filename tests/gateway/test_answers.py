@@ -1,0 +1,211 @@
+"""What tools answer reaches a host as it is; what stands against a call is told in one shape."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import MCPError
+
+from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
+from tests.gateway.programs.picture import PICTURE
+from tests.service import Served
+
+MODERN = "2026-07-28"
+HANDSHAKE = "2025-11-25"
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+}
+
+
+def modern(url: str, method: str, **params: Any) -> dict[str, Any]:
+    """The result as the wire has it, of a host of the modern era."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": ENVELOPE, **params}}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": method,
+        **({"Mcp-Name": params["name"]} if "name" in params else {}),
+    }
+    answer: dict[str, Any] = httpx2.post(f"{url}/mcp", json=asked, headers=headers, timeout=60).json()
+    return answer
+
+
+def handshake(url: str, method: str, **params: Any) -> dict[str, Any]:
+    """The same, of a host of the handshake era."""
+    with httpx2.Client(base_url=url, timeout=60, headers={"Accept": "application/json, text/event-stream"}) as http:
+        hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        begun = http.post("/mcp", json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+        http.headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+        told = http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        http.delete("/mcp")
+    data = next(line.removeprefix("data: ") for line in told.text.splitlines() if line.startswith("data: {"))
+    answer: dict[str, Any] = json.loads(data)
+    return answer
+
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize("ask", [modern, handshake])
+def test_a_result_is_unchanged(service: Served, ask: Ask) -> None:
+    """Images, resources, blocks of a kind that nobody knows, fields that nobody knows, `_meta`, the order of keys."""
+    result = ask(service.url, "tools/call", name="box__paint", arguments={})["result"]
+    ours = {"resultType"} if ask is modern else set()
+    assert {name: result[name] for name in PICTURE if name != "_meta"} == {
+        name: value for name, value in PICTURE.items() if name != "_meta"
+    }
+    assert list(result["structuredContent"]) == ["z", "a"]
+    assert set(result) == set(PICTURE) | ours
+    meta = dict(result["_meta"])
+    assert meta.pop("io.modelcontextprotocol/serverInfo", {"name": "waygraph"})["name"] == "waygraph"
+    assert meta == PICTURE["_meta"]
+
+
+@pytest.mark.parametrize("ask", [modern, handshake])
+def test_a_list_has_the_schemas_as_they_are(service: Served, ask: Ask) -> None:
+    """The order of their keys, which the SDK's types change in the handshake era."""
+    tools = ask(service.url, "tools/list")["result"]["tools"]
+    assert list(tools[0]) == ["name", "description", "inputSchema", "annotations"]
+    assert list(tools[0]["inputSchema"]) == ["type", "properties", "required"]
+
+
+def test_a_tools_own_error_is_its_result(service: Served) -> None:
+    result = modern(service.url, "tools/call", name="box__fail", arguments={})["result"]
+    assert result["isError"] is True
+    assert result["content"] == [{"type": "text", "text": "the door is locked"}]
+
+
+def test_an_error_of_the_protocol_stays_one(service: Served) -> None:
+    error = modern(service.url, "tools/call", name="box__refuse", arguments={})["error"]
+    assert error == {"code": 1234, "message": "no paper left", "data": {"tray": 2}}
+
+
+@pytest.mark.parametrize("code", [-32700, -32600, -32601, -32000, -32001, -32020, -32022])
+@pytest.mark.parametrize("era", ERAS)
+def test_an_upstreams_word_on_its_connection_is_none_on_ours(service: Served, era: Era, code: int) -> None:
+    """A host that took such a code for its own connection would end it, or agree on another protocol."""
+
+    async def call() -> None:
+        async with over_http(f"{service.url}/mcp", era) as host:
+            error = error_of(await host.call_tool("box__refuse", {"code": code}))
+            assert error["code"] in ("upstream-answered", "upstream-refused")
+            assert not (await host.call_tool("box__add", {"a": 1, "b": 1})).is_error
+
+    anyio.run(call)
+
+
+def test_arguments_are_checked_before_anything_is_sent(service: Served, toolbox: Place) -> None:
+    before = toolbox.notes
+    error = call(service, "box__add", {"a": "x"})
+    assert error["code"] == "invalid-arguments"
+    assert [place for place, _ in error["faults"]] == ["/a", "/b"]
+    assert toolbox.notes == before
+
+
+@pytest.mark.parametrize("name", ["box__ad", "box/ad", "no_such_tool_at_all", "use_tools", "x" * 5_000])
+def test_an_unknown_name_is_a_structured_error(service: Served, name: str) -> None:
+    """Also one that nothing is near to, and one that is none."""
+    error = call(service, name, {})
+    assert error["code"] == "unknown-name"
+    assert error["name"] == name
+    assert isinstance(error["nearest"], list)
+
+
+def test_use_tool_with_neither_name_nor_query_or_with_both_runs_nothing(service: Served) -> None:
+    assert call(service, "use_tool", {"params": {}})["code"] == "invalid-query"
+    assert call(service, "use_tool", {"name": "box__add", "query": "add", "params": {}})["code"] == "invalid-query"
+    assert call(service, "use_tool", {"name": 3, "params": []})["code"] == "invalid-arguments"
+
+
+def test_an_ambiguous_request_runs_nothing_and_names_the_candidates(service: Served, toolbox: Place) -> None:
+    before = toolbox.notes
+    error = call(service, "use_tool", {"query": "a person or a door or a picture of it", "params": {}})
+    assert error["code"] == "ambiguous-tool"
+    assert set(error["candidates"]) <= {f"box__{name}" for name in ("ask", "fail", "paint", "erase")}
+    assert toolbox.notes == before
+
+
+def test_a_destructive_tool_runs_by_its_exact_name_only(service: Served, toolbox: Place) -> None:
+    """Never for a request that resembles it, nor by its bare name."""
+    before = toolbox.notes.count("erased")
+    assert call(service, "use_tool", {"query": "erase", "params": {}})["code"] == "not-callable"
+    assert call(service, "use_tool", {"name": "erase", "params": {}})["code"] == "not-callable"
+    assert toolbox.notes.count("erased") == before
+    result = modern(service.url, "tools/call", name="use_tool", arguments={"name": "box__erase", "params": {}})
+    assert result["result"]["content"] == [{"type": "text", "text": "gone"}]
+    assert toolbox.notes.count("erased") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"query": "add", "limit": 0}, "invalid-query"),
+        ({"query": "add", "limit": True}, "invalid-query"),
+        ({"query": "add", "limit": "five"}, "invalid-query"),
+        ({"query": "add", "detail": "all"}, "unknown-name"),
+        ({"query": "add", "known": ["box__add"]}, "invalid-arguments"),
+        ({"query": 3}, "invalid-arguments"),
+        ({"query": "x" * 40_000}, "invalid-query"),
+    ],
+)
+def test_find_tools_says_what_is_wrong_with_what_it_is_asked(
+    service: Served, arguments: dict[str, Any], code: str
+) -> None:
+    assert call(service, "find_tools", arguments)["code"] == code
+
+
+def test_an_empty_query_is_answered_with_numbers_and_never_with_the_list(service: Served) -> None:
+    for query in ("", "   "):
+        result = modern(service.url, "tools/call", name="find_tools", arguments={"query": query})["result"]
+        answer = json.loads(result["content"][0]["text"])
+        assert answer["overview"]["tools"] == 8
+        assert "tools" not in answer
+        assert "box__" not in json.dumps(answer)
+
+
+def test_a_fault_of_our_own_is_told_without_its_words(tmp_path: Any) -> None:
+    """What a host learns of a registry that is damaged holds no path."""
+    from waygraph.api.mcp.failures import failed
+    from waygraph.registry.errors import RegistryUnusable
+
+    error = error_of_dict(failed(RegistryUnusable("/secret/place", "damaged")))
+    assert error["code"] == "internal-error"
+    assert "secret" not in json.dumps(error)
+
+
+def test_the_capabilities_are_a_resource(service: Served) -> None:
+    listed = modern(service.url, "resources/list")["result"]["resources"]
+    assert [each["uri"] for each in listed] == ["waygraph://capabilities"]
+    read = modern(service.url, "resources/read", uri="waygraph://capabilities", name="waygraph://capabilities")
+    told = json.loads(read["result"]["contents"][0]["text"])
+    assert told["backends"] == ["keyword"]
+    assert {"mcp", "openai", "anthropic", "gemini"} <= set(told["formats"])
+    assert told["surface"] == "default"
+
+
+def test_an_unknown_resource_is_an_error(service: Served) -> None:
+    async def read() -> None:
+        async with over_http(f"{service.url}/mcp") as host:
+            with pytest.raises(MCPError) as refused:
+                await host.read_resource("waygraph://nothing")
+            assert refused.value.code == -32602
+
+    anyio.run(read)
+
+
+def call(service: Served, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The error that a call is answered with."""
+    return error_of_dict(modern(service.url, "tools/call", name=name, arguments=arguments)["result"])
+
+
+def error_of_dict(result: dict[str, Any]) -> dict[str, Any]:
+    assert result["isError"] is True
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    error: dict[str, Any] = result["structuredContent"]["error"]
+    return error

@@ -1,0 +1,199 @@
+"""Who may come in over HTTP, what each sees, and whose a session is."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
+from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
+from tests.service import Served, assert_problem, process, served
+from waygraph.registry import Registry
+from waygraph.registry.settings import Settings
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
+BARE = {**ACCEPT, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
+HELLO: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/files/mcp"])
+def test_who_shows_nothing_is_told_how(guarded: Served, path: str) -> None:
+    """401, as problem details and with WWW-Authenticate."""
+    assert_problem(guarded.client().post(path, json=LIST, headers=BARE), 401, "not-authenticated")
+    assert_problem(guarded.client("wg_no_key").post(path, json=LIST, headers=BARE), 401, "not-authenticated")
+    assert_problem(guarded.client().get(path, headers=ACCEPT), 401, "not-authenticated")
+
+
+def test_scopes_hold(guarded: Served) -> None:
+    """`route` finds, `use` calls, and neither does the other's."""
+
+    async def walk() -> None:
+        async with over_http(f"{guarded.url}/mcp", key=guarded.key("route", everything=True)) as finder:
+            assert next(names(told(await finder.call_tool("find_tools", {"query": "add"})))) == "box__add"
+            assert error_of(await finder.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "not-allowed"
+        async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as user:
+            assert (await user.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+            for meta_tool in ("find_tools", "route_agents"):
+                assert error_of(await user.call_tool(meta_tool, {"query": "add"}))["code"] == "not-allowed"
+
+    anyio.run(walk)
+
+
+def test_each_request_counts_to_its_callers_limit(toolbox: Place, tmp_path: Path) -> None:
+    settings = Settings(rate_per_minute=1, rate_burst=3)
+    with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as service:
+        client = service.caller("route", everything=True)
+        statuses = [client.post("/mcp", json=LIST, headers=BARE).status_code for _ in range(3)]
+        assert statuses == [200, 200, 200]
+        assert_problem(client.post("/mcp", json=LIST, headers=BARE), 429, "too-many-requests")
+
+
+def test_a_body_that_is_too_large_is_not_read(service: Served) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"' + b"x" * (1024 * 1024) + b'"}}'
+    answer = service.client().post("/mcp", content=body, headers={**BARE, "Content-Type": "application/json"})
+    assert_problem(answer, 413, "too-large")
+
+
+def test_another_name_of_this_machine_is_refused(service: Served) -> None:
+    """As everywhere in a service that asks nobody: a web page could make a name point here."""
+    assert_problem(
+        service.client(Host="evil.example").post("/mcp", json=LIST, headers=BARE), 421, "wrong-host"
+    )
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_a_web_page_of_another_origin_is_refused(service: Served, guarded: Served, era: str) -> None:
+    """With keys, too: the page may have stolen the browser, not the key, but nobody said that it may call."""
+    body, headers = (LIST, BARE) if era == "modern" else (HELLO, ACCEPT)
+    for of in (service.client(), guarded.admin()):
+        foreign = of.post("/mcp", json=body, headers={**headers, "Origin": "https://evil.example"})
+        assert_problem(foreign, 403, "wrong-origin")
+    own = service.client().post("/mcp", json=body, headers={**headers, "Origin": service.url})
+    assert own.status_code == 200
+
+
+def test_a_web_page_that_may_call_the_service_reaches_the_gateway(toolbox: Place) -> None:
+    page = "https://page.example"
+    with served(toolbox.registry, settings=Settings(cors_origins=page)) as service:
+        client = service.client(Origin=page)
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id"}
+        assert client.options("/mcp", headers=asked).status_code == 200
+        answer = client.post("/mcp", json=LIST, headers=BARE)
+        assert answer.headers["access-control-allow-origin"] == page
+        assert "mcp-session-id" in answer.headers["access-control-expose-headers"].lower()
+
+
+def test_a_session_belongs_to_who_opened_it(guarded: Served) -> None:
+    """To anybody else it is not there."""
+    mine, other = guarded.key(everything=True), guarded.key(everything=True)
+    begun = guarded.client(mine, **ACCEPT).post("/mcp", json=HELLO)
+    session = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    assert guarded.client(other, **session).post("/mcp", json=listing).status_code == 404
+    assert guarded.client(other, **session).delete("/mcp").status_code == 404
+    assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 200
+    assert guarded.client(mine, **session).delete("/mcp").status_code == 200
+    assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 404
+
+
+def test_a_service_without_the_gateway_has_no_such_path(tmp_path: Path) -> None:
+    with Registry.open(tmp_path / "r.grafeo", embedder="none"):
+        pass
+    with process(tmp_path / "r.grafeo", tmp_path, "--no-mcp") as running:
+        assert running.client().post("/mcp", json=LIST, headers=BARE).status_code == 404
+
+
+# -- what each sees --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The toolbox, and in the namespace `files` a catalogue of which one agent is for its group alone."""
+    place = toolbox_place(tmp_path_factory.mktemp("two"))
+    catalogue = place.folder / "agents.json"
+    letters = {"name": "archive", "description": "Archive a letter."}
+    coins = {"name": "count_coins", "description": "Count the coins."}
+    shelf = {"id": "shelf", "kind": "custom", "tools": [letters]}
+    vault = {"id": "vault", "kind": "custom", "visible_to": ["bank"], "tools": [coins]}
+    catalogue.write_text(json.dumps({"waygraph": 1, "agents": [shelf, vault]}))
+    assert ingest(place, str(catalogue), "--namespace", "files") == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def both(two: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(two.registry, auth=True, folder=tmp_path_factory.mktemp("keys")) as service:
+        yield service
+
+
+def test_a_caller_finds_and_calls_what_its_groups_see(both: Served) -> None:
+    """What it does not see is not there: not found, not called, not suggested."""
+
+    async def walk() -> None:
+        async with over_http(f"{both.url}/mcp", key=both.key()) as stranger:
+            assert "vault" not in str(await stranger.call_tool("find_tools", {"query": "count the coins"}))
+            error = error_of(await stranger.call_tool("vault__count_coins", {}))
+            assert error["code"] == "unknown-name"
+            assert "vault" not in str(error["nearest"])
+            assert "vault" not in str(await stranger.call_tool("route_agents", {"query": "count the coins"}))
+            seen = told(await stranger.call_tool("find_tools", {"query": ""}))["overview"]["tools"]
+        async with over_http(f"{both.url}/mcp", key=both.key(groups=("bank",))) as banker:
+            found = told(await banker.call_tool("find_tools", {"query": "count the coins"}))
+            assert "vault__count_coins" in names(found)
+            assert told(await banker.call_tool("find_tools", {"query": ""}))["overview"]["tools"] == seen + 1
+
+    anyio.run(walk)
+
+
+def test_a_namespace_is_a_door_to_its_agents_alone(both: Served) -> None:
+    async def walk() -> None:
+        async with over_http(f"{both.url}/files/mcp", key=both.key(everything=True)) as host:
+            assert "box__add" not in str(await host.call_tool("find_tools", {"query": "add two whole numbers"}))
+            assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
+                "shelf__archive"
+            )
+            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
+            assert "box" not in str(await host.call_tool("route_agents", {"query": "add two whole numbers"}))
+
+    anyio.run(walk)
+
+
+def test_a_namespace_that_is_not_there_is_no_door_to_everything(both: Served) -> None:
+    """Nor one of which the caller sees nothing."""
+
+    async def walk() -> None:
+        async with over_http(f"{both.url}/nowhere/mcp", key=both.key(everything=True)) as host:
+            assert error_of(await host.call_tool("find_tools", {"query": "add"}))["code"] == "unknown-name"
+            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
+
+    anyio.run(walk)
+
+
+def test_a_namespace_holds_on_stdio_too(two: Place) -> None:
+    async def walk() -> None:
+        async with Client(on_stdio(two, "--namespace", "files")) as host:
+            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
+            assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
+                "shelf__archive"
+            )
+
+    anyio.run(walk)
+
+
+def test_what_cannot_be_executed_says_so(both: Served) -> None:
+    key = both.key(everything=True)
+    headers = {**ACCEPT, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "shelf__archive"}
+    params = {"_meta": ENVELOPE, "name": "shelf__archive", "arguments": {}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    result = both.client(key, **headers).post("/mcp", json=asked).json()["result"]
+    assert result["structuredContent"]["error"]["code"] == "not-callable"

@@ -1,0 +1,229 @@
+"""What a server, or a policy, asks of the host's person: passed on to hosts that can, in both eras."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.types import ElicitRequestFormParams, ElicitResult
+
+from tests.gateway.hosts import ERAS, Era, Place, error_of, on_stdio, over_http
+from tests.gateway.test_answers import ENVELOPE, MODERN
+from tests.service import Served, served, until
+from waygraph.api.mcp import parking
+from waygraph.registry.settings import Settings
+
+POLICY = """
+[[rules]]
+match = "box/erase"
+verdict = "ask"
+reason = "files are dear"
+"""
+
+
+@pytest.fixture(scope="module")
+def policy(toolbox: Place) -> Path:
+    """Deleting needs a person's yes."""
+    path = toolbox.folder / "policy.toml"
+    path.write_text(POLICY)
+    return path
+
+
+@pytest.fixture
+def careful(toolbox: Place, policy: Path) -> Iterator[Served]:
+    with served(toolbox.registry, settings=Settings(policy_file=str(policy))) as service:
+        yield service
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def open_host(request: pytest.FixtureRequest, toolbox: Place, policy: Path, careful: Served) -> Open:
+    @asynccontextmanager
+    async def opened(era: Era, **more: Any) -> AsyncIterator[Client]:
+        if request.param == "http":
+            async with over_http(f"{careful.url}/mcp", era, **more) as client:
+                yield client
+        else:
+            launch = on_stdio(toolbox, WAYGRAPH_POLICY_FILE=str(policy))
+            async with Client(launch, mode=era, **more) as client:
+                yield client
+
+    return opened
+
+
+def person(action: Any, content: Any, heard: list[str]) -> Any:
+    """Answers every form so."""
+
+    async def answer(_: Any, params: Any) -> ElicitResult:
+        assert isinstance(params, ElicitRequestFormParams)
+        heard.append(params.message)
+        return ElicitResult(action=action, content=content)
+
+    return answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_server_asks_the_hosts_person(open_host: Open, era: Era) -> None:
+    """Who is asked is told which agent asks."""
+
+    async def call() -> None:
+        heard: list[str] = []
+        async with open_host(era, elicitation_callback=person("accept", {"colour": "red"}, heard)) as host:
+            result = await host.call_tool("box__ask", {})
+        assert json.loads(result.content[0].text) == {"action": "accept", "content": {"colour": "red"}}
+        assert heard == ["toolbox (box): Which colour?"]
+
+    anyio.run(call)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_host_that_cannot_ask_lets_the_server_know(open_host: Open, era: Era) -> None:
+    async def call() -> None:
+        async with open_host(era) as host:
+            result = await host.call_tool("box__ask", {})
+        assert "code" in json.loads(result.content[0].text), "an error, and no answer that nobody gave"
+
+    anyio.run(call)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("action", "content", "runs"),
+    [
+        ("accept", {"run": True}, True),
+        ("accept", {"run": False}, False),
+        ("accept", {}, False),
+        ("decline", None, False),
+        ("cancel", None, False),
+    ],
+)
+def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(
+    open_host: Open, toolbox: Place, era: Era, action: str, content: Any, runs: bool
+) -> None:
+    async def call() -> None:
+        heard: list[str] = []
+        before = toolbox.notes.count("erased")
+        async with open_host(era, elicitation_callback=person(action, content, heard)) as host:
+            result = await host.call_tool("box__erase", {"path": "/tide.txt"})
+        assert len(heard) == 1
+        assert "box/erase" in heard[0]
+        assert "/tide.txt" in heard[0]
+        assert toolbox.notes.count("erased") == before + runs
+        if runs:
+            assert result.content[0].text == "gone"
+        else:
+            assert error_of(result)["code"] == "not-callable"
+
+    anyio.run(call)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_where_nobody_can_be_asked_the_error_says_what_an_operator_can_do(
+    open_host: Open, toolbox: Place, era: Era
+) -> None:
+    async def call() -> None:
+        before = toolbox.notes.count("erased")
+        async with open_host(era) as host:
+            error = error_of(await host.call_tool("box__erase", {}))
+        assert error["code"] == "needs-consent"
+        assert "files are dear" in error["message"]
+        assert "WAYGRAPH_POLICY_FILE" in error["message"]
+        assert toolbox.notes.count("erased") == before
+
+    anyio.run(call)
+
+
+# -- calls that wait -------------------------------------------------------------------------------
+
+CAN_ASK = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+
+
+def ask(service: Served, key: str = "", **params: Any) -> dict[str, Any]:
+    """One request of a modern host that takes forms."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"_meta": CAN_ASK, **params}}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": params["name"],
+    }
+    result: dict[str, Any] = service.client(key, **headers).post("/mcp", json=asked).json()["result"]
+    return result
+
+
+def answered(first: dict[str, Any], **content: Any) -> dict[str, Any]:
+    """What the next request brings."""
+    (asked,) = first["inputRequests"]
+    return {
+        "requestState": first["requestState"],
+        "inputResponses": {asked: {"action": "accept", "content": content}},
+    }
+
+
+def test_a_call_waits_and_goes_on_with_the_answer(service: Served) -> None:
+    """Its host's first request ends with the question; the second carries the answer, and ends with the result."""
+    first = ask(service, name="box__ask", arguments={})
+    assert first["resultType"] == "input_required"
+    (request,) = first["inputRequests"].values()
+    assert request["method"] == "elicitation/create"
+    again = ask(service, name="box__ask", arguments={}, requestState=first["requestState"])
+    assert again["inputRequests"] == first["inputRequests"], "asked again, as long as nothing is answered"
+    last = ask(service, name="box__ask", arguments={}, **answered(first, colour="blue"))
+    assert last["resultType"] == "complete"
+    assert "blue" in last["content"][0]["text"]
+
+
+def test_what_waits_is_gone_on_with_once(service: Served) -> None:
+    first = ask(service, name="box__ask", arguments={})
+    answers = answered(first, colour="blue")
+    assert ask(service, name="box__ask", arguments={}, **answers)["resultType"] == "complete"
+    repeated = ask(service, name="box__ask", arguments={}, **answers)
+    assert repeated["structuredContent"]["error"]["code"] == "invalid-query"
+    guessed = ask(service, name="box__ask", arguments={}, requestState="guess")
+    assert guessed["structuredContent"]["error"]["code"] == "invalid-query"
+
+
+def test_another_caller_cannot_go_on_with_a_call(guarded: Served) -> None:
+    """Who learns of the ticket gains nothing by it."""
+    mine, other = guarded.key("use", everything=True), guarded.key("use", everything=True)
+    first = ask(guarded, mine, name="box__ask", arguments={})
+    stolen = ask(guarded, other, name="box__ask", arguments={}, **answered(first, colour="red"))
+    assert stolen["structuredContent"]["error"]["code"] == "invalid-query"
+    last = ask(guarded, mine, name="box__ask", arguments={}, **answered(first, colour="blue"))
+    assert "blue" in last["content"][0]["text"]
+
+
+def test_a_host_that_does_not_come_back_is_not_waited_for(
+    careful: Served, toolbox: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call ends as if nobody could be asked, and nothing of it is kept."""
+    monkeypatch.setattr(parking, "PARKED_S", 0.2)
+    before = len(toolbox.notes)
+    first = ask(careful, name="box__erase", arguments={})
+    until(lambda: "NeedsConsent" in careful.log, "the call has ended")
+    late = ask(careful, name="box__erase", arguments={}, **answered(first, run=True))
+    assert late["structuredContent"]["error"]["code"] == "invalid-query"
+    assert len(toolbox.notes) == before
+
+
+def test_calls_that_wait_are_bounded_for_each_caller(
+    toolbox: Place, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One caller cannot take the places of all others."""
+    monkeypatch.setattr(parking, "PARKED_OF_ONE", 2)
+    settings = Settings(policy_file=str(policy))
+    with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as service:
+        greedy, other = service.key("use", everything=True), service.key("use", everything=True)
+        waiting = [ask(service, greedy, name="box__erase", arguments={}) for _ in range(2)]
+        third = ask(service, greedy, name="box__erase", arguments={})
+        assert third["structuredContent"]["error"]["code"] == "needs-consent"
+        assert "too many calls wait" in third["structuredContent"]["error"]["message"]
+        assert ask(service, other, name="box__erase", arguments={})["resultType"] == "input_required"
+        ask(service, greedy, name="box__erase", arguments={}, **answered(waiting[0], run=False))
+        assert ask(service, greedy, name="box__erase", arguments={})["resultType"] == "input_required"

@@ -1,0 +1,239 @@
+"""What is remembered of a host, and what it is told by itself."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.types import ToolListChangedNotification
+
+from tests.gateway.hosts import ERAS, Era, Place, on_stdio, over_http, toolbox_place, told
+from tests.service import Served, served
+from waygraph.api.mcp.session import MAX_KNOWN, Session
+from waygraph.registry import Registry
+
+PATIENCE_S = 30.0
+
+
+# -- what is not sent again ------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["stdio", "http"])
+def open_host(request: pytest.FixtureRequest, toolbox: Place, service: Served) -> Callable[..., Any]:
+    @asynccontextmanager
+    async def opened(era: Era, **more: Any) -> AsyncIterator[Client]:
+        if request.param == "http":
+            async with over_http(f"{service.url}/mcp", era, **more) as client:
+                yield client
+        else:
+            async with Client(on_stdio(toolbox), mode=era, **more) as client:
+                yield client
+
+    opened.remembers = lambda era: request.param == "stdio" or era == "legacy"  # type: ignore[attr-defined]
+    return opened
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_a_session_was_sent_is_not_sent_again(open_host: Any, era: Era) -> None:
+    """In stdio and handshake sessions without asking; a modern host over HTTP has no session, and says what it knows."""
+
+    async def walk() -> None:
+        async with open_host(era) as host:
+            asked = {"query": "add two whole numbers", "limit": 1, "detail": "schema"}
+            first = told(await host.call_tool("find_tools", asked))["tools"][0]
+            again = told(await host.call_tool("find_tools", asked))
+            if open_host.remembers(era):
+                assert again["tools"][0] == {"name": "box__add", "version": first["version"], "unchanged": True}
+                assert "known={}" in again["notice"], "and says how to have it all the same"
+            else:
+                assert again["tools"][0] == first
+            whole = told(await host.call_tool("find_tools", {**asked, "known": {}}))
+            assert whole["tools"][0] == first
+            known = {"box__add": first["version"]}
+            stated = told(await host.call_tool("find_tools", {**asked, "known": known}))
+            assert stated["tools"][0]["unchanged"] is True
+            old = told(await host.call_tool("find_tools", {**asked, "known": {"box__add": "000000000000"}}))
+            assert old["tools"][0] == first
+
+    anyio.run(walk)
+
+
+def test_a_summary_does_not_stand_for_the_schema(toolbox: Place) -> None:
+    """Who was told little is told more when it asks for more, and a name alone stands for nothing."""
+
+    async def walk() -> None:
+        async with Client(on_stdio(toolbox)) as host:
+
+            async def found(detail: str) -> dict[str, Any]:
+                asked = {"query": "add two whole numbers", "limit": 1, "detail": detail}
+                tool: dict[str, Any] = told(await host.call_tool("find_tools", asked))["tools"][0]
+                return tool
+
+            assert set(await found("names")) == {"name", "version"}
+            assert "description" in await found("summary")
+            assert (await found("summary"))["unchanged"] is True
+            assert "inputSchema" in await found("schema")
+            assert (await found("schema"))["unchanged"] is True
+            assert (await found("summary"))["unchanged"] is True
+
+    anyio.run(walk)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    session = Session()
+    session.sent({"name": f"tool-{number}", "version": "a"} for number in range(MAX_KNOWN + 10))
+    assert len(session.known) == MAX_KNOWN
+    assert "tool-9" not in session.known
+
+
+def test_sessions_know_nothing_of_each_other(service: Served) -> None:
+    async def walk() -> None:
+        asked = {"query": "add two whole numbers", "limit": 1}
+        async with (
+            over_http(f"{service.url}/mcp", "legacy") as one,
+            over_http(f"{service.url}/mcp", "legacy") as other,
+        ):
+            first = told(await one.call_tool("find_tools", asked))
+            assert told(await other.call_tool("find_tools", asked)) == first
+
+    anyio.run(walk)
+
+
+# -- what a host is told by itself -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_hosts_are_told_when_pinned_tools_change(tmp_path: Path, era: Era, transport: str) -> None:
+    """And the list has them, in order, after the meta-tools; pinned agents of other doors are not listed."""
+    place = toolbox_place(tmp_path)
+
+    async def walk(host: Client, changed: anyio.Event) -> None:
+        assert len((await host.list_tools()).tools) == 3
+        await anyio.to_thread.run_sync(lambda: pin(place, pinned=True))
+        with anyio.fail_after(PATIENCE_S):
+            await changed.wait()
+        listed = [tool.name for tool in (await host.list_tools(cache_mode="refresh")).tools]
+        assert listed[:3] == ["find_tools", "use_tool", "route_agents"]
+        assert listed[3:] == sorted(listed[3:])
+        assert "box__add" in listed
+        assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+
+    async def opened(client: Any) -> None:
+        changed = anyio.Event()
+
+        async def heard(message: Any) -> None:
+            if isinstance(message, ToolListChangedNotification):
+                changed.set()
+
+        async with client(era, message_handler=heard) as host:
+            if era == "legacy":
+                await walk(host, changed)
+                return
+            async with host.listen(tools_list_changed=True) as events, anyio.create_task_group() as tasks:
+
+                async def follow() -> None:
+                    async for _ in events:
+                        changed.set()
+
+                tasks.start_soon(follow)
+                await walk(host, changed)
+                tasks.cancel_scope.cancel()
+
+    if transport == "stdio":
+        anyio.run(opened, lambda era, **more: Client(on_stdio(place), mode=era, **more))
+        return
+    with served(place.registry) as service:
+        anyio.run(opened, lambda era, **more: over_http(f"{service.url}/mcp", era, **more))
+
+
+def pin(place: Place, *, pinned: bool) -> None:
+    with Registry.open(place.registry, embedder="none") as registry:
+        registry.set("box", pinned=pinned)
+
+
+def test_the_surface_of_the_rfc_lists_find_tools_alone(tmp_path: Path) -> None:
+    """Whatever is pinned; and calls go by name."""
+    place = toolbox_place(tmp_path)
+    pin(place, pinned=True)
+
+    async def walk() -> None:
+        async with Client(on_stdio(place, "--surface", "rfc")) as host:
+            assert [tool.name for tool in (await host.list_tools()).tools] == ["find_tools"]
+            found = told(await host.call_tool("find_tools", {"query": "add two whole numbers"}))
+            assert found["tools"][0]["inputSchema"]["required"] == ["a", "b"], "whole schemas, without asking"
+            assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+            assert (await host.call_tool("use_tool", {"name": "box__add", "params": {}})).is_error
+
+    anyio.run(walk)
+
+
+# -- what a host hears of a call -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, era: Era) -> None:
+    """Logs as loud as the host wants them."""
+
+    async def walk() -> None:
+        progress: list[Any] = []
+        logs: list[Any] = []
+
+        async def went(done: float, total: float | None, message: str | None) -> None:
+            progress.append((done, total, message))
+
+        async def logged(params: Any) -> None:
+            logs.append((params.level, params.logger, params.data))
+
+        async with open_host(era, logging_callback=logged) as host:
+            meta = None if era == "legacy" else {"io.modelcontextprotocol/logLevel": "info"}
+            if era == "legacy":
+                await host.session.send_request(*set_level("info"))
+            await host.call_tool("box__tell", {}, progress_callback=went, meta=meta)
+        assert progress == [(1, 2, "step 1"), (2, 2, "step 2")]
+        assert logs == [("warning", "box", {"step": 1}), ("warning", "box", {"step": 2})]
+
+    anyio.run(walk)
+
+
+def set_level(level: Any) -> tuple[Any, Any]:
+    from mcp.types import EmptyResult, SetLevelRequest, SetLevelRequestParams
+
+    return SetLevelRequest(params=SetLevelRequestParams(level=level)), EmptyResult
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_host_that_gives_up_ends_the_call_at_the_server(open_host: Any, toolbox: Place, era: Era) -> None:
+    async def walk() -> None:
+        waits, cancelled = toolbox.notes.count("waits"), toolbox.notes.count("cancelled")
+        async with open_host(era) as host:
+            with anyio.move_on_after(PATIENCE_S) as patience:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(host.call_tool, "box__wait", {})
+                    while toolbox.notes.count("waits") == waits:
+                        await anyio.sleep(0.02)
+                    tasks.cancel_scope.cancel()
+                while toolbox.notes.count("cancelled") == cancelled:
+                    await anyio.sleep(0.02)
+            assert not patience.cancelled_caught, "the server was not told"
+            assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+
+    anyio.run(walk)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_ends_by_its_deadline(open_host: Any, era: Era) -> None:
+    """The host's, where that is less than what is set."""
+
+    async def walk() -> None:
+        async with open_host(era) as host:
+            result = await host.call_tool("box__wait", {}, meta={"waygraph/timeout_s": 0.3})
+        error = result.structured_content["error"]
+        assert (error["code"], error["timeout_s"]) == ("call-timed-out", 0.3)
+
+    anyio.run(walk)
+
+
