@@ -214,6 +214,10 @@ class OpenConnection:
     def is_open(self) -> bool:
         return self._agreed is not None and not self._over.is_set() and not self._ended.is_set()
 
+    @property
+    def heard(self) -> int:
+        return self.wire.heard
+
     async def ended(self) -> None:
         await self._over.wait()
 

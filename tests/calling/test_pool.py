@@ -140,6 +140,32 @@ def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: st
     with_pool({"one": hand_tools(mark)}, act)
 
 
+def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: str) -> None:
+    async def act(pool: Pool) -> None:
+        first = int(await text(pool, "who"))
+        os.kill(first, signal.SIGSTOP)
+        for _ in range(3):
+            with pytest.raises(CallTimedOut):
+                await pool.call(ONE, "echo", {}, host=Listening(), timeout_s=0.1)
+        assert await text(pool, "who") != str(first)
+        await until(lambda: first not in marked(mark))
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
+def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
+    """One call takes longer than anybody waits, and another one is answered in between."""
+
+    async def act(pool: Pool) -> None:
+        first = await text(pool, "who")
+        for _ in range(5):
+            with pytest.raises(CallTimedOut):
+                await pool.call(ONE, "waits", {}, host=Listening(), timeout_s=0.05)
+            assert await text(pool, "who") == first
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
 def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
     async def act(pool: Pool) -> None:
         first = await text(pool, "who")
