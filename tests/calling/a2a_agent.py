@@ -67,7 +67,7 @@ class Desk(AgentExecutor):
     async def _report(self, updater: TaskUpdater) -> None:
         parts = [
             Part(text="Three berths."),
-            Part(data={"berths": 3}, media_type="application/json"),
+            Part(data={"struct_value": {"berths": 3}}, media_type="application/json"),
             Part(raw=PNG, media_type="image/png", filename="map.png"),
             Part(raw=b"%PDF", media_type="application/pdf", filename="list of berths.pdf"),
             Part(url="https://desk.example.com/log", media_type="text/plain", filename="log"),
