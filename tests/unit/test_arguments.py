@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.gateway_catalog import ISSUE
 from waygraph.registry.arguments import FAULTS_TOLD, check_arguments
-from waygraph.registry.bounded_schema import MAX_DEPTH, MAX_SCHEMA_CHARS
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import Tool
+from waygraph.registry.schemas.bounded import MAX_DEPTH, MAX_SCHEMA_CHARS
 
 
 def with_schema(schema: object) -> Tool:
@@ -166,6 +166,8 @@ def test_deep_arguments_are_refused() -> None:
         {"properties": {"a": {"pattern": "("}}},
         {"properties": {"a": {"pattern": "(?=x)"}}},
         {"properties": {"a": {"pattern": "((a{1000}){1000}){1000}"}}},
+        {"properties": {"a": {"pattern": r"(\p{L}{50}){50}"}}},
+        {"properties": {"a": {"pattern": r"^\w{400}$"}}},
         {"properties": {"a": {"pattern": "^(?:x" + "|y" * 2_000 + ")$"}}},
         {"properties": {"a": {"multipleOf": 1e-320}}},
         {"unevaluatedProperties": False},
@@ -185,10 +187,11 @@ def test_beside_what_cannot_be_checked_the_rest_is() -> None:
         "properties": {
             "a": {"$ref": "http://127.0.0.1:9/x.json"},
             "b": {"type": "string", "pattern": "(?<!x)y"},
+            "d": {"pattern": r"\p{Nowhere}(?<=a"},
             "c": {"type": "integer"},
         }
     }
-    assert faults(schema, {"a": 1, "b": 2, "c": "x"}) == {
+    assert faults(schema, {"a": 1, "b": 2, "c": "x", "d": "y"}) == {
         "/b": "expected string, not integer",
         "/c": "expected integer, not string",
     }
@@ -218,6 +221,26 @@ def chain(length: int, last: object, fork: int = 2) -> dict[str, Any]:
     return {"$defs": {**defs, f"a{length}": last}, "properties": {"p": {"$ref": "#/$defs/a0"}, "q": {"type": "null"}}}
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fits", "unfit"),
+    [
+        ("^[0-9a-f]{8}-[0-9a-f]{4}$", "0123abcd-ef01", "0123abcd"),
+        (r"^\d{4}-\d{2}-\d{2}$", "2026-01-02", "2026-1-2"),
+        (r"^[\w.-]{1,64}$", "größe.x-y", "a b"),
+        (r"^[^\s@]+@[^\s@]+\.[a-z]{2,}$", "a@b.org", "a@b"),
+        (r"^(?:/[^/]{1,60}){1,9}$", "/a/b", "a/b"),
+        (r"\p{Lu}{2,3}", "abCD", "abC"),
+        ("^\\/x$", "/x", "x"),
+        ("b", "abc", "ac"),
+    ],
+)
+def test_common_patterns_are_checked(pattern: str, fits: str, unfit: str) -> None:
+    """The bounds on patterns are above those that people write."""
+    schema = {"properties": {"p": {"pattern": pattern}}}
+    assert faults(schema, {"p": fits}) == {}
+    assert list(faults(schema, {"p": unfit})) == ["/p"]
+
+
 REPEATING = {"pattern": "^(a+)+$"}
 LONG = "a" * 50_000
 
@@ -227,12 +250,13 @@ LONG = "a" * 50_000
     [
         (chain(60, {"type": "string"}), {"p": 1}, {}),
         ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, {"/p": 'must match the pattern "^(a+)+$"'}),
+        ({"properties": {"p": {"allOf": [{"pattern": f"|{n}" + r"\p{L}{90}"} for n in range(900)]}}}, {"p": "x"}, {}),
         ({"patternProperties": {"^(a+)+$": False}}, {LONG + "b": 1}, {}),
         ({"properties": {"p": {"uniqueItems": True}}}, {"p": [{"n": n} for n in range(50_000)]}, {}),
         ({"properties": {"p": {"items": {"enum": [*range(10_000)]}}}}, {"p": [*range(10_000), -1]}, {}),
         ({"properties": {"p": {"items": {"type": "integer"}}}}, {"p": [1] * 200_000 + ["x"]}, {}),
     ],
-    ids=["alternatives", "pattern", "pattern of names", "unique", "choices", "items"],
+    ids=["alternatives", "pattern", "heavy patterns", "pattern of names", "unique", "choices", "items"],
 )
 @pytest.mark.timeout(20)
 def test_a_check_ends(schema: object, arguments: object, told: dict[str, str]) -> None:
