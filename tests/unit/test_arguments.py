@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
 from waygraph.registry.arguments import FAULTS_TOLD, check_arguments
@@ -313,3 +314,50 @@ def test_nothing_but_invalid_arguments_is_raised(schema: object, arguments: obje
     assert len(told) <= FAULTS_TOLD
     assert all((place == "" or place.startswith("/")) and words for place, words in told.items())
     assert list(told) == sorted(told)
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+sound_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "x", "ab"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+sound_schemas = st.recursive(
+    st.booleans()
+    | st.sampled_from(["string", "integer", "object", "array", "null", "boolean"]).map(lambda kind: {"type": kind})
+    | st.fixed_dictionaries({}, optional={"minimum": st.integers(-2, 2), "maxLength": st.integers(0, 2)})
+    | st.lists(sound_values, min_size=1, max_size=3).map(lambda choices: {"enum": choices})
+    | st.sampled_from([{"pattern": "^a"}, {"pattern": "b$"}, {"uniqueItems": True}, {"$ref": "#/$defs/a"}]),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(NAMES, inner, max_size=3),
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "additionalProperties": inner,
+            "patternProperties": st.dictionaries(st.sampled_from(["a", "^b", "c$"]), inner, max_size=2),
+            "items": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "propertyNames": inner,
+            "minProperties": st.integers(0, 2),
+        },
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    schema=sound_schemas.filter(lambda schema: isinstance(schema, dict)),
+    referred=sound_schemas.filter(lambda schema: "$ref" not in str(schema)),
+    arguments=st.dictionaries(NAMES, sound_values, max_size=3),
+)
+@settings(deadline=None, max_examples=150)
+def test_sound_schemas_are_judged_as_the_library_judges_them(
+    schema: dict[str, Any], referred: object, arguments: dict[str, Any]
+) -> None:
+    """Our own keywords and bounds change what is told, never whether arguments fit."""
+    whole = schema | {"$defs": {"a": referred}, "type": "object"}
+    assert bool(faults(whole, arguments)) == (not Draft202012Validator(whole).is_valid(arguments))
