@@ -25,7 +25,7 @@ MAX_DEPTH = 100
 """Of arguments, and of a schema."""
 MAX_SCHEMA_CHARS = 256 * 1024
 """A longer one is not checked with."""
-MAX_STEPS = 20_000
+MAX_STEPS = 10_000
 """Keywords looked at in one check; what comes after them is not checked."""
 _SCHEMAS_KEPT = 256
 _UNCHECKED = ("unevaluatedItems", "unevaluatedProperties", "format", "contentEncoding", "contentMediaType")

@@ -11,6 +11,7 @@ import typer
 from waygraph.api.cli import (
     asking,
     changing,
+    connecting,
     evaluating,
     gateway,
     generating,
@@ -98,6 +99,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serving.serve,
     "mcp": gateway.mcp,
     "watch": watching.watch,
+    "connect": connecting.connect,
 }
 _TAKE_A_COMMAND = {"ingest", "watch"}
 for _name, _command in _COMMANDS.items():

@@ -1,6 +1,7 @@
 """What a command gathers from several answers of the core, before it is shown."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,3 +34,30 @@ class Exported:
     size_bytes: int
     path: str | None = None
     content: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """What became of a host's file. `difference`: lines, without values; only of a dry run.
+
+    `taken`, `stays`: servers that went behind the gateway, and those that did not, each with its reason. `restored`,
+    `kept`: those that came back, and those whose name the file has given to another meanwhile; `whole`: the file is as
+    it was before. `lacking`: variables that the host cannot hand on.
+    """
+
+    host: str
+    file: str
+    changed: bool
+    dry_run: bool
+    entry: str = ""
+    """As a file with nothing else in it would have it; only where nothing was to be done."""
+    restart: str = ""
+    backup: str = ""
+    difference: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    stays: Mapping[str, str] = field(default_factory=dict)
+    kept_in: str = ""
+    restored: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    whole: bool = False
+    lacking: tuple[str, ...] = ()

@@ -4,8 +4,13 @@ Messages pass as they are, in both protocol eras and both ways. What HTTP has an
 and the session of the handshake era, which is begun anew, unseen by the host, when the service has lost it.
 """
 
+import os
+import signal
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -25,7 +30,7 @@ from mcp.types import (
     RequestId,
 )
 
-from waygraph.api.mcp.link import Link
+from waygraph.api.mcp.link import Heard, Link
 from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, told, went_away
 from waygraph.api.mcp.stamping import Stamp
 from waygraph.ingest.upstream.quiet import hush, quietly
@@ -41,8 +46,13 @@ _CHANGED = {
 }
 
 
+def serve_bridge(place: str, settings: Settings, *, namespace: str = "") -> None:
+    """As `run_bridge`, to its end."""
+    anyio.run(partial(run_bridge, place, settings, namespace=namespace))
+
+
 async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> None:
-    """Serves this process's stdio from the service at `place`, until the host closes its end.
+    """Serves this process's stdio from the service at `place`, until the host closes its end, or SIGTERM or SIGINT.
 
     Raises InvalidSetting for a place or key that cannot be used.
     """
@@ -52,16 +62,33 @@ async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> 
     with quietly(), suppress(BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with stdio_server() as (read, write):
             hush()  # the loggers are there by now
-            await bridged(read, write, address, settings, namespace=namespace)
+            url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
+            if await _bridged(read, write, partial(Link, url, address, settings)):
+                return
+            # Told to stop: a thread of the transport waits for the host's next line, and nothing wakes it.
+            sys.stderr.flush()
+            os._exit(0)
 
 
-async def bridged(read: Any, write: Any, address: ServiceAddress, settings: Settings, *, namespace: str = "") -> None:
-    """The same, between a host's two streams of SessionMessages and a service."""
+async def _bridged(read: Any, write: Any, link: Callable[[Heard], Link]) -> bool:
+    """Whether the host left; False: SIGTERM or SIGINT came."""
+    reading = anyio.CancelScope()
     async with anyio.create_task_group() as tasks:
-        bridge = Bridge(write, address, settings, f"/{namespace}/mcp" if namespace else "/mcp", tasks)
+        tasks.start_soon(_stopped_by_signal, reading)
+        bridge = Bridge(write, link, tasks)
         async with write:
-            await bridge.run(read)
+            with reading:
+                await bridge.run(read)
+            await bridge.close()
         tasks.cancel_scope.cancel()
+    return not reading.cancelled_caught
+
+
+async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
 
 
 type _Answers = MemoryObjectSendStream[JSONRPCResponse | JSONRPCError]
@@ -88,9 +115,11 @@ class _Question:
 
 
 class Bridge:
-    def __init__(self, write: Any, address: ServiceAddress, settings: Settings, path: str, tasks: TaskGroup) -> None:
+    """`link` makes a connection to the service, which tells what it hears."""
+
+    def __init__(self, write: Any, link: Callable[[Heard], Link], tasks: TaskGroup) -> None:
         self._write = write
-        self._address, self._settings, self._path = address, settings, path
+        self._new_link = link
         self._tasks = tasks
         self._stamp = Stamp()
         self._sent: dict[RequestId, _Sent] = {}
@@ -105,7 +134,7 @@ class Bridge:
         self._link: Link
 
     async def run(self, read: Any) -> None:
-        """Until the host's stream ends; then what is under way is given up."""
+        """Until the host's stream ends."""
         self._link = await self._opened()
         async for item in read:
             if isinstance(item, SessionMessage):
@@ -113,6 +142,9 @@ class Bridge:
             else:
                 error = ErrorData(code=PARSE_ERROR, message="this is no JSON-RPC message")
                 await self._tell(JSONRPCError(jsonrpc="2.0", id=None, error=error))
+
+    async def close(self) -> None:
+        """What is under way is given up, and the service told that the session is over."""
         self._link.close()
         with anyio.move_on_after(2 * LEAVE_TIMEOUT_S):
             await self._link.gone.wait()
@@ -216,7 +248,7 @@ class Bridge:
         broke = code == CONNECTION_CLOSED and said.startswith("SSE stream ")
         if not broke and not (code == PARSE_ERROR and said.endswith("the connection broke")):
             return message
-        return message.model_copy(update={"error": ErrorData.model_validate(went_away(self._address.url))})
+        return message.model_copy(update={"error": ErrorData.model_validate(went_away(self._link.place))})
 
     async def _tell(self, message: JSONRPCMessage) -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -225,14 +257,14 @@ class Bridge:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def _opened(self) -> Link:
-        link = Link(f"{self._address.url}{self._path}", self._address, self._settings, self._from_service)
+        link = self._new_link(self._from_service)
         await self._tasks.start(self._live, link)
         return link
 
     async def _live(self, link: Link, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """As long as the link does; what it leaves without an answer gets one."""
         await link.run(task_status=task_status)
-        fault = ErrorData.model_validate(went_away(self._address.url))
+        fault = ErrorData.model_validate(went_away(self._link.place))
         for request_id in [request_id for request_id, sent in self._sent.items() if sent.link is link]:
             del self._sent[request_id]
             await self._tell(JSONRPCError(jsonrpc="2.0", id=request_id, error=fault))
@@ -278,10 +310,10 @@ class Bridge:
         name = f"waygraph-{self._asked}"
         self._hellos[name] = send
         await link.send(SessionMessage(self._greeting.model_copy(update={"id": name})))
-        with send, receive, anyio.move_on_after(self._settings.remote_timeout_s):
+        with send, receive, anyio.move_on_after(link.patience_s):
             return await receive.receive()
         self._hellos.pop(name, None)
-        error = ServiceUnavailable(self._address.url, f"no answer within {self._settings.remote_timeout_s:g} s")
+        error = ServiceUnavailable(self._link.place, f"no answer within {link.patience_s:g} s")
         return JSONRPCError(jsonrpc="2.0", id=name, error=ErrorData.model_validate(told(error)))
 
     def _close_if_done(self, link: Link) -> None:
@@ -294,7 +326,7 @@ class Bridge:
             return self._told_plainly(answer).error
         if answer.result.get("protocolVersion") != self._stamp.version:
             reason = "it came back with another version of the protocol: connect again"
-            return ErrorData.model_validate(told(ServiceFailed(self._address.url, reason)))
+            return ErrorData.model_validate(told(ServiceFailed(self._link.place, reason)))
         return None
 
     async def _tell_renewed(self, former: Link) -> None:

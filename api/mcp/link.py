@@ -14,6 +14,8 @@ from waygraph.api.mcp.service_client import ServiceClient
 from waygraph.registry.remote.address import ServiceAddress
 from waygraph.registry.settings import Settings
 
+type Heard = Callable[["Link", JSONRPCMessage], Awaitable[None]]
+
 
 class Link:
     """`run` is its task; `heard` gets each message of the service's, with the link that it came by."""
@@ -23,10 +25,13 @@ class Link:
         url: str,
         address: ServiceAddress,
         settings: Settings,
-        heard: "Callable[[Link, JSONRPCMessage], Awaitable[None]]",
+        heard: "Heard",
     ) -> None:
         self._url, self._address, self._settings = url, address, settings
         self._heard = heard
+        self.place = address.url
+        self.patience_s = settings.remote_timeout_s
+        """How long an answer that only asks may take."""
         self.is_open = False
         self._over = anyio.Event()
         self.gone = anyio.Event()

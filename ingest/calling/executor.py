@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import anyio
 
+from waygraph.ingest.calling.a2a_calls import A2aCaller
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
 from waygraph.ingest.calling.configured import Configured
 from waygraph.ingest.calling.launches import Launches
@@ -12,6 +13,7 @@ from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.openapi_calls import OpenApiCaller
 from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import load_services
+from waygraph.ingest.calling.skill_texts import SkillTexts
 from waygraph.ingest.calling.web import open_web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.vouched import vouched_file
@@ -103,16 +105,17 @@ async def open_executor(registry: Registry, settings: Settings, surroundings: Su
     Raises InvalidSetting for a services file that cannot be read.
     """
     services = load_services(settings.services_file)
-    launches = Launches(
-        registry=registry, settings=settings, surroundings=surroundings, vouched=vouched_file(settings.data_path)
-    )
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(open_web(settings))
+        vouched = vouched_file(settings.data_path)
+        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
         pool = await stack.enter_async_context(calling_pool(launches.fresh, settings))
         configured = Configured(registry=registry, services=services, surroundings=surroundings)
         ways: dict[AgentKind, ToolCaller] = {
             "mcp_server": McpCaller(pool),
+            "a2a_agent": A2aCaller(configured=configured, vouched=vouched, web=web),
             "openapi": OpenApiCaller(configured=configured, web=web, settings=settings),
+            "skill": SkillTexts(registry=registry, vouched=vouched),
         }
         executor = Executor(ways, settings.calls_at_once)
         stack.callback(executor.close)

@@ -41,7 +41,7 @@ def parsed(text: str) -> Any:
 def members(text: str, path: Sequence[str]) -> list[Member] | None:
     """Of the object at `path`, in order; None if there is none. Of names that come twice, the last counts."""
     plain = jsonc.plain(text)
-    start = _SPACE.match(plain).end()  # type: ignore[union-attr] - it matches nothing, too
+    start = _after_space(plain, 0)
     for name in path:
         found = [member for member in _members(plain, start) if member.name == name]
         if not found or not isinstance(found[-1].value, dict):

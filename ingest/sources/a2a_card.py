@@ -1,9 +1,10 @@
 """A2A agent cards of protocol 0.3 and 1.0: one, a list of them, or the list that an A2X registry keeps.
 
-A card is an agent, each of its skills a tool. A skill has no schema of arguments: one sends the agent a message, and
-the tool says what may be asked.
+A card is an agent, each of its skills a tool. A skill has no schema of arguments: one sends the agent a message, which
+is the one schema that all of them have here, and the tool says what may be asked.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -13,6 +14,7 @@ from waygraph.ingest.sources import service_list
 from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, mostly, tags_of, text_of, version_of
 from waygraph.registry.identity import digest
 from waygraph.registry.index.analyser import fold
+from waygraph.registry.skill_message import SKILL_MESSAGE
 
 SHAPE = (
     'an A2A agent card {"name": …, "skills": […], "supportedInterfaces" or "url": …}, or a list of cards, '
@@ -169,6 +171,7 @@ def _tools(card: Mapping[str, Any], skills: list[Any], pointer: str, intake: Int
             pointer=place,
             name=skill.get("id") or skill.get("name"),
             description=_description(skill),
+            input_schema=json.loads(SKILL_MESSAGE),
             annotations=_annotations(card, skill),
             tags=tags_of(items_of(skill.get("tags"))),
             questions=lines_of(skill.get("examples")),

@@ -21,7 +21,7 @@ INPUT_PREFIX = "WAYGRAPH_INPUT_"
 MAX_DEPTH = 16
 """Of defaults within defaults."""
 _SHOWN = 8
-_PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
+PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
 """Variables whose value is no secret, and makes errors readable."""
 _MARK = re.compile(r"\$\{|\}")
 _VARIABLE = re.compile(r"(?s)(?:env:)?([A-Za-z_]\w{0,127})(?::-(.*))?")
@@ -94,7 +94,7 @@ class Resolver:
         value = self._scope.surroundings.environ.get(name)
         if value is None and default is not None:
             value = self._text(default, depth - 1)
-        return self._set(name, value, name, plain=name in _PLAIN)
+        return self._set(name, value, name, plain=name in PLAIN)
 
     def _input(self, name: str) -> str:
         variable = input_variable(name)

@@ -15,7 +15,7 @@ from waygraph.registry.settings import Settings
 
 CLAUDE_DESKTOP, CLAUDE_CODE, CURSOR, VS_CODE = "Claude Desktop", "Claude Code", "Cursor", "VS Code"
 
-# {programs}: where the system keeps programs' data; {home}; {cwd}: the project; {claude}: Claude Code's own folder.
+# The names in braces are those of `folders`.
 _PLACES = (
     (CLAUDE_DESKTOP, "{programs}/Claude/claude_desktop_config.json"),
     (CLAUDE_CODE, "{claude}/.claude.json"),
@@ -50,18 +50,33 @@ def known_configs(
 
 def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> Iterator[tuple[str, Path]]:
     """Each once: the project may be the home itself."""
-    folders = {
-        "programs": _programs(home, environ, platform),
-        "home": home,
-        "cwd": cwd,
-        "claude": environ.get("CLAUDE_CONFIG_DIR") or home,
-    }
+    found = folders(home, environ, platform, cwd)
     seen = set[Path]()
     for client, place in _PLACES:
-        path = Path(place.format_map(folders))
+        path = Path(place.format_map(found))
         if path not in seen:
             seen.add(path)
             yield client, path
+
+
+def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> dict[str, Path]:
+    """What places are made of. `programs`: where the system keeps programs' data; `cwd`: the project; `claude`, `codex`
+    and `zed`: the programs' own.
+    """
+    programs = _programs(home, environ, platform)
+    return {
+        "programs": programs,
+        "home": home,
+        "cwd": cwd,
+        "claude": Path(environ.get("CLAUDE_CONFIG_DIR") or home),
+        "codex": Path(environ.get("CODEX_HOME") or home / ".codex"),
+        "zed": _zed(home, programs, platform),
+    }
+
+
+def _zed(home: Path, programs: Path, platform: str) -> Path:
+    """On macOS it keeps to `~/.config`, as on Linux."""
+    return home / ".config" / "zed" if platform == "darwin" else programs / ("Zed" if platform == "win32" else "zed")
 
 
 def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:

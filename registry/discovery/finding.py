@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MAX_LIMIT = 50
 SPARE = 5
 """So many more are read than wanted, in the place of those that may not be called."""
+FAR = 100
+"""The same, where those do not suffice."""
+REFUSED_TOLD = 5
 STATUS_CHARS = 120
 NO_AGENTS = "no agent is in this namespace"
 
@@ -64,8 +67,9 @@ class _Judged:
 def find(
     registry: "Registry", asked: FindAsked, *, principal: Principal | None = None, policy: CallPolicy | None = None
 ) -> dict[str, Any]:
-    """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called;
-    `hint`, what to do next. Nothing found: `reason` and `nearest`. An empty query: `overview`.
+    """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called
+    (`not_callable_more`: how many beside those); `hint`, what to do next. Nothing found: `reason` and `nearest`. An
+    empty query: `overview`.
 
     What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another detail or format, and what
     `Registry.find_tools` raises.
@@ -75,11 +79,13 @@ def find(
         return _surveyed(registry, asked, principal)
     if asked.agent_ids is not None and not asked.agent_ids:
         return {"tools": [], "reason": NO_AGENTS}
-    found = _found(registry, asked, principal)
-    judged = _judged(registry, asked, found.matches, judging(registry, policy, principal))
-    if not judged:
-        return _nothing(registry, asked, principal, found)
-    return _told(asked, judged)
+    judges = judging(registry, policy, principal)
+    found = _found(registry, asked, principal, asked.limit + SPARE)
+    judged = _judged(registry, asked, found.matches, judges)
+    if len(found.matches) >= asked.limit + SPARE and _callable(judged) < asked.limit:
+        found = _found(registry, asked, principal, asked.limit + FAR)
+        judged = _judged(registry, asked, found.matches, judges)
+    return _told(asked, judged) if judged else _nothing(registry, asked, principal, found)
 
 
 def _check(asked: FindAsked) -> None:
@@ -94,15 +100,18 @@ def _check(asked: FindAsked) -> None:
         raise InvalidQuery("query must be a text")
 
 
-def _found(registry: "Registry", asked: FindAsked, principal: Principal | None) -> "ToolRoute":
-    least = BORNE_BY if is_name_like(asked.query) else 0
+def _found(registry: "Registry", asked: FindAsked, principal: Principal | None, limit: int) -> "ToolRoute":
     return registry.find_tools(
         asked.query,
-        limit=max(asked.limit + SPARE, least),
+        limit=max(limit, BORNE_BY) if is_name_like(asked.query) else limit,
         agent_ids=None if asked.agent_ids is None else sorted(asked.agent_ids),
         recipe=asked.recipe,
         principal=principal,
     )
+
+
+def _callable(judged: Sequence[_Judged]) -> int:
+    return sum(each.judgement.verdict != "deny" for each in judged)
 
 
 def _judged(registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging) -> list[_Judged]:
@@ -118,13 +127,14 @@ def _judged(registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch]
 def _told(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
     """As many as wanted that may be called, and those that may not among the best or between them."""
     places = [place for place, each in enumerate(judged) if each.judgement.verdict != "deny"][: asked.limit]
-    last = max(asked.limit, places[-1] + 1) if places else asked.limit
+    last = max(asked.limit, places[-1] + 1) if len(places) == asked.limit else len(judged)
     refused = [each for each in judged[:last] if each.judgement.verdict == "deny"]
     answer: dict[str, Any] = {"tools": [_entry(asked, judged[place]) for place in places]}
     if refused:
-        answer["not_callable"] = [
-            {"name": each.tool.call_name, "why": each.judgement.reason} for each in refused[: asked.limit]
-        ]
+        told = refused[:REFUSED_TOLD]
+        answer["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in told]
+    if len(refused) > REFUSED_TOLD:
+        answer["not_callable_more"] = len(refused) - REFUSED_TOLD
     if places:
         answer["hint"] = _hint(asked)
     return answer

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from waygraph.registry.model import Agent, JsonText, TextForm, Tool
+from waygraph.registry.skill_message import SKILL_MESSAGE
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.protocol import Matrix
@@ -94,8 +95,11 @@ def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_c
 def parameter_text(schema: JsonText, limit: int = 100) -> str:
     """`city (name of the city), limit` from the top-level properties, at most `limit` of them.
 
-    A schema without properties, or one that is not a schema at all, gives an empty text.
+    A schema without properties, or one that is not a schema at all, gives an empty text; so does what every skill of
+    an A2A agent takes.
     """
+    if schema == SKILL_MESSAGE:
+        return ""
     return ", ".join(islice(_parameters(schema), limit))
 
 

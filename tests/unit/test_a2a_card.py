@@ -19,6 +19,7 @@ from waygraph.registry.changes import Manifest
 from waygraph.registry.model import Query
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
+from waygraph.registry.skill_message import SKILL_MESSAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "pilot-desk.json"
@@ -77,7 +78,7 @@ def test_a_card_of_1_0_is_an_agent_with_its_skills_as_tools() -> None:
         "interfaces": CARD_1_0["supportedInterfaces"],
         "security": ["harbourKey"],
     }
-    assert (book.name, book.tags, book.input_schema) == ("book-pilot", ("booking", "pilotage"), "{}")
+    assert (book.name, book.tags, book.input_schema) == ("book-pilot", ("booking", "pilotage"), SKILL_MESSAGE)
     assert book.questions == tuple(CARD_1_0["skills"][0]["examples"])
     assert book.description.startswith("Book a pilot: Finds a free pilot")
     assert json.loads(book.annotations) == {

@@ -194,6 +194,16 @@ def test_what_fits_and_may_not_be_called_is_told_with_the_reason(registry: Regis
     assert "github__list_issues" not in names(answer)
 
 
+def test_those_that_may_not_be_called_take_no_place(growing: Registry) -> None:
+    """However many they are: some are named, the others counted, and what may be called is found behind them."""
+    denied = [tool("denied", f"send_{n:02}", "Send a parcel.", annotations=READS) for n in range(40)]
+    put(growing, "work", [agent("denied", *denied), agent("free", tool("free", "post", "Send.", annotations=READS))])
+    policy = CallPolicy(rules=(Rule(match="denied", verdict="deny"),))
+    answer = find(growing, FindAsked(query="send a parcel", limit=3), policy=policy)
+    assert names(answer) == ["free__post"]
+    assert len(names(answer, "not_callable")) + answer["not_callable_more"] == 40
+
+
 def test_texts_in_doubt_are_not_shown(registry: Registry) -> None:
     """A model would read them: the tool is named, with what a person can do."""
     answer = asked(registry, "write verse", limit=2)
@@ -368,7 +378,11 @@ def test_of_what_may_not_be_seen_nothing_is_told(
 def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by_name: bool) -> None:
     """Nor does an error tell of it more than was asked."""
     try:
-        found = tool_meant(registry, **{"name" if by_name else "query": name}, principal=PUBLIC).id
+        found = (
+            tool_meant(registry, name=name, principal=PUBLIC)
+            if by_name
+            else tool_meant(registry, query=name, principal=PUBLIC)
+        ).id
     except (UnknownName, AmbiguousTool, InvalidQuery) as error:
         found = str(error).replace(repr(bare(name)), "")
     assert not [word for word in TELLING if word in found.casefold()]

@@ -121,11 +121,11 @@ def test_what_destroys_does_not_run_for_a_request(registry: Registry) -> None:
     assert judges.judge(owner, meant, by_name=True).verdict == "allow"
 
 
-@pytest.mark.parametrize("given", [{}, {"name": "a", "query": "b"}, {"name": " ", "query": ""}])
-def test_a_name_or_a_request_is_needed(wordy: Registry, given: dict[str, str]) -> None:
+@pytest.mark.parametrize(("name", "query"), [("", ""), ("a", "b"), (" ", "")])
+def test_a_name_or_a_request_is_needed(wordy: Registry, name: str, query: str) -> None:
     """One of them."""
     with pytest.raises(InvalidQuery, match="`name`, or a `query`"):
-        tool_meant(wordy, **given)
+        tool_meant(wordy, name=name, query=query)
 
 
 @pytest.mark.parametrize("name", [".", "`'\"", "?!"])

@@ -1,0 +1,175 @@
+"""A host's config as text: its servers read, set and removed, and all else left as it was written."""
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from waygraph.ingest.hosts import json_text, toml_text
+from waygraph.ingest.hosts.host import Host
+from waygraph.registry.errors import SourceError
+
+_BLANK = "\ufeff \t\r\n"
+MAX_BYTES = 16 * 1024 * 1024
+"""Claude Code keeps more than its servers in its file; a config of more is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostConfig:
+    """The text of a config, and where it is kept. `text` None: there is no such file."""
+
+    host: Host
+    path: Path
+    text: str | None = field(repr=False)
+
+    @property
+    def servers(self) -> dict[str, Any]:
+        """As the file has them, by name. Raises SourceError."""
+        table = self._document().get(self.host.table, {})
+        if not isinstance(table, dict):
+            raise self._fault(f"{self.host.table} is no object")
+        return dict(table)
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """What stands beside the servers. Raises SourceError."""
+        return {name: value for name, value in self._document().items() if name != self.host.table}
+
+    def with_servers(self, entries: Mapping[str, Any]) -> "HostConfig":
+        """Raises SourceError if the text cannot be changed to just that."""
+        return self._changed(
+            {**self.servers, **entries},
+            lambda text, syntax: _each(text, entries.items(), lambda text, item: syntax.put(text, self._table, *item)),
+        )
+
+    def without_servers(self, names: Sequence[str]) -> "HostConfig":
+        """Raises SourceError if the text cannot be changed to just that."""
+        kept = {name: entry for name, entry in self.servers.items() if name not in names}
+        return self._changed(kept, lambda text, syntax: syntax.remove(text, self._table, names))
+
+    @property
+    def _table(self) -> str:
+        return self.host.table
+
+    def _document(self) -> dict[str, Any]:
+        if self.text is None or not self.text.strip(_BLANK):
+            return {}
+        try:
+            document = _SYNTAXES[self.host.syntax].parsed(self.text)
+        except RecursionError:
+            raise self._fault("is nested too deeply") from None
+        except ValueError as exc:
+            raise self._fault(f"is not {self.host.syntax.upper()}{_place_of(exc)}") from None
+        if not isinstance(document, dict):
+            raise self._fault("is no object")
+        return document
+
+    def _changed(self, servers: Mapping[str, Any], change: "Callable[[str, Syntax], str]") -> "HostConfig":
+        before, syntax = self._document(), _SYNTAXES[self.host.syntax]
+        text = self.text if self.text and self.text.strip(_BLANK) else syntax.empty
+        try:
+            changed = replace(self, text=change(text, syntax))
+            after = changed._document()
+        except (json_text.Unfit, toml_text.Unfit, SourceError, ValueError, RecursionError):
+            after, changed = {}, self
+        if not _same(_filled(after, self._table), _filled({**before, self._table: dict(servers)}, self._table)):
+            raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
+        return changed
+
+    def _fault(self, reason: str) -> SourceError:
+        return SourceError(str(self.path), reason)
+
+
+class Syntax(Protocol):
+    """A file's own syntax. `put` and `remove` raise Unfit, ValueError; `parsed` raises ValueError, RecursionError."""
+
+    empty: str
+
+    @abstractmethod
+    def parsed(self, text: str) -> Any: ...
+
+    @abstractmethod
+    def put(self, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str: ...
+
+    @abstractmethod
+    def remove(self, text: str, table: str, names: Sequence[str]) -> str: ...
+
+
+class _Json:
+    empty = "{}\n"
+
+    def parsed(self, text: str) -> Any:
+        return json_text.parsed(text)
+
+    def put(self, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+        return json_text.with_member(text, [table], name, entry)
+
+    def remove(self, text: str, table: str, names: Sequence[str]) -> str:
+        return json_text.without_members(text, [table], names)
+
+
+class _Toml:
+    empty = ""
+
+    def parsed(self, text: str) -> Any:
+        return toml_text.parsed(text)
+
+    def put(self, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+        return toml_text.with_member(text, table, name, entry)
+
+    def remove(self, text: str, table: str, names: Sequence[str]) -> str:
+        return toml_text.without_members(text, table, names)
+
+
+_SYNTAXES: Mapping[str, Syntax] = {"json": _Json(), "toml": _Toml()}
+
+
+def read_config(host: Host, path: Path) -> HostConfig:
+    """Raises SourceError for a file that cannot be read, is too long, or is no text."""
+    return HostConfig(host, path, decoded(path, content_of(path)))
+
+
+def content_of(path: Path) -> bytes | None:
+    """None: there is no such file. Raises SourceError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise SourceError(str(path), f"cannot be read: {exc.strerror}") from exc
+    if len(content) > MAX_BYTES:
+        raise SourceError(str(path), f"has more than {MAX_BYTES:,} bytes, which no host's config has")
+    return content
+
+
+def decoded(path: Path, content: bytes | None) -> str | None:
+    """Raises SourceError."""
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError as exc:
+        raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from None
+
+
+def _each[T](text: str, items: Iterable[T], change: Callable[[str, T], str]) -> str:
+    for item in items:
+        text = change(text, item)
+    return text
+
+
+def _filled(document: Mapping[str, Any], table: str) -> dict[str, Any]:
+    """A table without servers is as good as none."""
+    return {name: value for name, value in document.items() if name != table or value}
+
+
+def _same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
+
+
+def _place_of(exc: ValueError) -> str:
+    """Line and column, as far as they are told; never what stands there."""
+    found = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
+    return f" (line {found[1]}, column {found[2]})" if found else ""

@@ -1,0 +1,158 @@
+"""Hosts of language models whose config is documented: where it lies, and how it writes a server.
+
+A new host is an entry in `HOSTS`. Places are those of `known_places`; a host that has no file of its own for a project,
+no form for an address or no references has that field empty.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from waygraph.ingest.sources.known_places import folders
+from waygraph.registry.errors import InvalidSetting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """`place`, `project`: the user's file and a project's, as `known_places` writes places.
+
+    `table`: under which name servers stand. `address_key`: the field of an address. `reference`: how a variable of the
+    environment is referred to, with `{}` for its name. `typed`: whether an entry says what it is by `type`.
+    """
+
+    id: str
+    name: str
+    place: str
+    project: str = ""
+    table: str = "mcpServers"
+    syntax: Literal["json", "toml"] = "json"
+    address_key: str = ""
+    reference: str = ""
+    typed: bool = False
+    restart: str = ""
+    """What a person does so that the host reads its config again."""
+
+    def file(self, around: "Places", *, project: bool = False) -> Path:
+        """Raises InvalidSetting if the host has no config of a project."""
+        if project and not self.project:
+            raise InvalidSetting(f"{self.name} has no config of a single project: leave --project away")
+        found = folders(around.home, around.environ, around.platform, around.cwd)
+        return Path((self.project if project else self.place).format_map(found))
+
+    def project_file(self, around: "Places") -> Path | None:
+        return self.file(around, project=True) if self.project else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What places depend on. `platform` as in `sys.platform`; both folders absolute."""
+
+    home: Path
+    environ: Mapping[str, str]
+    platform: str
+    cwd: Path
+
+
+HOSTS: Mapping[str, Host] = {
+    host.id: host
+    for host in (
+        Host(
+            id="claude",
+            name="Claude Desktop",
+            place="{programs}/Claude/claude_desktop_config.json",
+            restart="quit Claude Desktop and start it again",
+        ),
+        Host(
+            id="claude-code",
+            name="Claude Code",
+            place="{claude}/.claude.json",
+            project="{cwd}/.mcp.json",
+            address_key="url",
+            reference="${{{}}}",
+            typed=True,
+            restart="start a new session of Claude Code; /mcp shows the server",
+        ),
+        Host(
+            id="codex",
+            name="Codex",
+            place="{codex}/config.toml",
+            project="{cwd}/.codex/config.toml",
+            table="mcp_servers",
+            syntax="toml",
+            address_key="url",
+            restart="start a new session of Codex; /mcp shows the server",
+        ),
+        Host(
+            id="cursor",
+            name="Cursor",
+            place="{home}/.cursor/mcp.json",
+            project="{cwd}/.cursor/mcp.json",
+            address_key="url",
+            reference="${{env:{}}}",
+            restart="Cursor reads its config by itself; its MCP settings show the server",
+        ),
+        Host(
+            id="gemini-cli",
+            name="Gemini CLI",
+            place="{home}/.gemini/settings.json",
+            project="{cwd}/.gemini/settings.json",
+            address_key="httpUrl",
+            reference="${{{}}}",
+            restart="start Gemini CLI again; /mcp shows the server",
+        ),
+        Host(
+            id="vscode",
+            name="VS Code",
+            place="{programs}/Code/User/mcp.json",
+            project="{cwd}/.vscode/mcp.json",
+            table="servers",
+            address_key="url",
+            reference="${{env:{}}}",
+            typed=True,
+            restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
+        ),
+        Host(
+            id="vscode-insiders",
+            name="VS Code Insiders",
+            place="{programs}/Code - Insiders/User/mcp.json",
+            project="{cwd}/.vscode/mcp.json",
+            table="servers",
+            address_key="url",
+            reference="${{env:{}}}",
+            typed=True,
+            restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
+        ),
+        Host(
+            id="windsurf",
+            name="Windsurf",
+            place="{home}/.codeium/windsurf/mcp_config.json",
+            address_key="serverUrl",
+            reference="${{env:{}}}",
+            restart="press Refresh in Cascade's list of MCP servers",
+        ),
+        Host(
+            id="zed",
+            name="Zed",
+            place="{zed}/settings.json",
+            project="{cwd}/.zed/settings.json",
+            table="context_servers",
+            address_key="url",
+            restart="Zed reads its settings by itself; the agent panel's settings show the server",
+        ),
+    )
+}
+
+
+def host_named(name: str) -> Host:
+    """Raises InvalidSetting."""
+    known = HOSTS.get(name.casefold())
+    if known is None:
+        raise InvalidSetting(f"host {name!r} is not known; known: {', '.join(HOSTS)}")
+    return known
+
+
+def absolute(path: str, cwd: Path) -> Path:
+    """A path as a person typed it."""
+    return Path(os.path.normpath(cwd / Path(path).expanduser()))

@@ -1,0 +1,123 @@
+"""What was taken over from a host's file, kept in the data folder for its owner alone.
+
+Two files for each host's file: the servers, as a config that is a source of the registry; and the record, with all
+that is needed to put the host's file back. Both are derived from the record's takes, and each is written whole.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from waygraph.registry.atomic import write_atomically
+from waygraph.registry.errors import StorageFailed
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """One takeover. `before` and `after`: digests of the host's file without and with it; `original`: that file.
+
+    A take whose `before` is what the file has now did not come about.
+    """
+
+    names: tuple[str, ...]
+    before: str
+    after: str
+    original: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Of one host's file. `config` holds the servers; its path is the source's name."""
+
+    folder: Path
+    name: str
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def record(self) -> Path:
+        return self.folder / f"{self.name}.takes"
+
+    def takes(self) -> list[Take]:
+        """In the order in which they came. Raises StorageFailed."""
+        try:
+            document = json.loads(self.record.read_bytes())
+            if document["version"] == VERSION:
+                return [_take(held) for held in document["takes"]]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise StorageFailed(f"{self.record}: cannot be read: {exc.strerror}") from exc
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise StorageFailed(f"{self.record}: is no record of a takeover; the servers are in {self.config}")
+
+    def keep_takes(self, path: Path, takes: Sequence[Take]) -> None:
+        """Raises StorageFailed."""
+        held = [
+            {
+                "names": list(take.names),
+                "before": take.before,
+                "after": take.after,
+                "original": b64encode(take.original).decode(),
+            }
+            for take in takes
+        ]
+        self._write(self.record, {"version": VERSION, "file": str(path), "takes": held})
+
+    def servers(self) -> dict[str, Any]:
+        """Those of the config; empty if there is none. Raises StorageFailed."""
+        try:
+            return dict(json.loads(self.config.read_bytes())["mcpServers"])
+        except FileNotFoundError:
+            return {}
+        except OSError as exc:
+            raise StorageFailed(f"{self.config}: cannot be read: {exc.strerror}") from exc
+        except (ValueError, KeyError, TypeError):
+            raise StorageFailed(f"{self.config}: is no config of servers that were taken over") from None
+
+    def keep_servers(self, servers: Mapping[str, Any], inputs: object = None) -> None:
+        """In the form that clients' configs have. Raises StorageFailed."""
+        self._write(self.config, {"mcpServers": dict(servers), **({"inputs": inputs} if inputs else {})})
+
+    def clear(self) -> None:
+        """The servers first: without a record nothing says that they were taken over. Raises StorageFailed."""
+        try:
+            self.config.unlink(missing_ok=True)
+            self.record.unlink(missing_ok=True)
+        except OSError as exc:
+            raise StorageFailed(f"{self.folder}: cannot be written: {exc.strerror}") from exc
+
+    def _write(self, path: Path, document: Mapping[str, Any]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False).encode(), private=True)
+        except OSError as exc:
+            raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
+
+
+def shelf_of(data: Path, host_id: str, path: Path, usual: Path) -> Shelf:
+    """In the data folder: by the host's name for its usual file, and by the path for any other."""
+    told = "" if path == usual else f"-{sha256(str(path).encode()).hexdigest()[:12]}"
+    return Shelf(data / "hosts", f"{host_id}{told}")
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def _take(held: Mapping[str, Any]) -> Take:
+    return Take(
+        names=tuple(map(str, held["names"])),
+        before=str(held["before"]),
+        after=str(held["after"]),
+        original=b64decode(held["original"]),
+    )

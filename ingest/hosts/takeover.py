@@ -1,0 +1,180 @@
+"""A host's servers put behind the gateway, and back.
+
+Each step leaves a state from which the next run goes on, or `put_back` undoes it:
+
+1. the servers are copied to a config of ours; the host's file is as it was;
+2. they are asked from there, so that the registry knows their tools and our config as their source;
+3. what did not answer is taken out of our config again, and stays with the host;
+4. the record of the take is written: what the host's file is now, and what it will be;
+5. the host's file is replaced, whole.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from waygraph.ingest.hosts.config import HostConfig
+from waygraph.ingest.hosts.entry import Gateway, entry_of
+from waygraph.ingest.hosts.keeping import replaced
+from waygraph.ingest.hosts.standard import Stays, asked_inputs, standard, variables
+from waygraph.ingest.hosts.taken import Shelf, Take, digest
+from waygraph.registry.errors import SourceError
+
+type Asked = Callable[[Path], Mapping[str, str]]
+"""Asks the servers of a config and takes them into the registry: those that failed, each with its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A host's file, the gateway that it shall have under `name`, and where its servers are kept."""
+
+    config: HostConfig
+    gateway: Gateway
+    name: str
+    shelf: Shelf
+    project: Path | None = None
+    """The folder of the project that the file belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a host's file has to take over, in the standard form, and what stays there, each with its reason."""
+
+    servers: Mapping[str, Any] = field(repr=False)
+    stays: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """What became of it. `after`: the host's file; `backup`: of what it was."""
+
+    taken: tuple[str, ...]
+    stays: Mapping[str, str]
+    after: HostConfig = field(repr=False)
+    backup: Path | None = None
+
+
+def offer_of(target: Target) -> Offer:
+    """Raises SourceError for a file that cannot be read."""
+    servers: dict[str, Any] = {}
+    stays: dict[str, str] = {}
+    for key, entry in target.config.servers.items():
+        if key == target.name:
+            continue
+        try:
+            servers[key] = standard(target.config.host, entry, project=target.project)
+        except Stays as why:
+            stays[key] = str(why)
+    return Offer(servers=servers, stays=stays)
+
+
+def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
+    """The same, which is given the variables that servers refer to: it starts them, in place of the host."""
+    named = [name for entry in servers.values() for name in variables(entry)]
+    asked = {name: written for entry in servers.values() for name, written in asked_inputs(entry)}
+    return replace(
+        gateway,
+        env={**gateway.env, **asked},
+        handed_on=tuple(dict.fromkeys([*gateway.handed_on, *(name for name in named if name not in gateway.env)])),
+    )
+
+
+def planned(target: Target, offer: Offer) -> HostConfig:
+    """The host's file with the gateway in place of the servers on offer. Raises SourceError, InvalidSetting."""
+    behind = {**target.shelf.servers(), **offer.servers}
+    entry = entry_of(target.config.host, gateway_for(target.gateway, behind))
+    return target.config.without_servers([*offer.servers]).with_servers({target.name: entry})
+
+
+def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
+    """Raises SourceError if nothing answers or the file was changed meanwhile; StorageFailed."""
+    config, shelf = target.config, target.shelf
+    planned(target, offer)  # what cannot be written is refused before anything is asked
+    held, takes = _in_force(config, shelf)
+    failed = _asked(target, offer, held, ask)
+    answered = {key: entry for key, entry in offer.servers.items() if key not in failed}
+    if not answered:
+        told = "; ".join(f"{key}: {reason}" for key, reason in failed.items())
+        raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {told}")
+    after = planned(target, replace(offer, servers=answered))
+    original, changed = (config.text or "").encode(), (after.text or "").encode()
+    take = Take(names=tuple(answered), before=digest(original), after=digest(changed), original=original)
+    shelf.keep_takes(config.path, [*takes, take])
+    backup = replaced(config, after)
+    return Takeover(taken=take.names, stays={**offer.stays, **failed}, after=after, backup=backup)
+
+
+def _asked(target: Target, offer: Offer, held: Mapping[str, Any], ask: Asked) -> dict[str, str]:
+    """Those on offer that do not answer, with the reason; our config then holds the others, and those held before."""
+    shelf, inputs = target.shelf, target.config.others.get("inputs")
+    shelf.keep_servers({**held, **offer.servers}, inputs)
+    failed = {key: reason for key, reason in ask(shelf.config).items() if key in offer.servers}
+    kept = {**held, **{key: entry for key, entry in offer.servers.items() if key not in failed}}
+    if kept:
+        shelf.keep_servers(kept, inputs)
+    else:
+        shelf.clear()
+    return failed
+
+
+def _in_force(config: HostConfig, shelf: Shelf) -> tuple[dict[str, Any], list[Take]]:
+    """The servers that are behind the gateway by now, and their takes: one that did not come about is left out."""
+    takes = shelf.takes()
+    while takes and takes[-1].before == digest((config.text or "").encode()):
+        takes.pop()
+    names = {name for take in takes for name in take.names}
+    return {key: entry for key, entry in shelf.servers().items() if key in names}, takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack:
+    """`whole`: the file is as it was before, to the byte; else the servers were put beside what it has now.
+
+    `kept`: names that the file has meanwhile given to others, which stay.
+    """
+
+    names: tuple[str, ...]
+    whole: bool
+    kept: tuple[str, ...]
+    after: HostConfig = field(repr=False)
+
+
+def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
+    """What the host's file will be; nothing is written. Raises SourceError if nothing was taken over from it."""
+    takes = shelf.takes()
+    if not takes and not shelf.config.exists():
+        raise SourceError(str(config.path), "nothing was taken over from it")
+    whole, kept, now = True, list[str](), config
+    for take in reversed(takes):
+        content = (now.text or "").encode()
+        if digest(content) == take.after:
+            now = replace(now, text=take.original.decode())
+        elif digest(content) != take.before:
+            now, others = _beside(now, take, name)
+            whole, kept = False, [*kept, *others]
+    names = tuple(dict.fromkeys(key for take in takes for key in take.names))
+    return PutBack(names=names, whole=whole, kept=tuple(kept), after=now)
+
+
+def _beside(config: HostConfig, take: Take, name: str) -> tuple[HostConfig, list[str]]:
+    """The gateway out, and each server back whose name is free."""
+    original = replace(config, text=take.original.decode())
+    entries = original.servers
+    own = {name: entries[name]} if name in entries else {}
+    without = config.without_servers([name])
+    there = without.servers
+    back = {key: entries[key] for key in take.names if key not in there}
+    kept = [key for key in take.names if key in there and there[key] != entries[key]]
+    return without.with_servers({**own, **back}), kept
+
+
+def write_back(config: HostConfig, back: PutBack, shelf: Shelf, forget: Callable[[str], None]) -> Path | None:
+    """The host's file first, then the registry, then our copies; gives the backup.
+
+    Raises SourceError if the file was changed meanwhile, StorageFailed.
+    """
+    backup = replaced(config, back.after) if back.after.text != config.text else None
+    forget(str(shelf.config))
+    shelf.clear()
+    return backup

@@ -1,0 +1,554 @@
+"""Operations as they are called: by a real service that says what it got, at the address that an operator wrote."""
+
+import json
+import socket
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+
+from tests.calling.opened_here import Here
+from tests.web_pages import WebPages, web_pages
+from waygraph.ingest.calling.call import Result, ToolCall
+from waygraph.ingest.calling.executor import open_executor
+from waygraph.registry.errors import InvalidArguments, InvalidSetting, NotCallable, UpstreamError, UpstreamRefused
+from waygraph.registry.model import Tool
+
+TOKEN = "s3cret-bearer-token"  # noqa: S105
+PNG = b"\x89PNG\r\n\x1a\n not really"
+
+
+def echo(handler: BaseHTTPRequestHandler) -> None:
+    """Says as JSON what it got."""
+    body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+    said = {
+        "method": handler.command,
+        "path": handler.path,
+        "headers": {name.lower(): value for name, value in handler.headers.items()},
+        "body": body.decode("latin-1"),
+    }
+    answer(handler, 200, "application/json", json.dumps(said).encode())
+
+
+def answer(handler: BaseHTTPRequestHandler, status: int, media: str, content: bytes, **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in {"Content-Type": media, "Content-Length": str(len(content)), **headers}.items():
+        if value:
+            handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def spec(operation: Mapping[str, Any], path: str = "/echo", method: str = "get", **more: Any) -> dict[str, Any]:
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "shop", "version": "1"},
+        "servers": [{"url": "https://shop.example.com/v1"}],
+        "paths": {path: {method: {"operationId": "do", "responses": {}, **operation}}},
+        **more,
+    }
+
+
+def call_of(here: Here, arguments: Mapping[str, Any], tool: str = "do") -> ToolCall:
+    [agent] = [agent for agent in here.registry.agents() if agent.kind == "openapi"]
+    found: Tool = next(each for each in here.registry.tools(agent.id) if each.name == tool)
+    return ToolCall(agent=agent, tool=found, arguments=arguments, deadline_s=20.0)
+
+
+def run(here: Here, arguments: Mapping[str, Any], tool: str = "do", **settings: Any) -> Result:
+    async def main() -> Result:
+        chosen = replace(here.settings, services_file=str(here.folder / "services.toml"), **settings)
+        async with open_executor(here.registry, chosen, here.surroundings) as executor:
+            return await executor.call(call_of(here, arguments, tool))
+
+    return anyio.run(main)
+
+
+def services(here: Here, base_url: str, rest: str = "", private: bool = True) -> None:
+    text = f'[[service]]\nagent = "shop"\nbase_url = "{base_url}"\nallow_private = {str(private).lower()}\n{rest}\n'
+    here.write("services.toml", text)
+
+
+@pytest.fixture
+def web() -> Any:
+    with web_pages() as pages:
+        yield pages
+
+
+Echo = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def echoed(here: Here, web: WebPages) -> Echo:
+    """What a service gets that is called by this operation with these arguments."""
+
+    def ask(operation: Mapping[str, Any], arguments: Mapping[str, Any], rest: str = "", **how: Any) -> dict[str, Any]:
+        here.ingest(here.write("shop.json", spec(operation, **how)))
+        services(here, f"{web.url}/api", rest)
+        got = run(here, arguments)
+        assert not got.get("isError"), got
+        told: dict[str, Any] = got["structuredContent"]
+        return told
+
+    return ask
+
+
+@pytest.fixture(autouse=True)
+def _echoes(web: WebPages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is not a page of the test is echoed."""
+
+    class Pages(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002
+            return super().get(key, echo)
+
+    web.pages = Pages()
+
+
+def parameter(name: str, place: str, **how: Any) -> dict[str, Any]:
+    schema = {} if "content" in how else {"schema": {}}
+    return {"name": name, "in": place, "required": place == "path", **schema, **how}
+
+
+LIST, OBJECT = ["a b", "c,d", "é"], {"r": "1 0", "g": "2"}
+"""Values with what is to be escaped."""
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "path"),
+    [
+        ({}, "a/b ü?#", "/echo/a%2Fb%20%C3%BC%3F%23"),
+        ({}, 5, "/echo/5"),
+        ({}, True, "/echo/true"),
+        ({}, LIST, "/echo/a%20b,c%2Cd,%C3%A9"),
+        ({}, OBJECT, "/echo/r,1%200,g,2"),
+        ({"explode": True}, OBJECT, "/echo/r=1%200,g=2"),
+        ({"style": "label"}, "x", "/echo/.x"),
+        ({"style": "label"}, ["a", "b"], "/echo/.a,b"),
+        ({"style": "label", "explode": True}, ["a", "b"], "/echo/.a.b"),
+        ({"style": "label", "explode": True}, OBJECT, "/echo/.r=1%200.g=2"),
+        ({"style": "matrix"}, 5, "/echo/;id=5"),
+        ({"style": "matrix"}, ["a", "b"], "/echo/;id=a,b"),
+        ({"style": "matrix", "explode": True}, ["a", "b"], "/echo/;id=a;id=b"),
+        ({"style": "matrix", "explode": True}, OBJECT, "/echo/;r=1%200;g=2"),
+        ({"content": {"application/json": {"schema": {}}}}, {"a": 1}, "/echo/%7B%22a%22%3A1%7D"),
+    ],
+)
+def test_what_stands_in_a_path(echoed: Echo, how: Any, value: Any, path: str) -> None:
+    """By style and explode (OpenAPI 3.1.1, Style Values and Style Examples)."""
+    assert (
+        echoed({"parameters": [parameter("id", "path", **how)]}, {"id": value}, path="/echo/{id}")["path"]
+        == f"/api{path}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "query"),
+    [
+        ({}, "a b&c=d", "q=a%20b%26c%3Dd"),
+        ({}, False, "q=false"),
+        ({}, None, ""),
+        ({}, [], ""),
+        ({}, LIST, "q=a%20b&q=c%2Cd&q=%C3%A9"),
+        ({"explode": False}, LIST, "q=a%20b,c%2Cd,%C3%A9"),
+        ({}, OBJECT, "r=1%200&g=2"),
+        ({"explode": False}, OBJECT, "q=r,1%200,g,2"),
+        ({"style": "spaceDelimited", "explode": False}, ["a", "b"], "q=a%20b"),
+        ({"style": "pipeDelimited", "explode": False}, ["a", "b"], "q=a%7Cb"),
+        ({"style": "deepObject"}, {"a": {"b": [1, 2]}, "c": "x y"}, "q[a][b]=1&q[a][b]=2&q[c]=x%20y"),
+        ({"allowReserved": True}, "a/b:c&d#e", "q=a/b:c%26d%23e"),
+        ({"content": {"application/json": {"schema": {}}}}, {"a": [1]}, "q=%7B%22a%22%3A%5B1%5D%7D"),
+    ],
+)
+def test_what_stands_in_a_query(echoed: Echo, how: Any, value: Any, query: str) -> None:
+    got = echoed({"parameters": [parameter("q", "query", **how)]}, {"q": value})
+    assert got["path"] == "/api/echo" + (f"?{query}" if query else "")
+
+
+@pytest.mark.parametrize(
+    ("form", "query"),
+    [
+        ("", "q=a,b"),
+        ("csv", "q=a,b"),
+        ("ssv", "q=a%20b"),
+        ("tsv", "q=a%09b"),
+        ("pipes", "q=a%7Cb"),
+        ("multi", "q=a&q=b"),
+    ],
+)
+def test_swagger_2_has_formats_of_lists(here: Here, web: WebPages, form: str, query: str) -> None:
+    """Where none is told it is csv."""
+    told = {"name": "q", "in": "query", "type": "array", "items": {"type": "string"}}
+    operation = {
+        "operationId": "do",
+        "responses": {},
+        "parameters": [told | ({"collectionFormat": form} if form else {})],
+    }
+    document = {"swagger": "2.0", "info": {"title": "shop", "version": "1"}, "paths": {"/echo": {"get": operation}}}
+    here.ingest(here.write("shop.json", document))
+    services(here, web.url)
+    assert run(here, {"q": ["a", "b"]})["structuredContent"]["path"] == f"/echo?{query}"
+
+
+def test_headers_and_cookies(echoed: Echo) -> None:
+    parameters = [
+        parameter("X-One", "header"),
+        parameter("X-Many", "header"),
+        parameter("X-Pairs", "header", explode=True),
+        parameter("flavour", "cookie"),
+    ]
+    arguments = {"X-One": "a", "X-Many": [1, 2], "X-Pairs": {"a": 1, "b": 2}, "flavour": "oat meal; x=1"}
+    got = echoed({"parameters": parameters}, arguments, 'auth = { key = "kkkkkkkk", name = "session", in = "cookie" }')
+    headers = got["headers"]
+    assert [headers[name] for name in ("x-one", "x-many", "x-pairs")] == ["a", "1,2", "a=1,b=2"]
+    assert headers["cookie"] == "flavour=oat%20meal%3B%20x%3D1; session=***"
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "Transfer-Encoding", "Cookie", "Connection", "Bad Name"])
+def test_an_argument_sets_no_header_of_http_s_own(echoed: Echo, name: str) -> None:
+    """A document may call its parameters as it likes."""
+    got = echoed({"parameters": [parameter(name, "header")]}, {name: "evil.example.com"})
+    assert "evil.example.com" not in json.dumps(got)
+
+
+def test_an_operator_s_header_stands_before_an_argument(echoed: Echo) -> None:
+    rest = 'headers = { "x-tenant" = "acme" }'
+    assert (
+        echoed({"parameters": [parameter("X-Tenant", "header")]}, {"X-Tenant": "other"}, rest)["headers"]["x-tenant"]
+        == "acme"
+    )
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\x00b", "schlüssel"])
+def test_a_value_that_no_header_may_hold_is_an_argument_s_fault(echoed: Echo, value: str) -> None:
+    with pytest.raises(InvalidArguments, match="/X-One: printable ASCII"):
+        echoed({"parameters": [parameter("X-One", "header")]}, {"X-One": value})
+
+
+@pytest.mark.parametrize("value", ["..", ".", "", [], "%2e%2e"])
+def test_a_value_in_a_path_leads_nowhere_else(echoed: Echo, value: Any) -> None:
+    operation = {"parameters": [parameter("id", "path")]}
+    if value == "%2e%2e":  # escaped, it is the name of something
+        assert echoed(operation, {"id": value}, path="/a/{id}/b")["path"] == "/api/a/%252e%252e/b"
+        return
+    with pytest.raises(InvalidArguments):
+        echoed(operation, {"id": value}, path="/a/{id}/b")
+
+
+def test_a_path_of_two_dots_is_not_put_together_either(echoed: Echo) -> None:
+    parameters = [parameter("a", "path"), parameter("b", "path")]
+    with pytest.raises(InvalidArguments, match=r"no part of it may be \. or \.\."):
+        echoed({"parameters": parameters}, {"a": ".", "b": "."}, path="/x/{a}{b}/y")
+
+
+# -- bodies ----------------------------------------------------------------------------------------
+
+
+def body(media: str, schema: Any) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media: {"schema": schema}}}}
+
+
+FIELDS = {"type": "object", "properties": {"id": {}, "tags": {"type": "array"}, "more": {"type": "object"}}}
+
+
+def test_a_body_in_json(echoed: Echo) -> None:
+    """Fields beside parameters, one of the name of a parameter; what is a parameter is no field."""
+    operation = body("application/json", FIELDS) | {"parameters": [parameter("id", "path")]}
+    arguments = {"id": 7, "body_id": "ü", "tags": [1], "more": {"a": None}}
+    got = echoed(operation, arguments, path="/echo/{id}", method="post")
+    assert (got["path"], got["headers"]["content-type"]) == ("/api/echo/7", "application/json")
+    assert json.loads(got["body"].encode("latin-1")) == {"id": "ü", "tags": [1], "more": {"a": None}}
+
+
+def test_a_whole_body_in_json(echoed: Echo) -> None:
+    got = echoed(body("application/json", {"type": "array"}), {"body": [1, "x"]}, method="put")
+    assert (got["method"], got["body"]) == ("PUT", '[1,"x"]')
+
+
+def test_a_form(echoed: Echo) -> None:
+    arguments = {"id": "a b&c", "tags": [1, 2], "more": {"x": 1}}
+    got = echoed(body("application/x-www-form-urlencoded", FIELDS), arguments, method="post")
+    assert got["headers"]["content-type"] == "application/x-www-form-urlencoded"
+    assert got["body"] == "id=a+b%26c&tags=1&tags=2&more=%7B%22x%22%3A1%7D"
+
+
+def test_a_multipart_form_with_a_file(echoed: Echo) -> None:
+    file = {"type": "string", "format": "binary"}
+    schema = {"type": "object", "properties": {"title": {"type": "string"}, "file": file, "more": {"type": "object"}}}
+    arguments = {"title": "Plan", "file": b64encode(b"\x00\xff file").decode(), "more": {"x": 1}}
+    got = echoed(body("multipart/form-data", schema), arguments, method="post")
+    assert got["headers"]["content-type"].startswith("multipart/form-data; boundary=")
+    parts = {part.split('name="')[1].split('"')[0]: part for part in got["body"].split("--")[1:-1] if "name=" in part}
+    assert parts["title"].endswith("\r\n\r\nPlan\r\n")
+    assert "filename" not in parts["title"]
+    assert 'filename="file"' in parts["file"]
+    assert parts["file"].endswith("\r\n\r\n\x00\xff file\r\n")
+    assert "Content-Type: application/json" in parts["more"]
+
+
+def test_bytes_and_texts(echoed: Echo) -> None:
+    got = echoed(body("application/pdf", {}), {"body": b64encode(b"%PDF\x00").decode()}, method="post")
+    assert (got["headers"]["content-type"], got["body"]) == ("application/pdf", "%PDF\x00")
+    got = echoed(body("text/csv", {"type": "string"}), {"body": "a;b"}, method="post")
+    assert (got["headers"]["content-type"], got["body"]) == ("text/csv", "a;b")
+    with pytest.raises(InvalidArguments, match="/body: base64"):
+        echoed(body("application/pdf", {}), {"body": "no base64!"}, method="post")
+
+
+# -- logins, secrets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("auth", "sent"),
+    [
+        ('{ bearer = "${SHOP_TOKEN}" }', ("authorization", f"Bearer {TOKEN}")),
+        (
+            '{ user = "me", password = "${SHOP_TOKEN}" }',
+            ("authorization", f"Basic {b64encode(f'me:{TOKEN}'.encode()).decode()}"),
+        ),
+        ('{ key = "${SHOP_TOKEN}" }', ("x-api-key", TOKEN)),
+        ('{ key = "${SHOP_TOKEN}", name = "api_key", in = "query" }', ("query", f"api_key={TOKEN}")),
+        ('{ key = "${SHOP_TOKEN}", name = "sid", in = "cookie" }', ("cookie", f"sid={TOKEN}")),
+    ],
+)
+def test_a_login_is_sent_and_shown_to_nobody(here: Here, web: WebPages, auth: str, sent: tuple[str, str]) -> None:
+    """The service repeats all that it got; neither result nor error has it."""
+    here.environ["SHOP_TOKEN"] = TOKEN
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url, f"auth = {auth}")
+    told = json.dumps(run(here, {}))
+    [(path, headers)] = web.asked
+    assert (urlsplit(path).query if sent[0] == "query" else headers[sent[0]]) == sent[1]
+    assert TOKEN not in told
+    assert "***" in told
+    web.pages["/echo"] = (401, {"Content-Type": "text/plain"}, f"bad: {sent[1]}".encode())
+    web.pages[urlsplit(path).path + "?" + urlsplit(path).query] = web.pages["/echo"]
+    failed = run(here, {})
+    assert failed["isError"] is True
+    assert "HTTP 401 Unauthorized" in failed["content"][0]["text"]
+    assert TOKEN not in json.dumps(failed)
+
+
+def test_a_plain_header_s_value_stays_in_results(echoed: Echo) -> None:
+    assert (
+        echoed({}, {}, 'headers = { "X-Tenant" = "acme", "X-Api-Key" = "kkkkkkkk" }')["headers"]["x-tenant"] == "acme"
+    )
+
+
+def test_a_variable_that_is_not_set_is_named(here: Here, web: WebPages) -> None:
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url, 'auth = { bearer = "${SHOP_TOKEN}" }')
+    with pytest.raises(
+        NotCallable, match=r"not set in the environment: SHOP_TOKEN \(\[\[service\]\] of 'shop' in .*services"
+    ):
+        run(here, {})
+    assert web.asked == []
+
+
+# -- where it goes ---------------------------------------------------------------------------------
+
+
+def test_without_configuration_it_says_what_to_write_where(here: Here, web: WebPages) -> None:
+    """Also if the document names an address: that is the word of whoever wrote it."""
+    here.ingest(here.write("shop.json", spec({}, servers=[{"url": web.url}])))
+    here.write("services.toml", "")
+    with pytest.raises(NotCallable) as caught:
+        run(here, {})
+    for part in ('[[service]] agent = "shop" base_url', "services.toml", web.url):
+        assert part in caught.value.reason
+    assert web.asked == []
+
+
+def test_it_is_found_by_its_source_as_well(here: Here, web: WebPages) -> None:
+    path = here.write("shop.json", spec({}))
+    here.ingest(path)
+    here.write("services.toml", f'[[service]]\nsource = "{path}"\nbase_url = "{web.url}"\nallow_private = true\n')
+    assert run(here, {})["structuredContent"]["path"] == "/echo"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])  # noqa: S104
+def test_a_host_of_this_machine_needs_an_operator_s_leave(here: Here, web: WebPages, host: str) -> None:
+    """By number, and by a name that leads there."""
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, f"http://{host}:{urlsplit(web.url).port}", private=False)
+    with pytest.raises(UpstreamRefused, match="allow_private = true"):
+        run(here, {})
+    assert web.asked == []
+
+
+def test_a_name_that_leads_to_this_network_is_not_connected_to(
+    here: Here, web: WebPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address that is judged is the one that is connected to."""
+
+    def resolved(host: str, port: int, *rest: Any, **more: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", port))]
+
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, "http://rebinding.example.com", private=False)
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with pytest.raises(UpstreamRefused, match="private or reserved"):
+        run(here, {})
+
+
+def test_a_redirect_is_followed_on_its_origin_alone(here: Here, web: WebPages) -> None:
+    here.environ["SHOP_TOKEN"] = TOKEN
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url, 'auth = { bearer = "${SHOP_TOKEN}" }')
+    web.redirect("/echo", "/moved")
+    assert run(here, {})["structuredContent"]["path"] == "/moved"
+    with web_pages() as other:
+        web.redirect("/echo", f"{other.url}/steal")
+        with pytest.raises(UpstreamRefused, match="redirects to another host"):
+            run(here, {})
+        assert other.asked == []
+    web.redirect("/echo", "/echo")
+    with pytest.raises(UpstreamRefused, match="more than 5 times"):
+        run(here, {})
+
+
+@pytest.mark.parametrize(("status", "got"), [(307, ("POST", '{"id":1}')), (303, ("GET", "")), (302, ("GET", ""))])
+def test_what_becomes_of_a_body_that_is_redirected(
+    here: Here, web: WebPages, status: int, got: tuple[str, str]
+) -> None:
+    here.ingest(here.write("shop.json", spec(body("application/json", FIELDS), method="post")))
+    services(here, web.url)
+    web.redirect("/echo", "/moved", status)
+    told = run(here, {"id": 1})["structuredContent"]
+    assert (told["method"], told["body"], "content-type" in told["headers"]) == (*got, got[0] == "POST")
+
+
+@pytest.mark.parametrize(
+    ("server", "path"), [("/files", "/files/echo"), ("{own}/deep", "/deep/echo"), ("https://evil.example.com", None)]
+)
+def test_an_operation_with_an_address_of_its_own(here: Here, web: WebPages, server: str, path: str | None) -> None:
+    """On the configured origin, or on one that an operator names beside it."""
+    here.ingest(here.write("shop.json", spec({"servers": [{"url": server.format(own=web.url)}]})))
+    services(here, f"{web.url}/api")
+    if path is None:
+        with pytest.raises(NotCallable, match=r"evil\.example\.com.*write it under `also`"):
+            run(here, {})
+        assert web.asked == []
+    else:
+        assert run(here, {})["structuredContent"]["path"] == path
+
+
+def test_an_origin_that_an_operator_names_beside(here: Here, web: WebPages) -> None:
+    here.ingest(here.write("shop.json", spec({"servers": [{"url": f"{web.url}/up"}]})))
+    services(here, "https://shop.example.com", f'also = ["{web.url}"]')
+    assert run(here, {})["structuredContent"]["path"] == "/up/echo"
+
+
+def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url)
+    web.pages["/echo"] = partial(answer, status=200, media="application/json", content=b"{}", Set_Cookie="sid=1")
+
+    async def main() -> None:
+        chosen = replace(here.settings, services_file=str(here.folder / "services.toml"))
+        async with open_executor(here.registry, chosen, here.surroundings) as executor:
+            for _ in range(2):
+                await executor.call(call_of(here, {}))
+
+    anyio.run(main)
+    assert ["cookie" in headers for _, headers in web.asked] == [False, False]
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def answered(here: Here, web: WebPages, status: int, media: str, content: bytes, **settings: Any) -> Result:
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url)
+    web.pages["/echo"] = (status, {"Content-Type": media} if media else {}, content)
+    return run(here, {}, **settings)
+
+
+def test_json_is_structured_and_text(here: Here, web: WebPages) -> None:
+    got = answered(here, web, 200, "application/problem+json; charset=utf-8", b'{"a": [1]}')
+    assert got == {"content": [{"type": "text", "text": '{"a": [1]}'}], "structuredContent": {"a": [1]}}
+    assert answered(here, web, 200, "application/json", b"[1]") == {"content": [{"type": "text", "text": "[1]"}]}
+    assert answered(here, web, 200, "application/json", b"{broken") == {
+        "content": [{"type": "text", "text": "{broken"}]
+    }
+
+
+def test_texts_images_and_other_files(here: Here, web: WebPages) -> None:
+    text = answered(here, web, 200, "text/plain; charset=latin-1", "Tür".encode("latin-1"))
+    assert text == {"content": [{"type": "text", "text": "Tür"}]}
+    image = answered(here, web, 200, "image/png", PNG)
+    assert image == {"content": [{"type": "image", "data": b64encode(PNG).decode(), "mimeType": "image/png"}]}
+    [file] = answered(here, web, 200, "application/zip", b"PK\x03\x04")["content"]
+    blob = {"uri": "waygraph:answer/shop__do", "mimeType": "application/zip", "blob": b64encode(b"PK\x03\x04").decode()}
+    assert file == {"type": "resource", "resource": blob}
+    assert answered(here, web, 204, "", b"") == {"content": [{"type": "text", "text": "HTTP 204 No Content"}]}
+
+
+def test_a_status_of_an_error_is_a_result_that_is_one(here: Here, web: WebPages) -> None:
+    got = answered(here, web, 404, "application/json", b'{"detail": "no such id"}')
+    told = 'HTTP 404 Not Found\n\n{"detail": "no such id"}'
+    assert got == {"content": [{"type": "text", "text": told}], "isError": True}
+    long = answered(here, web, 500, "text/plain", b"x" * 100_000)
+    assert len(long["content"][0]["text"]) < 17_000
+
+
+def test_an_answer_is_bounded(here: Here, web: WebPages) -> None:
+    got = answered(here, web, 200, "application/json", b'"' + b"x" * 2000 + b'"', call_max_answer_bytes=1000)
+    assert got["isError"] is True
+    assert "more than 1,000 bytes (WAYGRAPH_CALL_MAX_ANSWER_BYTES)" in got["content"][0]["text"]
+
+
+def test_a_compressed_answer_that_was_not_asked_for_is_refused(here: Here, web: WebPages) -> None:
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url)
+    web.pages["/echo"] = (200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"\x1f\x8b bomb")
+    with pytest.raises(UpstreamRefused, match="compressed"):
+        run(here, {})
+
+
+def test_a_service_that_is_not_there(here: Here) -> None:
+    here.ingest(here.write("shop.json", spec({})))
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        services(here, f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(UpstreamError, match="connection refused"):
+            run(here, {})
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[service]\n", "no TOML"),
+        ('[[service]]\nagent = "a"\n', "service.0.base_url: Field required"),
+        ('[[service]]\nbase_url = "https://x"\n', "name an agent by its id, or a source"),
+        ('[[service]]\nagent = "a"\nbase_url = "ftp://x"\n', "begins with https:// or http://"),
+        ('[[service]]\nagent = "a"\nbase_url = "https://me:s3cret@x"\n', "may hold no login"),
+        ('[[service]]\nagent = "a"\nbase_url = "https://x"\nbase = 1\n', "service.0.base: Extra inputs"),
+        (
+            '[[service]]\nagent = "a"\nbase_url = "https://x"\nauth = { bearer = "s3cret", key = "s3cret" }\n',
+            "give one",
+        ),
+        ('[[service]]\nagent = "a"\nbase_url = "https://x"\nheaders = { "A B" = "s3cret" }\n', "headers"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_at_its_key_without_a_value(here: Here, text: str, told: str) -> None:
+    file = here.write("services.toml", text)
+    with pytest.raises(InvalidSetting) as caught:
+        run(here, {})
+    assert told in str(caught.value)
+    assert file in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(here: Here, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="cannot be read: No such file"):
+        run(here, {})

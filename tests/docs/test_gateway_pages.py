@@ -1,0 +1,66 @@
+"""The pages of the gateway hold answers that are given, and a policy that is taken."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks
+from waygraph.ingest.sources.files import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
+from waygraph.registry.discovery.finding import FindAsked, find
+from waygraph.registry.policy import CallPolicy, Rule
+from waygraph.registry.policy_file import parse_policy
+from waygraph.registry.settings import Settings
+
+PAGE, POLICY_PAGE = DOCS / "find-tools.md", DOCS / "gateway-policy.md"
+DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leave is asked for at the desk"),))
+SHOWN: tuple[tuple[FindAsked, CallPolicy], ...] = (
+    (FindAsked(query="merge_pull_request", limit=1), CallPolicy()),
+    (FindAsked(query="kindred-hr__approve_request", limit=1, agent_ids=frozenset({"kindred-hr"})), DENIED),
+    (FindAsked(query="entropy of quantum hamsters"), CallPolicy()),
+    (FindAsked(), CallPolicy()),
+)
+
+
+@pytest.fixture(scope="module")
+def examples(catalog: Path) -> Iterator[Registry]:
+    with Registry.open(":memory:") as registry:
+        for manifest in read_path(str(catalog), Settings(), source="catalog"):
+            sync(registry, manifest)
+        yield registry
+
+
+def shown_part(answer: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """Of the tags and of the tools that are named, as many as the page shows."""
+    if "overview" in answer:
+        tags = dict(list(answer["overview"]["tags"].items())[: len(told["overview"]["tags"])])
+        answer["overview"]["tags"] = tags
+    if "not_callable" in answer:
+        answer["not_callable"] = answer["not_callable"][: len(told["not_callable"])]
+        answer.pop("not_callable_more", None)
+    return answer
+
+
+@pytest.mark.parametrize("number", range(len(SHOWN)))
+def test_the_answers_of_the_page_are_given(examples: Registry, number: int) -> None:
+    """By the example catalogue, to the letter."""
+    asked, policy = SHOWN[number]
+    told = json.loads(blocks(PAGE, "json")[number])
+    assert shown_part(find(examples, asked, policy=policy), told) == told
+
+
+def test_every_answer_of_the_page_is_tried() -> None:
+    """None was added without being listed here."""
+    assert len(blocks(PAGE, "json")) == len(SHOWN)
+
+
+def test_the_policy_of_the_page_is_taken() -> None:
+    """With all of its rules."""
+    [text] = blocks(POLICY_PAGE, "toml")
+    policy = parse_policy(text)
+    assert len(policy.rules) == text.count("[[rules]]")
+    assert (policy.default, policy.destructive, policy.unannotated) == ("allow", "ask", "by_name")

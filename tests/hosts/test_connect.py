@@ -1,0 +1,253 @@
+"""`waygraph connect`: the entry printed, written and taken out, in a real file of every host."""
+
+import json
+import stat
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.configs import CONFIGS, CURSOR
+from tests.hosts.conftest import Home
+from waygraph.ingest.hosts.config import read_config
+from waygraph.ingest.hosts.host import HOSTS
+from waygraph.ingest.hosts.keeping import replaced
+from waygraph.registry.errors import SourceError
+
+SERVICE = ("--registry", "https://tools.example.com/base/")
+
+
+def servers(host: str, text: str) -> dict[str, Any]:
+    parsed: Any = tomllib.loads(text) if host == "codex" else json.loads(text)
+    found: dict[str, Any] = parsed[HOSTS[host].table]
+    return found
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_entry_is_printed_and_nothing_is_written(home: Home, host: str) -> None:
+    """With the command of this installation, and the registry by its whole path."""
+    answer = home.run("--registry", "../r.grafeo", "connect", host)
+    assert answer.status == 0
+    [entry] = servers(host, answer.out).values()
+    assert entry["command"] == str(Path(sys.executable).parent / "waygraph")
+    assert Path(entry["command"]).is_file()
+    assert entry["args"] == ["--registry", str(home.folder / "work" / ".." / "r.grafeo"), "mcp"]
+    assert entry["env"] == {"WAYGRAPH_EMBEDDER": "none", "XDG_DATA_HOME": str(home.folder / "data")}
+    assert entry.get("type") == ("stdio" if HOSTS[host].typed else None)
+    assert str(home.file(host)) in answer.err
+    assert not home.file(host).exists()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_entry_is_written_into_a_real_config_and_taken_out(home: Home, host: str) -> None:
+    file = home.put(host)
+    before = file.read_bytes()
+    printed = servers(host, home.run("connect", host).out)["waygraph"]
+    assert home.run("connect", host, "--write").status == 0
+    after = read_config(HOSTS[host], file).servers
+    assert after.pop("waygraph") == printed
+    assert home.run("connect", host, "--remove").status == 0
+    assert file.read_bytes() == before
+    assert home.told_a_secret() == []
+
+
+def test_twice_is_as_once(home: Home) -> None:
+    file = home.put("cursor")
+    home.run("connect", "cursor", "--write")
+    once = (file.read_bytes(), file.stat().st_mtime_ns, sorted(file.parent.iterdir()))
+    answer = home.run("connect", "cursor", "--write", "--json")
+    assert answer.told["changed"] is False
+    assert (file.read_bytes(), file.stat().st_mtime_ns, sorted(file.parent.iterdir())) == once
+
+
+def test_an_older_entry_is_replaced_where_it_stands(home: Home) -> None:
+    file = home.put("cursor", '{"mcpServers": {"waygraph": {"command": "/old"}, "z": {"command": "x"}}}')
+    home.run("connect", "cursor", "--write")
+    found = json.loads(file.read_text())["mcpServers"]
+    assert [*found] == ["waygraph", "z"]
+    assert found["waygraph"]["command"] != "/old"
+
+
+def test_a_backup_is_never_overwritten_and_its_owners_alone(home: Home) -> None:
+    file = home.put("cursor")
+    first = file.read_bytes()
+    home.run("connect", "cursor", "--write")
+    second = file.read_bytes()
+    home.run("connect", "cursor", "--remove")
+    home.run("connect", "cursor", "--write")
+    backups = {path.name: path for path in file.parent.iterdir() if path != file}
+    assert {name: path.read_bytes() for name, path in backups.items()} == {
+        "mcp.json.before-waygraph": first,
+        "mcp.json.before-waygraph-2": second,
+    }
+    assert {stat.S_IMODE(path.stat().st_mode) for path in backups.values()} == {0o600}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
+def test_permissions_stay(home: Home, mode: int) -> None:
+    file = home.put("cursor")
+    file.chmod(mode)
+    home.run("connect", "cursor", "--write")
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_a_new_file_is_its_owners_alone(home: Home) -> None:
+    home.run("connect", "cursor", "--write")
+    assert stat.S_IMODE(home.file("cursor").stat().st_mode) == 0o600
+
+
+def test_a_link_is_followed_and_stays(home: Home) -> None:
+    """As people keep their configs in a folder under version control."""
+    real = home.put("cursor", file=home.folder / "dotfiles" / "cursor.json")
+    link = home.file("cursor")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(real)
+    home.run("connect", "cursor", "--write")
+    assert link.is_symlink()
+    assert "waygraph" in read_config(HOSTS["cursor"], real).servers
+
+
+def test_a_dry_run_shows_names_and_no_values_and_writes_nothing(home: Home) -> None:
+    for host in CONFIGS:
+        file = home.put(host)
+        before = file.read_bytes()
+        answer = home.run("connect", host, "--write", "--dry-run")
+        assert answer.status == 0
+        assert "+++" in answer.out
+        assert "waygraph" in answer.out
+        assert "mcp" in answer.out
+        assert [*file.parent.glob("*before-waygraph*")] == []
+        assert file.read_bytes() == before
+    assert home.told_a_secret() == []
+
+
+def test_a_projects_file_and_any_other_can_be_named(home: Home) -> None:
+    home.run("connect", "cursor", "--write", "--project")
+    home.run("connect", "vscode", "--write", "--project")
+    home.run("connect", "cursor", "--write", "--file", "../other.json")
+    assert "waygraph" in servers("cursor", Path(".cursor/mcp.json").read_text())
+    assert "waygraph" in servers("vscode", Path(".vscode/mcp.json").read_text())
+    assert "waygraph" in servers("cursor", (home.folder / "other.json").read_text())
+    assert not home.file("cursor").exists()
+    answer = home.run("connect", "claude", "--project")
+    assert (answer.status, answer.err.strip()) == (
+        1,
+        "error: Claude Desktop has no config of a single project: leave --project away",
+    )
+
+
+def test_another_name_and_a_namespace(home: Home) -> None:
+    told = servers("cursor", home.run("connect", "cursor", "--name", "sales", "--namespace", "sales").out)
+    assert told["sales"]["args"][-3:] == ["mcp", "--namespace", "sales"]
+
+
+# -- a registry at a service -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_of_a_service_a_bridge_is_started(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key goes by reference where the host has any, and is never written."""
+    monkeypatch.setenv("WAYGRAPH_API_KEY", "wg_the-key")
+    answer = home.run(*SERVICE, "connect", host)
+    entry = servers(host, answer.out)["waygraph"]
+    assert entry["args"] == ["--registry", "https://tools.example.com/base/", "mcp"]
+    assert "wg_the-key" not in answer.out + answer.err
+    told = (entry["env"].get("WAYGRAPH_API_KEY"), entry.get("env_vars"))
+    assert told == {
+        "claude": (None, None),
+        "zed": (None, None),
+        "codex": (None, ["WAYGRAPH_API_KEY"]),
+        "claude-code": ("${WAYGRAPH_API_KEY}", None),
+        "gemini-cli": ("${WAYGRAPH_API_KEY}", None),
+    }.get(host, ("${env:WAYGRAPH_API_KEY}", None))
+    assert ("WAYGRAPH_API_KEY must be set" in answer.err) == (host in {"claude", "zed"})
+
+
+@pytest.mark.parametrize(
+    ("host", "entry"),
+    [
+        ("cursor", {"url": "URL", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}}),
+        ("claude-code", {"type": "http", "url": "URL", "headers": {"Authorization": "Bearer ${WAYGRAPH_API_KEY}"}}),
+        ("vscode", {"type": "http", "url": "URL", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}}),
+        ("windsurf", {"serverUrl": "URL", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}}),
+        ("gemini-cli", {"httpUrl": "URL", "headers": {"Authorization": "Bearer ${WAYGRAPH_API_KEY}"}}),
+        ("codex", {"url": "URL", "bearer_token_env_var": "WAYGRAPH_API_KEY"}),
+    ],
+)
+def test_by_url_the_host_reaches_the_service_itself(
+    home: Home, host: str, entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYGRAPH_API_KEY", "wg_the-key")
+    answer = home.run(*SERVICE, "connect", host, "--url", "--namespace", "sales")
+    found = servers(host, answer.out)["waygraph"]
+    text = json.dumps(found).replace("https://tools.example.com/base/sales/mcp", "URL")
+    assert json.loads(text) == entry
+    assert "wg_the-key" not in answer.out + answer.err
+
+
+@pytest.mark.parametrize("host", ["claude", "zed"])
+def test_a_host_that_cannot_is_told_so(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reaches no address, the other would need the key itself."""
+    monkeypatch.setenv("WAYGRAPH_API_KEY", "wg_the-key")
+    answer = home.run(*SERVICE, "connect", host, "--url")
+    assert answer.status == 1
+    assert answer.err.endswith("leave --url away, for a bridge to the service\n")
+
+
+def test_by_url_a_registry_must_be_at_a_service(home: Home) -> None:
+    answer = home.run("connect", "cursor", "--url")
+    assert (answer.status, answer.out) == (1, "")
+    assert "--url is for a registry at a service" in answer.err
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"mcpServers": "s3cr3t-value"}',
+        "[" * 100_000,
+        '{"mcpServers": {"a": {"env": {"T": "s3cr3t-value}}}',
+        CURSOR + "}",
+    ],
+)
+@pytest.mark.parametrize("action", ["--write", "--import", "--remove"])
+def test_a_file_that_cannot_be_read_is_left_as_it_is(home: Home, text: str, action: str) -> None:
+    file = home.put("cursor", text)
+    before = file.read_bytes()
+    answer = home.run("connect", "cursor", action)
+    assert answer.status == 1
+    assert str(file) in answer.err
+    assert file.read_bytes() == before
+    assert [*file.parent.iterdir()] == [file]
+    assert home.told_a_secret() == []
+
+
+def test_an_unknown_host_and_two_actions_are_refused(home: Home) -> None:
+    answer = home.run("connect", "notepad")
+    assert answer.status == 1
+    assert "host 'notepad' is not known; known: claude, claude-code, codex" in answer.err
+    assert home.run("connect", "cursor", "--write", "--remove").status == 2
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(home: Home) -> None:
+    file = home.put("cursor")
+    config = read_config(HOSTS["cursor"], file)
+    after = config.with_servers({"waygraph": {"command": "x"}})
+    file.write_text('{"mcpServers": {"new": {"command": "y"}}}')
+    with pytest.raises(SourceError, match="was changed by somebody else meanwhile"):
+        replaced(config, after)
+    assert json.loads(file.read_text()) == {"mcpServers": {"new": {"command": "y"}}}
+    assert {path.name for path in file.parent.iterdir()} == {"mcp.json", "mcp.json.before-waygraph"}
+
+
+def test_a_place_that_cannot_be_written_is_told(home: Home) -> None:
+    (home.folder / ".cursor").write_text("no folder")
+    answer = home.run("connect", "cursor", "--write")
+    assert (answer.status, answer.out) == (1, "")
+    assert f"{home.file('cursor')}: cannot be read: Not a directory" in answer.err

@@ -1,0 +1,288 @@
+"""`waygraph connect HOST --import` and `--restore`: a host's servers behind the gateway, and back, whatever happens."""
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.configs import CONFIGS, ODD, SECRETS
+from tests.hosts.conftest import Home
+from waygraph.ingest.hosts.config import read_config
+from waygraph.ingest.hosts.host import HOSTS
+from waygraph.ingest.sources.mcp_config import config_entry
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.upstream.launch import StdioLaunch
+from waygraph.registry import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("host", CONFIGS)
+def test_there_and_back_the_file_is_the_same_to_the_byte(
+    home: Home, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comments, last commas, Windows line breaks, marks at the begin, odd indentation; no value is ever printed."""
+    file = home.put(host)
+    before = file.read_bytes()
+    taken = home.run("connect", host, "--import", "--json").told
+    assert "tides" in taken["taken"]
+    now = read_config(HOSTS[host], file).servers
+    assert "waygraph" in now
+    assert not set(now) & set(taken["taken"])
+    assert home.tools() != []
+    back = home.run("connect", host, "--restore", "--json").told
+    assert (back["restored"], back["whole"]) == (taken["taken"], True)
+    assert file.read_bytes() == before
+    assert (home.tools(), [*home.shelf.iterdir()]) == ([], [])
+    assert home.told_a_secret() == []
+
+
+def test_odd_indentation_goes_there_and_back(home: Home) -> None:
+    file = home.put("cursor", ODD)
+    before = file.read_bytes()
+    assert home.run("connect", "cursor", "--import", "--json").told["taken"] == ["tides"]
+    home.run("connect", "cursor", "--restore")
+    assert file.read_bytes() == before
+
+
+def test_what_was_taken_over_can_be_started_from_our_file(home: Home) -> None:
+    """With its secrets, which its owner alone may read; the graph, the registry's files and the index have none."""
+    home.put("cursor")
+    told = home.run("connect", "cursor", "--import", "--json").told
+    config = Path(told["kept_in"])
+    entry = config_entry(str(config), "tides", Settings(), Surroundings())
+    assert entry.launch == StdioLaunch(
+        command=sys.executable, args=("-u", str(home.program)), env={"TOKEN": "s3cr3t-value"}
+    )
+    held = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.shelf.iterdir()}
+    assert held == {"cursor.json": 0o600, "cursor.takes": 0o600}
+    assert stat.S_IMODE(home.shelf.stat().st_mode) == 0o700
+    others = [path for path in home.registry.parent.rglob("*") if path.is_file() and path.parent != home.shelf]
+    assert others
+    for path in others:
+        assert not any(secret.encode() in path.read_bytes() for secret in SECRETS), path
+
+
+def test_what_does_not_answer_and_what_is_off_stays_with_the_host(home: Home) -> None:
+    file = home.put(
+        "cursor",
+        '{"mcpServers": {"tides": {"command": "PYTHON", "args": ["-u", "PROGRAM"]}, "off": {"command": "x", '
+        '"disabled": true}, "dead": {"command": "/never-there"}, "picked": {"command": "x", "disabledTools": ["a"]}, '
+        '"me": {"command": "/usr/bin/waygraph", "args": ["mcp"]}, "none": {}, "odd": 1}}',
+    )
+    told = home.run("connect", "cursor", "--import", "--json").told
+    assert told["taken"] == ["tides"]
+    assert told["stays"] == {
+        "off": "it is switched off",
+        "picked": "disabledTools limits its tools in this host; give the limit by a policy, and take the field out "
+        "first",
+        "me": "it is a gateway itself",
+        "none": "has neither a command nor an address",
+        "odd": "expected an object, found a number",
+        "dead": "command not found: /never-there (there is no such file)",
+    }
+    assert [*json.loads(file.read_text())["mcpServers"]] == ["off", "dead", "picked", "me", "none", "odd", "waygraph"]
+    assert [*json.loads((home.shelf / "cursor.json").read_text())["mcpServers"]] == ["tides"]
+
+
+def test_if_nothing_answers_nothing_changes(home: Home) -> None:
+    file = home.put("cursor", '{"mcpServers": {"dead": {"command": "/never-there", "env": {"T": "s3cr3t-value"}}}}')
+    before = file.read_bytes()
+    answer = home.run("connect", "cursor", "--import")
+    assert answer.status == 1
+    assert "no server of it answers, so none is taken over: dead: command not found" in answer.err
+    assert (file.read_bytes(), [*home.shelf.iterdir()]) == (before, [])
+
+
+def test_without_servers_the_entry_alone_is_written(home: Home) -> None:
+    assert home.run("connect", "cursor", "--import").status == 0
+    assert [*json.loads(home.file("cursor").read_text())["mcpServers"]] == ["waygraph"]
+
+
+def test_a_dry_run_starts_nothing_and_shows_no_value(home: Home) -> None:
+    for host in CONFIGS:
+        file = home.put(host)
+        before = file.read_bytes()
+        answer = home.run("connect", host, "--import", "--dry-run")
+        assert (answer.status, file.read_bytes(), home.registry.exists()) == (0, before, False)
+        assert "tides" in answer.out
+    assert not home.shelf.exists()
+    for host in CONFIGS:
+        home.run("connect", host, "--import")
+        home.run("connect", host, "--restore", "--dry-run")
+    assert home.told_a_secret() == []
+
+
+def test_what_a_host_gives_its_servers_is_handed_on_to_the_gateway(home: Home) -> None:
+    """A gateway that starts a server in the host's place needs the variables and inputs that its entry refers to."""
+    home.put("vscode")
+    home.run("connect", "vscode", "--import")
+    entry = read_config(HOSTS["vscode"], home.file("vscode")).servers["waygraph"]
+    assert entry["env"]["WAYGRAPH_INPUT_KEY"] == "${input:key}"
+
+
+def test_a_variable_is_referred_to_in_the_hosts_own_way(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDE_KEY", "s3cr3t-value")
+    server = '{"mcpServers": {"tides": {"command": "PYTHON", "args": ["-u", "PROGRAM"], "env": {"K": "REF"}}}}'
+    for host, written, handed in (
+        ("cursor", "${env:TIDE_KEY}", "${env:TIDE_KEY}"),
+        ("gemini-cli", "$TIDE_KEY", "${TIDE_KEY}"),
+        ("claude-code", "${TIDE_KEY:-none}", "${TIDE_KEY}"),
+    ):
+        home.put(host, server.replace("REF", written))
+        assert home.run("connect", host, "--import").status == 0
+        assert read_config(HOSTS[host], home.file(host)).servers["waygraph"]["env"]["TIDE_KEY"] == handed
+    assert home.told_a_secret() == []
+
+
+def test_of_a_project_the_servers_still_run_in_it(home: Home) -> None:
+    work = Path.cwd()
+    config = '{"mcpServers": {"tides": {"command": "PYTHON", "args": ["-u", "${workspaceFolder}/tide.py"]}}}'
+    (work / "tide.py").write_text(home.program.read_text())
+    home.put("cursor", config, file=work / ".cursor" / "mcp.json")
+    told = home.run("connect", "cursor", "--import", "--project", "--json").told
+    entry = config_entry(told["kept_in"], "tides", Settings(), Surroundings())
+    assert isinstance(entry.launch, StdioLaunch)
+    assert (entry.launch.cwd, entry.launch.args[1]) == (str(work), f"{work}/tide.py")
+    home.run("connect", "cursor", "--restore", "--project")
+    assert (work / ".cursor" / "mcp.json").read_text() == config.replace("PYTHON", sys.executable)
+
+
+# -- a file that went on ---------------------------------------------------------------------------
+
+
+def test_a_file_that_was_changed_since_gets_its_servers_beside_what_it_has(home: Home) -> None:
+    file = home.put("cursor")
+    before = read_config(HOSTS["cursor"], file).servers
+    home.run("connect", "cursor", "--import")
+    changed = read_config(HOSTS["cursor"], file).with_servers({"new": {"command": "n"}, "tides": {"command": "mine"}})
+    file.write_text(changed.text or "")
+    told = home.run("connect", "cursor", "--restore", "--json").told
+    assert (told["whole"], told["kept"]) == (False, ["tides"])
+    after = read_config(HOSTS["cursor"], file)
+    assert after.servers == {**before, "new": {"command": "n"}, "tides": {"command": "mine"}}
+    assert "// mine, last changed" in (after.text or "")
+
+
+def test_servers_that_came_later_are_taken_over_too_and_all_come_back(home: Home) -> None:
+    file = home.put("cursor")
+    before = file.read_bytes()
+    first = home.run("connect", "cursor", "--import", "--json").told["taken"]
+    later = {"command": sys.executable, "args": ["-u", str(home.program), "later"]}
+    between = read_config(HOSTS["cursor"], file).with_servers({"later": later})
+    file.write_text(between.text or "")
+    assert home.run("connect", "cursor", "--import", "--json").told["taken"] == ["later"]
+    assert [*json.loads((home.shelf / "cursor.json").read_text())["mcpServers"]] == [*first, "later"]
+    home.run("connect", "cursor", "--restore")
+    after = read_config(HOSTS["cursor"], file).servers
+    assert after == {**json_servers(before), "later": later}
+
+
+def json_servers(content: bytes) -> dict[str, Any]:
+    return read_config(HOSTS["cursor"], _file(content)).servers
+
+
+def _file(content: bytes) -> Path:
+    path = Path("held.json").absolute()
+    path.write_bytes(content)
+    return path
+
+
+def test_the_entry_alone_is_not_removed_while_servers_are_behind_it(home: Home) -> None:
+    file = home.put("cursor")
+    home.run("connect", "cursor", "--import")
+    before = file.read_bytes()
+    answer = home.run("connect", "cursor", "--remove")
+    assert (answer.status, file.read_bytes()) == (1, before)
+    assert "its servers are behind the gateway: --restore puts them back" in answer.err
+
+
+def test_what_was_never_taken_over_cannot_be_put_back(home: Home) -> None:
+    file = home.put("cursor")
+    before = file.read_bytes()
+    answer = home.run("connect", "cursor", "--restore")
+    assert (answer.status, file.read_bytes()) == (1, before)
+    assert "nothing was taken over from it" in answer.err
+
+
+def test_a_registry_at_a_service_takes_nothing_over(home: Home) -> None:
+    """It could not start what only this machine's config names."""
+    file = home.put("cursor")
+    before = file.read_bytes()
+    answer = home.run("--registry", "https://tools.example.com", "connect", "cursor", "--import")
+    assert (answer.status, file.read_bytes()) == (1, before)
+    assert "run it where the registry is" in answer.err
+
+
+# -- killed between steps --------------------------------------------------------------------------
+
+IMPORT_STEPS = [
+    ("taken.Shelf.keep_servers", 1),
+    ("taken.Shelf.keep_servers", 2),
+    ("taken.Shelf.keep_takes", 1),
+    ("keeping._backed_up", 1),
+    ("keeping._put", 1),
+    ("keeping._refuse_changed", 1),
+    ("keeping.sync_folder", 1),
+]
+RESTORE_STEPS = [
+    ("keeping._put", 1),
+    ("keeping.sync_folder", 1),
+    ("taken.Shelf.clear", 1),
+]
+
+
+def killed(home: Home, step: str, count: int, *words: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.hosts.killed", step, str(count), *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    home.said += [ended.stdout, ended.stderr]
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+@pytest.mark.parametrize(("step", "count"), IMPORT_STEPS)
+def test_killed_while_it_takes_over_nothing_is_lost(home: Home, step: str, count: int) -> None:
+    """The next run takes over as if nothing had been; what was there can be put back to the byte."""
+    file = home.put("cursor")
+    before = file.read_bytes()
+    servers = read_config(HOSTS["cursor"], file).servers
+    killed(home, step, count, "connect", "cursor", "--import")
+    found = read_config(HOSTS["cursor"], file).servers
+    assert all(
+        name in found or name in json.loads((home.shelf / "cursor.json").read_text())["mcpServers"] for name in servers
+    )
+    told = home.run("connect", "cursor", "--import", "--json")
+    assert told.status == 0
+    assert [*read_config(HOSTS["cursor"], file).servers] == ["off", "waygraph"]
+    home.run("connect", "cursor", "--restore")
+    assert (file.read_bytes(), [*home.shelf.iterdir()]) == (before, [])
+    assert home.told_a_secret() == []
+
+
+@pytest.mark.parametrize(("step", "count"), IMPORT_STEPS[1:])
+def test_killed_while_it_takes_over_it_can_be_undone_at_once(home: Home, step: str, count: int) -> None:
+    file = home.put("cursor")
+    before = file.read_bytes()
+    killed(home, step, count, "connect", "cursor", "--import")
+    assert home.run("connect", "cursor", "--restore").status == 0
+    assert (file.read_bytes(), home.tools(), [*home.shelf.iterdir()]) == (before, [], [])
+
+
+@pytest.mark.parametrize(("step", "count"), RESTORE_STEPS)
+def test_killed_while_it_puts_back_the_next_run_ends_it(home: Home, step: str, count: int) -> None:
+    file = home.put("cursor")
+    before = file.read_bytes()
+    home.run("connect", "cursor", "--import")
+    killed(home, step, count, "connect", "cursor", "--restore")
+    assert home.run("connect", "cursor", "--restore").status == 0
+    assert (file.read_bytes(), home.tools(), [*home.shelf.iterdir()]) == (before, [], [])

@@ -1,0 +1,71 @@
+"""Finding over a registry that a service keeps: the same answers as over the registry itself."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gateway_catalog import fill
+from tests.service import served
+from waygraph.registry import Registry
+from waygraph.registry.discovery.capabilities import capabilities
+from waygraph.registry.discovery.finding import FindAsked, find
+from waygraph.registry.discovery.namespaces import agents_of_namespace
+from waygraph.registry.discovery.resolving import tool_meant
+from waygraph.registry.errors import AmbiguousTool, UnknownName
+from waygraph.registry.policy import CallPolicy, Rule
+
+POLICY = CallPolicy(rules=(Rule(match="github/list_*", verdict="deny"), Rule(source="odd", verdict="ask")))
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Registry, Registry]]:
+    """The registry, and the client of the service that keeps it."""
+    with served(embedder="") as service, Registry.open(service.url, environ={}) as remote:
+        fill(service.registry)
+        yield service.registry, remote
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": "open an issue in a repository"},
+        {"query": "list the issues", "detail": "schema", "limit": 2},
+        {"query": "create_issue", "detail": "names"},
+        {"query": "tracker/create_issue", "agent_ids": frozenset({"tracker"})},
+        {"query": "newcomer__translate_text"},
+        {"query": "write verse"},
+        {"query": ""},
+        {"query": "", "agent_ids": frozenset({"tracker"})},
+    ],
+    ids=str,
+)
+def test_a_service_answers_as_the_registry_does(both: tuple[Registry, Registry], asked: dict[str, Any]) -> None:
+    """Tools, what may not be called, and numbers."""
+    here, there = (find(registry, FindAsked(**asked), policy=POLICY) for registry in both)
+    assert here == there
+    assert here.get("tools") or here.get("not_callable") or here["overview"]
+
+
+def test_what_a_service_withholds_is_named_as_nearest(both: tuple[Registry, Registry]) -> None:
+    """By a recipe that it knows by name, since it takes no other."""
+    answer = find(both[1], FindAsked(query="entropy of quantum hamsters"))
+    assert answer["reason"]
+    assert len(answer["nearest"]) == 3
+
+
+def test_names_mean_the_same_tools(both: tuple[Registry, Registry]) -> None:
+    """And errors are the same errors."""
+    for registry in both:
+        assert tool_meant(registry, name="delete_repo").id == "github/delete_repo"
+        assert tool_meant(registry, query="delete a repository for good").id == "github/delete_repo"
+        with pytest.raises(AmbiguousTool):
+            tool_meant(registry, name="create_issue")
+        with pytest.raises(UnknownName, match="github__create_issue"):
+            tool_meant(registry, name="github__creat_isue")
+        assert agents_of_namespace(registry, "team") == {"github", "tracker"}
+
+
+def test_a_service_tells_what_it_finds_by(both: tuple[Registry, Registry]) -> None:
+    """Its model is its own."""
+    assert [capabilities(registry)["backends"] for registry in both] == [["keyword", "embedding"]] * 2
