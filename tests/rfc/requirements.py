@@ -45,8 +45,8 @@ REQUIREMENTS = (
             "unit/test_finding.py::test_a_schema_is_what_the_host_takes",
         ),
         deviation=(
-            "On the default surface an answer holds summaries (the parameters as a signature) unless the detail `schema` "
-            "is asked for: whole schemas eat the saving. The surface `rfc` answers with them. Over MCP the native "
+            "On the default surface an answer holds summaries (the parameters as a signature) unless the detail "
+            "`schema` is asked for: whole schemas eat the saving. The surface `rfc` answers with them. Over MCP the native "
             "format is MCP's; a version stands beside it. The formats of other host APIs are given by REST and Python."
         ),
     ),
