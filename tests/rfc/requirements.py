@@ -47,7 +47,7 @@ REQUIREMENTS = (
         deviation=(
             "On the default surface an answer holds summaries (the parameters as a signature) unless the detail "
             "`schema` is asked for: whole schemas eat the saving. The surface `rfc` answers with them. Over MCP the "
-            "native format is MCP's; a version stands beside it. The formats of other host APIs are given by REST and Python."
+            "native format is that of MCP; a version stands beside it. Other host APIs' formats: by REST and Python."
         ),
     ),
     Requirement(
