@@ -102,10 +102,14 @@ class _Answers:
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
-            page = await self._gateway.ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
+            ask = self._gateway.ask if await self._gateway.look(self._pins_some) else self._gateway.look
+            page = await ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
         except WaygraphError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
         return as_it_is(ctx, page)
+
+    def _pins_some(self) -> bool:
+        return any(agent.pinned for agent in self._gateway.registry.agents())
 
     async def call_tool(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         try:
