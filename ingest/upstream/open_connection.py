@@ -150,16 +150,18 @@ class OpenConnection:
                 await raw_request(client.session, "ping", {})
 
     def _client(self, about_us: Implementation) -> Client:
-        """Questions that come before any call can are the SDK's to refuse; by its callbacks it says what we take."""
-        nobody = _nobody if self._for_calls else None
+        """Questions that come before any call can are the SDK's to refuse; by its callbacks it says what we take.
+
+        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
+        """
         return Client(
             self._watched_streams(),
             mode=self._mode,
             client_info=about_us,
             cache=None,
-            elicitation_callback=nobody,
-            sampling_callback=nobody,
-            list_roots_callback=nobody,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
+            list_roots_callback=_nobody,
         )
 
     def _end(self) -> None:
