@@ -25,8 +25,9 @@ NAMESPACE = "desk"
 LISTED = frozenset({"find_tools", "use_tool", "route_agents"})
 """All that a host sees, however many tools there are."""
 
-Door = Literal["stdio", "/mcp", "/desk/mcp"]
-DOORS: tuple[Door, ...] = ("stdio", "/mcp", "/desk/mcp")
+Door = Literal["stdio", "bridge", "/mcp", "/desk/mcp"]
+"""Bridge: on stdio too, with the service behind it."""
+DOORS: tuple[Door, ...] = ("stdio", "bridge", "/mcp", "/desk/mcp")
 Era = Literal["legacy", "auto"]
 PROTOCOLS: dict[Era, str] = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 """What an SDK of both eras agrees on with us, by how it is told to begin."""
@@ -48,10 +49,14 @@ class Gateway:
         """Of every program, also of hosts, which hand HOME and PATH on to what they start."""
         return {"HOME": str(self.home), "PATH": os.environ["PATH"]}
 
-    def waygraph(self, *words: object) -> list[str]:
+    @property
+    def location(self) -> Path:
+        return self.home / "r.grafeo"
+
+    def waygraph(self, *words: object, registry: str = "") -> list[str]:
         """A command of ours; it finds tools by their words, without a model."""
-        program = (sys.executable, "-W", "error", "-m", "waygraph.api.cli.app")
-        return [*program, "--registry", str(self.home / "r.grafeo"), "--embedder", "none", *map(str, words)]
+        where = ("--registry", registry) if registry else ("--registry", str(self.location), "--embedder", "none")
+        return [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app", *where, *map(str, words)]
 
     def server(self, name: str) -> RealServer:
         return real_server(name, self.home)
@@ -99,8 +104,8 @@ class Service:
 def service(gateway: Gateway) -> Iterator[Service]:
     keys = KeyFile(gateway.home / "keys.json")
     key = keys.create("host", ("route", "read", "use"), everything=True)[1]
-    location = gateway.home / "r.grafeo"
-    with process(location, gateway.home, keys=keys, environ={**gateway.environ, "XDG_DATA_HOME": ""}) as running:
+    environ = {**gateway.environ, "XDG_DATA_HOME": ""}
+    with process(gateway.location, gateway.home, keys=keys, environ=environ) as running:
         yield Service(running, keys, key)
 
 
@@ -109,9 +114,10 @@ async def client_of(
     gateway: Gateway, door: Door, era: Era, services: Service, *options: str, **callbacks: Any
 ) -> AsyncIterator[Client]:
     """An MCP client of the Python SDK, connected; `options` are those of `waygraph mcp`."""
-    if door == "stdio":
-        command, *args = gateway.waygraph("mcp", *options)
-        parameters = StdioServerParameters(command=command, args=args, env=gateway.environ)
+    if door in ("stdio", "bridge"):
+        command, *args = gateway.waygraph("mcp", *options, registry=services.running.url if door == "bridge" else "")
+        environ = {**gateway.environ, "WAYGRAPH_API_KEY": services.key} if door == "bridge" else gateway.environ
+        parameters = StdioServerParameters(command=command, args=args, env=environ)
         async with Client(parameters, mode=era, **callbacks) as client:
             yield client
         return

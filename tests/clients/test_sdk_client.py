@@ -197,7 +197,7 @@ async def _sample(context: object, params: CreateMessageRequestParams) -> Create
 
 
 @BOTH_ERAS
-@pytest.mark.parametrize("door", ["stdio", "/mcp"])
+@pytest.mark.parametrize("door", ["stdio", "bridge", "/mcp"])
 def test_questions_of_a_server_reach_a_host_that_can_answer(
     door: Door, era: Era, gateway: Gateway, services: Service
 ) -> None:
