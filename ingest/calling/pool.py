@@ -196,6 +196,7 @@ class _Line:
         self._settled = anyio.Event()
         self._stirred = anyio.Event()
         self._calls = 0
+        self._is_waited_to_rest = False
         self._used_s = clock.now_s()
 
     @property
@@ -223,7 +224,8 @@ class _Line:
         finally:
             self._calls -= 1
             self._used_s = self._clock.now_s()
-            self._stirred.set()
+            if self._is_waited_to_rest:
+                self._stirred.set()
 
     def _why_not(self) -> UpstreamError:
         failure = self._failure or UpstreamUnreachable("the connection is closed")
@@ -259,6 +261,8 @@ class _Line:
                 return
             self._stirred = anyio.Event()
             if self._calls:
+                self._is_waited_to_rest = True
                 await self._stirred.wait()
-            else:
+                self._is_waited_to_rest = False
+            else:  # a call meanwhile wakes nobody: what is left is asked for anew when the time is up
                 await first_of(self._stirred.wait, partial(self._clock.sleep, left_s))
