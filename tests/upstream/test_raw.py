@@ -55,8 +55,8 @@ def test_the_private_way_around_the_check_is_still_there(agreed: types.DiscoverR
 
     That is `ClientSession._stamp(data, options)`, which writes the era's headers and `_meta`, and
     `ClientSession._dispatcher` with `send_raw_request(method, params, options)`, which gives the result unchecked, and
-    `notify(method, params)`. Look in `ClientSession.send_request` for what took their place, or for a public way to have
-    a result that is not validated.
+    `notify(method, params)`. Look in `ClientSession.send_request` for what took their place, or for a public way to
+    have a result that is not validated.
     Only raw.py is to change; until then, pin the SDK below that version in pyproject.toml.
     """
     result, seen = anyio.run(asked, agreed)
