@@ -179,7 +179,7 @@ class _Conversation:
     def _error(error: Mapping[str, Any]) -> UpstreamAnswered:
         code, message = error.get("code"), error.get("message")
         told = message if isinstance(message, str) else "no reason given"
-        return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS])
+        return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS], error.get("data"))
 
 
 def _message_in(response: Response, secrets: Iterable[str]) -> Mapping[str, Any]:
