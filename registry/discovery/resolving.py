@@ -11,6 +11,7 @@ from waygraph.registry.discovery.naming import (
     named_outright,
     nearest,
 )
+from waygraph.registry.discovery.skill_reading import skill_read
 from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.index.search_index import Leg
 from waygraph.registry.model import Principal, Tool, ToolMatch
@@ -36,7 +37,8 @@ def tool_meant(
 ) -> Tool:
     """The tool of that name, or the one that clearly fits the request best; one of the two is given.
 
-    A name is an id, a call name, or the bare name of one tool only, whatever its case. A request is clear if it is
+    A name is an id, a call name, or the bare name of one tool only, whatever its case; the id of a skill means the tool
+    that reads it. A request is clear if it is
     such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
     without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
     candidates.
@@ -48,6 +50,8 @@ def tool_meant(
         raise UnknownName("tool", _short(asked), ())
     if outright := named_outright(registry, asked, principal, agent_ids):
         return outright[1]
+    if name and (read := skill_read(registry, asked, principal, agent_ids)):
+        return read
     matches = _matches(registry, asked, principal, agent_ids)
     by_name = [match for match in matches if exactness(asked, match.tool) < 4]
     if by_name:
