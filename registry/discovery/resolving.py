@@ -100,10 +100,10 @@ def _unknown(
 ) -> UnknownName:
     near = nearest(registry, asked, principal, agent_ids) if asked else []
     error = UnknownName("tool", _short(asked), (), hint=f"Nearest: {', '.join(near)}." if near else "")
-    error.nearest = tuple(near)
+    error.name, error.nearest = asked, tuple(near)
     return error
 
 
 def _short(asked: str) -> str:
-    """Errors repeat what was asked, and a model pays for it."""
+    """Messages repeat what was asked, and a model pays for it; the error's own `name` is whole."""
     return asked if len(asked) <= TOLD_CHARS else asked[: TOLD_CHARS - 1] + "…"
