@@ -5,8 +5,10 @@ import os
 import random
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -50,6 +52,24 @@ class Outcomes:
     """Of each kill, how long the next call took that began after it was seen: it starts the server again."""
     errors: dict[str, int] = field(default_factory=dict)
     """What failed calls were told, and how often."""
+
+    def note_answer(self, server: str, number: int, told: Mapping[str, Any]) -> None:
+        """`told`: what the server says that it was asked."""
+        self.answered += 1
+        self.wrong += (told["server"], told["number"]) != (server, number)
+
+    def note_failure(self, server: str, told: str, seconds: float, *, was_killed: bool) -> None:
+        """`was_killed`: the server, while the call ran or right before it."""
+        self.failed += 1
+        self.late += seconds > DEADLINE_S + LATE_S
+        self.unclear += server not in told or any(trace in told for trace in TRACES)
+        self.others_failed += not was_killed
+        self.errors[told[:200]] = self.errors.get(told[:200], 0) + 1
+
+    def note_next(self, seconds: float, *, failed: bool) -> None:
+        """The next call after a kill."""
+        self.back_ms.append(round(seconds * 1000, 1))
+        self.not_back += failed
 
 
 class Killing:
@@ -105,12 +125,14 @@ class Killing:
         told, failed = await self._told(server, number)
         seconds = time.perf_counter() - began
         if is_next:
-            self.outcomes.back_ms.append(round(seconds * 1000, 1))
-            self.outcomes.not_back += failed
+            self.outcomes.note_next(seconds, failed=failed and self._killed_at[server] < began)
         if failed:
-            self._note_failure(server, told, began, seconds)
+            was_killed = self._killed_at.get(server, -inf) >= began - SEEN_S
+            self.outcomes.note_failure(server, told, seconds, was_killed=was_killed)
         else:
-            self._note_answer(server, told, number)
+            answer = json.loads(told)
+            self.outcomes.note_answer(server, number, answer)
+            self._processes[server] = answer["process"]
 
     async def _told(self, server: str, number: int) -> tuple[str, bool]:
         """What the answer says, and whether it is an error."""
@@ -119,24 +141,6 @@ class Killing:
         except MCPError as error:
             return str(error), True
         return text_of(result), bool(result.is_error)
-
-    def _note_answer(self, server: str, told: str, number: int) -> None:
-        answer = json.loads(told)
-        self.outcomes.answered += 1
-        self.outcomes.wrong += (answer["server"], answer["number"]) != (server, number)
-        self._processes[server] = answer["process"]
-
-    def _note_failure(self, server: str, told: str, began: float, seconds: float) -> None:
-        out = self.outcomes
-        out.failed += 1
-        out.late += seconds > DEADLINE_S + LATE_S
-        out.unclear += server not in told or any(trace in told for trace in TRACES)
-        out.others_failed += not self._was_killed(server, began)
-        out.errors[told[:200]] = out.errors.get(told[:200], 0) + 1
-
-    def _was_killed(self, server: str, began: float) -> bool:
-        """While the call ran, or right before it."""
-        return self._killed_at.get(server, -1e9) >= began - SEEN_S
 
 
 async def measured(made: Scene, *, upstreams: int, calls: int, kills: int) -> tuple[list[Measure], dict[str, Any]]:

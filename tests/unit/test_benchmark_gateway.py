@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,11 @@ import pytest
 
 from benchmarks.gateway import dying, starting
 from benchmarks.gateway.arms import in_turn, more_than
-from benchmarks.gateway.counting import Counter, word_pieces
+from benchmarks.gateway.counting import word_pieces
 from benchmarks.gateway.kills import Outcomes
-from benchmarks.gateway.overhead import WrongAnswer
-from benchmarks.gateway.run import QUICK, measure
 from benchmarks.gateway.scene import client_of, program, text_of
 from benchmarks.gateway.state import State, growth, left_of, lives
-from benchmarks.gateway.tokens import Carried
 from benchmarks.gateway.upstream import answer
-from benchmarks.record import as_record, write_record
 from benchmarks.service.servers import python_module
 from benchmarks.world import World
 from waygraph.registry.settings import load_settings
@@ -90,3 +85,97 @@ def test_processes_that_stay_are_counted_and_ended() -> None:
         assert left_of([stays.pid, ends.pid], 0.05) == 1
         stays.wait(30)
     assert not lives(stays.pid)
+
+
+# -- servers that are killed -------------------------------------------------------------------------
+
+
+def test_an_answer_to_another_call_is_seen() -> None:
+    out = Outcomes()
+    for server, number in (("a", 7), ("a", 8), ("b", 7)):
+        out.note_answer("a", 7, json.loads(answer(server, "echo", number, 1)))
+    assert (out.answered, out.wrong) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds", "was_killed", "faults"),
+    [
+        ("killed-3 ended while it ran the tool", 0.1, True, (0, 0, 0)),
+        ("killed-3 ended while it ran the tool", 0.1, False, (0, 0, 1)),
+        ("killed-3 did not answer within 10 s", 10.2, True, (0, 0, 0)),
+        ("killed-3 did not answer within 10 s", 11.0, True, (1, 0, 0)),
+        ("Connection closed", 0.1, True, (0, 1, 0)),
+        ("killed-3: <Stream object at 0x7f3a>", 0.1, True, (0, 1, 0)),
+    ],
+)
+def test_a_failure_is_judged_by_its_time_its_words_and_whose_it_is(
+    told: str, seconds: float, was_killed: bool, faults: tuple[int, int, int]
+) -> None:
+    """Late, unclear, of a server that lived."""
+    out = Outcomes()
+    out.note_failure("killed-3", told, seconds, was_killed=was_killed)
+    assert (out.failed, (out.late, out.unclear, out.others_failed)) == (1, faults)
+    assert out.errors == {told: 1}
+
+
+def test_a_server_that_is_not_back_by_the_next_call_is_counted() -> None:
+    out = Outcomes()
+    out.note_next(0.5, failed=False)
+    out.note_next(0.1, failed=True)
+    assert (out.back_ms, out.not_back) == ([500.0, 100.0], 1)
+
+
+# -- programs ----------------------------------------------------------------------------------------
+
+
+def mirrored(tmp_path: Path, *command: str) -> dict[str, Any]:
+    async def called() -> str:
+        async with client_of(program(*command), tmp_path / "log") as client:
+            tools = (await client.list_tools()).tools
+            assert [tool.name for tool in tools] == ["mirror_echo_0", "mirror_echo_1"]
+            return text_of(await client.call_tool(tools[1].name, {"number": 12}))
+
+    told: dict[str, Any] = json.loads(anyio.run(called))
+    return told
+
+
+def test_the_least_gateway_gives_what_its_server_gives(tmp_path: Path) -> None:
+    direct = python_module("benchmarks.gateway.upstream", "mirror", "2")
+    through = python_module("benchmarks.gateway.bare", *direct)
+    for command in (direct, through):
+        told = mirrored(tmp_path, *command)
+        assert not lives(told.pop("process"))
+        assert told == {"server": "mirror", "tool": "mirror_echo_1", "number": 12}
+
+
+def test_a_server_lives_until_its_mark_is_there(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    command = python_module("benchmarks.gateway.dying", str(mark), "mirror", "2")
+    assert mirrored(tmp_path, *command)["number"] == 12
+    mark.write_text("exits")
+    ended = subprocess.run(command, input="{}\n", capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "no licence was found\n")
+
+
+@pytest.mark.parametrize(("way", "output"), [("rubbish", b"loading part 0\n"), ("closes", b"")])
+def test_a_dead_server_may_still_run(tmp_path: Path, way: str, output: bytes) -> None:
+    (tmp_path / "mark").write_text(way)
+    command = python_module("benchmarks.gateway.dying", str(tmp_path / "mark"), "mirror", "2")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == output
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_silent_server_answers_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mark").write_text("silent")
+    command = python_module("benchmarks.gateway.dying", str(tmp_path / "mark"), "mirror", "2")
+    asked = '{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}\n'
+    ended = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+def test_each_dead_server_is_dead_in_another_way() -> None:
+    assert next(iter(starting.dead_of(50).items())) == ("config-45", "missing")
+    assert set(starting.dead_of(6).values()) == {"missing", *dying.WAYS}
