@@ -115,6 +115,7 @@ async def _start(made: Scene) -> Start:
 
 async def _calls(made: Scene, tools: Mapping[str, str], live: str, dead: Sequence[str]) -> tuple[float, list[Failure]]:
     """Seconds of the first call of the live one, made while those of the dead wait; and what became of these."""
+    seconds: list[float] = []
     failures: list[Failure] = []
 
     async def fail(client: Client, server: str) -> None:
@@ -124,12 +125,17 @@ async def _calls(made: Scene, tools: Mapping[str, str], live: str, dead: Sequenc
         for server in dead:
             group.start_soon(fail, gateway.client, server)
         await anyio.sleep(BEFORE_S)
-        began = time.perf_counter()
-        result = await gateway.client.call_tool(tools[live], {"number": 1})
-        took = time.perf_counter() - began
+        seconds.append(await _answered(gateway.client, live, tools[live]))
+    return seconds[0], failures
+
+
+async def _answered(client: Client, server: str, tool: str) -> float:
+    """Seconds. Raises WrongAnswer if it failed."""
+    began = time.perf_counter()
+    result = await client.call_tool(tool, {"number": 1})
     if result.is_error:
-        raise WrongAnswer(f"{live}: {text_of(result)[:500]}")
-    return took, failures
+        raise WrongAnswer(f"{server}: {text_of(result)[:500]}")
+    return time.perf_counter() - began
 
 
 async def _failure(client: Client, server: str, tool: str) -> Failure:
