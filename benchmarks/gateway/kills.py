@@ -162,7 +162,8 @@ async def measured(made: Scene, *, upstreams: int, calls: int, kills: int) -> tu
         Measure(name=f"{name}: processes left {GONE_S:g} s after the gateway's end", value=left, target=NONE)
     )
     took = round(time.perf_counter() - began, 1)
-    return measures, {"seconds": took, "early": asdict(early), "late": asdict(late), **asdict(killing.outcomes)}
+    states = {"early": asdict(early), "late": asdict(late)}
+    return measures, {"seconds": took, **states, "outcomes": asdict(killing.outcomes)}
 
 
 def _measures(name: str, out: Outcomes) -> list[Measure]:
