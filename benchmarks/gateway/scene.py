@@ -53,7 +53,7 @@ class Service:
         """A session of its own, over connections of its own, closed at the end."""
         url = f"http://127.0.0.1:{self.server.port}/mcp"
         async with (
-            httpx2.AsyncClient(headers=dict(self.headers), timeout=PATIENCE_S) as http,
+            httpx2.AsyncClient(headers=dict(self.headers), timeout=PATIENCE_S, verify=False) as http,
             Client(
                 streamable_http_client(url, http_client=http), mode=MODES[era], read_timeout_seconds=PATIENCE_S
             ) as client,

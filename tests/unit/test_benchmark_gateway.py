@@ -11,15 +11,18 @@ from typing import Any
 import anyio
 import pytest
 
-from benchmarks.gateway import dying, starting
+from benchmarks.gateway import dying, finding, overhead, starting, tokens
 from benchmarks.gateway.arms import in_turn, more_than
 from benchmarks.gateway.counting import word_pieces
 from benchmarks.gateway.kills import Outcomes
-from benchmarks.gateway.scene import client_of, program, text_of
+from benchmarks.gateway.run import Sizes, measure
+from benchmarks.gateway.scene import client_of, program, scene, text_of
 from benchmarks.gateway.state import State, growth, left_of, lives
 from benchmarks.gateway.upstream import answer
+from benchmarks.record import as_record, write_record
 from benchmarks.service.servers import python_module
-from benchmarks.world import World
+from benchmarks.world import World, write_catalogue
+from waygraph.ingest.sources import read_path
 from waygraph.registry.settings import load_settings
 
 
@@ -179,3 +182,49 @@ def test_a_silent_server_answers_nothing(tmp_path: Path) -> None:
 def test_each_dead_server_is_dead_in_another_way() -> None:
     assert next(iter(starting.dead_of(50).items())) == ("config-45", "missing")
     assert set(starting.dead_of(6).values()) == {"missing", *dying.WAYS}
+
+
+# -- a small run -------------------------------------------------------------------------------------
+
+SMALL = Sizes(
+    tools=14,
+    calls=2,
+    finds=2,
+    token_queries=1,
+    sessions=2,
+    programs=1,
+    upstreams=2,
+    killed_calls=40,
+    kills=2,
+    servers=6,
+    starts=1,
+)
+
+
+def test_calls_finds_and_tokens_are_measured_through_the_real_gateway(world: World, tmp_path: Path) -> None:
+    counting = word_pieces(world)
+    with scene(world, read_path(str(write_catalogue(tmp_path, SMALL.tools)), world.settings)) as made:
+        parts = [anyio.run(lambda: tokens.measured(made, counting, ["send a letter"], what="few"))]
+        overhead.prepare(made)
+        parts.append(anyio.run(lambda: overhead.measured(made, calls=SMALL.calls)))
+        parts.append(anyio.run(lambda: finding.measured(made, tools=SMALL.tools, queries=SMALL.finds)))
+    measures = [measure for measures, _ in parts for measure in measures]
+    assert len({measure.name for measure in measures}) == len(measures) == 6 + 20 + 12
+    assert all(measure.value > 0 for measure in measures if ": more than" not in measure.name)
+
+
+@pytest.mark.slow
+def test_a_small_run_leaves_a_whole_record(world: World, tmp_path: Path) -> None:
+    """What is counted as a fault is none."""
+    result = measure(world, SMALL, word_pieces(world))
+    record = json.loads(write_record(as_record(result, "command"), tmp_path).read_text())
+    values = {each["name"]: each["value"] for each in record["measures"]}
+    assert len(values) == len(record["measures"])
+    assert record["details"].keys() == {
+        "vocabulary", "tokens", "overhead", "finding", "sessions", "kills", "starts"
+    }  # fmt: skip
+    assert record["details"]["kills"]["outcomes"]["kills"] == 2
+    assert all(value > 0 for name, value in values.items() if ", p" in name or "tokens" in name)
+    faults = ("another call", "later than the deadline", "processes left", "servers that lived", "did not find")
+    assert {value for name, value in values.items() if any(fault in name for fault in faults)} == {0}
+    assert str(tmp_path) not in json.dumps(record)
