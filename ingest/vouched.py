@@ -4,7 +4,7 @@ send one to, the only folders that a skill's text is read from.
 The graph proves nothing of who named a command. It is written by whoever may write it: callers of a service, other
 machines that share a database, exports and copies that came by mail. Rank 1 is no proof either: an export that is
 restored says its own ranks, and one config among the documents of a source raises the rank of all of them. So what a
-person opened here by `ingest`, `watch` or `serve --follow` is noted here, in the data folder, beside the tokens: each
+person opened here by `ingest`, `watch` or `serve --watch` is noted here, in the data folder, beside the tokens: each
 server that was asked, under its source and key, with the digest of its launch as the graph holds it. Nothing that a
 source, a service's caller or a copy of a registry says gets into this file, and a launch that became another is none
 that was vouched for.

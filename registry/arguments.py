@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.bounded_schema import MAX_DEPTH, deeper_than, faults
 from waygraph.registry.errors import InvalidArguments
-from waygraph.registry.fault_words import TOLD_CHARS, expected, kind, kinds
 from waygraph.registry.model import Tool
-from waygraph.registry.schema_keywords import OWN
+from waygraph.registry.schemas.bounded import MAX_DEPTH, deeper_than, faults
+from waygraph.registry.schemas.keywords import OWN
+from waygraph.registry.schemas.words import TOLD_CHARS, expected, kind, kinds
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -2,11 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from waygraph.api.cli.invocation import invocation
+from waygraph.api.cli.invocation import Invocation, invocation
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.surface import Surface
+    from waygraph.registry.settings import Settings
 
 
 def mcp(
@@ -24,14 +28,32 @@ def mcp(
 
     waygraph mcp
 
-    A host starts this command; `waygraph connect` writes its entry.
+    A host starts this command; `waygraph connect` writes its entry. Of a registry at a service it passes everything to
+    the service's /mcp, so that many hosts share one service and the servers that it has started.
     """
+    from waygraph.registry.storage.store import is_service
+
+    told = invocation(context)
+    if is_service(place := told.place(told.settings())):
+        _bridge(str(place), told.settings(), namespace, surface)
+    else:
+        _serve(told, surface, namespace)
+
+
+def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> None:
+    """Raises BadParameter for a surface, which is the service's own."""
+    from waygraph.api.mcp.bridge import serve_bridge
+
+    if surface != "default":
+        raise typer.BadParameter("what is listed is the service's to say", param_hint="'--surface'")
+    serve_bridge(place, settings, namespace=namespace)
+
+
+def _serve(told: Invocation, surface: "Surface", namespace: str) -> None:
     from waygraph.api.mcp.stdio import Served, run_stdio
     from waygraph.ingest.surroundings import Surroundings
 
-    told = invocation(context)
     settings = told.settings()
-    told.own_place(settings)
     surroundings = Surroundings(environ=os.environ, home=str(Path.home()), cwd=str(Path.cwd()))
     with told.open() as registry:
         run_stdio(

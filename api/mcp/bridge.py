@@ -76,7 +76,7 @@ async def _bridged(read: Any, write: Any, link: Callable[[Heard], Link]) -> bool
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stopped_by_signal, reading)
         bridge = Bridge(write, link, tasks)
-        async with write:
+        async with read, write:
             with reading:
                 await bridge.run(read)
             await bridge.close()

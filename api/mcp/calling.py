@@ -56,7 +56,8 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
-        meant = await gateway.ask(lambda: _meant(gateway, asker, wanted, line))
+        ask = gateway.look if wanted.name else gateway.ask
+        meant = await ask(lambda: _meant(gateway, asker, wanted, line))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
         call = ToolCall(

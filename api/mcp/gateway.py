@@ -8,6 +8,7 @@ from waygraph.api.mcp.parking import Parking
 from waygraph.api.mcp.session import Context, Session
 from waygraph.api.mcp.surface import Surface
 from waygraph.registry.discovery.namespaces import agents_of_namespace
+from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.observing.audit import Audit
@@ -53,6 +54,11 @@ class Gateway:
     parking: Parking | None = field(default_factory=Parking)
     """None: a host's next request may come to another process, so that none is asked by way of it."""
 
+    @property
+    def look(self) -> Ask:
+        """For work of microseconds: where the registry is a file, a thread would cost more than the work."""
+        return self.ask if is_server(self.registry.store.place) else at_once
+
     def agents_within(self, asker: Asker) -> frozenset[str] | None:
         """The agents of the door's namespace; None: all. Raises UnknownName."""
         if not asker.namespace:
@@ -65,6 +71,10 @@ class Gateway:
         most = self.settings.call_timeout_s
         is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
         return min(most, float(wanted)) if is_number and wanted > 0 else most  # type: ignore[arg-type, operator]
+
+
+async def at_once[T](work: Callable[[], T], /) -> T:
+    return work()
 
 
 TIMEOUT_KEY = "waygraph/timeout_s"

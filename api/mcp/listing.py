@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.api.mcp.surface import meta_tools
 from waygraph.registry.access import LOCAL
 from waygraph.registry.discovery.judging import judging
+from waygraph.registry.errors import RegistryNotFound
 from waygraph.registry.formats import definition
 
 if TYPE_CHECKING:
@@ -24,11 +25,19 @@ _OF_THE_NEXT_HOP = "x-mcp-header"
 
 def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
-    tools = [] if gateway.surface == "rfc" else pinned_tools(gateway, asker)
+    tools = [] if gateway.surface == "rfc" else _pinned_if_any(gateway, asker)
     rest = [tool for tool in tools if tool.call_name > cursor]
     listed = [] if cursor else list(meta_tools(gateway.surface))
     page = {"tools": [*listed, *(_listed(tool) for tool in rest[:PAGE])]} | _kept(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
+
+
+def _pinned_if_any(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
+    """A registry that is not there yet pins nothing: what is asked of it says how it comes to be."""
+    try:
+        return pinned_tools(gateway, asker)
+    except RegistryNotFound:
+        return ()
 
 
 def pinned_tools(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":

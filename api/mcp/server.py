@@ -84,7 +84,7 @@ def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
 @asynccontextmanager
 async def running(gateway: "Gateway", listeners: Listeners) -> AsyncGenerator[None]:
     """The gateway at work: calls may wait for their hosts, and hosts are told of changes."""
-    parked = gateway.parking.open() if gateway.parking else nullcontext()
+    parked = gateway.parking.open() if gateway.parking is not None else nullcontext()
     async with parked, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
         try:
@@ -102,10 +102,14 @@ class _Answers:
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
-            page = await self._gateway.ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
+            ask = self._gateway.ask if await self._gateway.look(self._pins_some) else self._gateway.look
+            page = await ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
         except WaygraphError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
         return as_it_is(ctx, page)
+
+    def _pins_some(self) -> bool:
+        return any(agent.pinned for agent in self._gateway.registry.agents())
 
     async def call_tool(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         try:
@@ -128,7 +132,7 @@ class _Answers:
         if meta_tool == ROUTE_AGENTS:
             return await route_agents(gateway, asker, arguments)
         hearing = Heard(ctx, asker.session)
-        if params.request_state is not None and gateway.parking:
+        if params.request_state is not None and gateway.parking is not None:
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
@@ -144,7 +148,7 @@ class _Answers:
 
         host_can = ctx.session.client_capabilities
         parking = self._gateway.parking
-        if parking and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
+        if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
             return await parking.begin(asker.caller.id, host_can, hearing, run)
         return await run(SessionHost(ctx, asker.session))
 

@@ -24,6 +24,7 @@ from waygraph.registry.remote.limits import Limits
 from waygraph.registry.settings import Settings
 from waygraph.registry.wire.problems import code_of
 
+API_KEY = "WAYGRAPH_API_KEY"
 NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 LEAVE_TIMEOUT_S = 1.0
@@ -98,7 +99,7 @@ class ServiceClient(httpx2.AsyncClient):
         try:
             answer_of(_MESSAGE, Reply(response.status_code, headers, body), self._place)
         except WaygraphError as error:
-            return _failure(request, told(error), response.status_code)
+            return _failure(request, _with_advice(told(error), response.status_code), response.status_code)
         raise AssertionError("an answer of 400 and above is an error")
 
     def _no_answer(self, request: httpx2.Request, broken: Broken) -> httpx2.Response:
@@ -110,6 +111,12 @@ def told(error: WaygraphError) -> dict[str, Any]:
     """An error of ours as JSON-RPC has it."""
     facts = {"code": code_of(type(error)), "retryable": error.retryable}
     return {"code": CONNECTION_CLOSED, "message": str(error), "data": facts}
+
+
+def _with_advice(error: dict[str, Any], status: int) -> dict[str, Any]:
+    """Who reads it has a host's config in their hands, no HTTP request."""
+    advice = f"; set {API_KEY} in the environment in which the host starts this command" if status == 401 else ""
+    return error | {"message": error["message"] + advice}
 
 
 def went_away(place: str) -> dict[str, Any]:

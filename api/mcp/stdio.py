@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from mcp.server.stdio import stdio_server
 
 from waygraph.api.mcp.gateway import Asker, Gateway
+from waygraph.api.mcp.host_pipes import host_pipes
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.server import GatewayServer, running, server_of
 from waygraph.api.mcp.session import Session
@@ -46,13 +46,13 @@ def run_stdio(served: Served) -> None:
     audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
     open_logs(settings.log_format, settings.log_level, sys.stderr)
     try:
-        anyio.run(_serve, served, policy, audit)
+        anyio.run(_serve, served, policy, audit, backend_options={"use_uvloop": True})
     finally:
         audit.close()
 
 
 async def _serve(served: Served, policy: CallPolicy, audit: Audit) -> None:
-    async with stdio_server() as (reading, writing):
+    async with host_pipes() as (reading, writing):
         # What is printed now and flushed at the end of the process would still come out where the host listens.
         with redirect_stdout(sys.stderr):
             stopped = False

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import anyio
@@ -156,12 +157,13 @@ class _Conversation:
     async def _sent(self, method: str, params: Mapping[str, Any]) -> Response:
         interface = self._interface
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        query = "&".join(f"{name}={text}" for name, text in interface.login.query.items())
+        query = "&".join(f"{quote(name)}={quote(text, safe='')}" for name, text in interface.login.query.items())
+        mark = "&" if "?" in interface.url else "?"
         cookies = "; ".join(f"{name}={text}" for name, text in interface.login.cookies.items())
         return await self._web.ask(
             Request(
                 method="POST",
-                url=f"{interface.url}{'?' if query else ''}{query}",
+                url=f"{interface.url}{mark if query else ''}{query}",
                 headers={
                     "Accept": "application/json",
                     **({"Cookie": cookies} if cookies else {}),

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from waygraph.ingest.calling.parameters import Fault, text_of
 from waygraph.ingest.sources.foreign import fields_of
 from waygraph.ingest.sources.foreign import text_of as stripped
-from waygraph.ingest.sources.openapi_calls import is_json
+from waygraph.ingest.sources.openapi_calls import is_bytes, is_json
 
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -62,7 +62,7 @@ def _whole(media: str, argument: str, arguments: Mapping[str, Any], schema: Mapp
     value = arguments[argument]
     if _plain(media) in (FORM, PARTS) and isinstance(value, Mapping):
         return _fields(media, value, fields_of(schema.get("properties")))
-    if schema.get("contentEncoding") == "base64" or schema.get("format") == "binary":
+    if is_bytes(schema):
         return Body(media=media, content=_bytes(argument, value))
     if isinstance(value, str) and not is_json(media):
         return Body(media=media, content=value.encode())
@@ -91,7 +91,7 @@ def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _parts(name: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Part]:
     items = fields_of(schema.get("items")) if isinstance(value, list) else schema
     for item in value if isinstance(value, list) else [value]:
-        if items.get("contentEncoding") == "base64" or items.get("format") == "binary":
+        if is_bytes(items):
             yield name, (name, _bytes(name, item), str(items.get("contentMediaType") or _PLAIN))
         elif isinstance(item, (Mapping, list)):
             yield name, (None, _json(item), "application/json")

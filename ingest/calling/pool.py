@@ -4,8 +4,8 @@ All connections of a process stand in one task group. A connection has a task of
 calls come from anywhere and wait for nothing but their own server.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
@@ -19,7 +19,7 @@ from waygraph.ingest.upstream.connection import CallConnection, NotDelivered
 from waygraph.ingest.upstream.host import Host, Result
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch
 from waygraph.ingest.upstream.starts import Starts
-from waygraph.registry.errors import UpstreamError, UpstreamUnreachable
+from waygraph.registry.errors import CallTimedOut, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 
@@ -30,6 +30,7 @@ OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]
 
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
+MOST_SILENCES = 3
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """For so long a server that could not be started is not tried again, doubled with each failure."""
 
@@ -196,6 +197,9 @@ class _Line:
         self._settled = anyio.Event()
         self._stirred = anyio.Event()
         self._calls = 0
+        self._heard = self._silences = 0
+        """How many messages had come at the last silence, and how many calls in a row were given up since."""
+        self._is_waited_to_rest = False
         self._used_s = clock.now_s()
 
     @property
@@ -219,11 +223,27 @@ class _Line:
             await self._settled.wait()
             if self._connection is None:
                 raise self._why_not()
-            yield self._connection
+            with self._minding_silence(self._connection):
+                yield self._connection
         finally:
             self._calls -= 1
             self._used_s = self._clock.now_s()
-            self._stirred.set()
+            if self._is_waited_to_rest:
+                self._stirred.set()
+
+    @contextmanager
+    def _minding_silence(self, connection: CallConnection) -> Iterator[None]:
+        """A server that hangs does not end by itself: after some calls without a word the next one has a new one."""
+        heard = connection.heard
+        try:
+            yield
+        except (CallTimedOut, anyio.get_cancelled_exc_class()):
+            if connection.heard != self._heard:
+                self._heard, self._silences = connection.heard, 0
+            self._silences += connection.heard == heard
+            if self._silences >= MOST_SILENCES:
+                self.retire()
+            raise
 
     def _why_not(self) -> UpstreamError:
         failure = self._failure or UpstreamUnreachable("the connection is closed")
@@ -259,6 +279,8 @@ class _Line:
                 return
             self._stirred = anyio.Event()
             if self._calls:
+                self._is_waited_to_rest = True
                 await self._stirred.wait()
-            else:
+                self._is_waited_to_rest = False
+            else:  # a call meanwhile wakes nobody: what is left is asked for anew when the time is up
                 await first_of(self._stirred.wait, partial(self._clock.sleep, left_s))

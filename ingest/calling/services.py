@@ -1,7 +1,7 @@
 """Where services are that tools are called at, and with which credentials: an operator's TOML file, read at the start.
 
     [[service]]
-    agent = "petstore"                        # or source = "/home/me/petstore.json": all that it claims
+    agent = "petstore"                        # or source = "/srv/me/petstore.json": all that it claims
     base_url = "https://petstore.example.com/v2"
     also = ["https://uploads.petstore.example.com"]    # origins of operations that are elsewhere
     headers = { "X-Tenant" = "acme" }

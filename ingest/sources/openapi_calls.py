@@ -109,7 +109,9 @@ class Arguments:
             if own != name:
                 renamed[own] = name
             converted = self.schemas.converted(each.schema, each.pointer)
-            self._take(own, converted, each.required and body.demanded, {})
+            is_file = body.media == _FORMS[1] and is_bytes(fields_of(converted.schema))
+            encoded = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
+            self._take(own, converted, each.required and body.demanded, encoded)
         if renamed:
             self.body["fields"] = renamed
 
@@ -230,6 +232,11 @@ def media_of(listed: object, body: Body) -> str:
 def is_json(media: str) -> bool:
     plain = media.partition(";")[0].strip().casefold()
     return plain == "application/json" or plain.endswith(("/json", "+json")) or plain == "*/*"
+
+
+def is_bytes(schema: Mapping[str, Any]) -> bool:
+    """Whether a text of this schema is base64 and sent as the bytes that it stands for (OpenAPI 3.0 and 3.1)."""
+    return schema.get("format") == "binary" or not {"contentEncoding", "contentMediaType"}.isdisjoint(schema)
 
 
 def _preference(media: str) -> int:

@@ -142,11 +142,12 @@ def _vouching(
         manifest = said.manifest
         if manifest.source != source:
             return said
+        cards = vouched_cards(manifest) if origin else {}
         try:
             vouched = VouchedSource(
                 servers=vouched_servers(said.servers, how.surroundings.cwd) if how.reading().ask else {},
-                cards=vouched_cards(manifest) if origin else {},
-                origin=origin,
+                cards=cards,
+                origin=origin if cards else "",
                 path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
             )
             vouched_file(how.settings.data_path).keep(manifest.source, vouched, partial=manifest.partial)

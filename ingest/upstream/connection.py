@@ -36,6 +36,11 @@ class CallConnection(Connection, Protocol):
         """False from the moment at which the server's end is known."""
         ...
 
+    @property
+    def heard(self) -> int:
+        """How many messages have come, of whatever kind."""
+        ...
+
     async def ended(self) -> None:
         """Returns when the connection is open no more."""
         ...

@@ -1,7 +1,7 @@
 """A connection that runs: the SDK's client in a task of its own, and what is asked over it."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -21,7 +21,6 @@ from mcp.types import (
     Implementation,
     ServerCapabilities,
 )
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from waygraph.ingest.upstream.connection import NotDelivered
@@ -55,7 +54,6 @@ _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
 _MOST_DATA_CHARS = 64 * 1024
 """Of what a server adds to an error."""
-_HEAR_OUT_S = 1.0
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 
@@ -134,32 +132,28 @@ class OpenConnection:
             )
             async with anyio.create_task_group() as tasks:
                 self._calls.tasks = tasks
-                await self._hear_out(client)
                 self._opened.set()
                 tasks.start_soon(self._following.follow, client)
                 await self._over.wait()
                 self._calls.tasks = None
                 tasks.cancel_scope.cancel()
 
-    async def _hear_out(self, client: Client) -> None:
-        """What a server asks as soon as it stands (`roots/list`, mostly) is not of the first call: it comes before the
-        answer to a ping, which every server of the handshake era has to give.
-        """
-        if self._for_calls and client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            with anyio.move_on_after(_HEAR_OUT_S), suppress(MCPError):
-                await raw_request(client.session, "ping", {})
-
     def _client(self, about_us: Implementation) -> Client:
-        """Questions that come before any call can are the SDK's to refuse; by its callbacks it says what we take."""
-        nobody = _nobody if self._for_calls else None
+        """By its callbacks the SDK says what we take, and refuses what comes before any call can.
+
+        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
+
+        Roots are not among it. In the handshake era they are of the whole connection: those of one host would open
+        its folders to all others, and move the limits that an operator has set. In the modern era each call names
+        its own.
+        """
         return Client(
             self._watched_streams(),
             mode=self._mode,
             client_info=about_us,
             cache=None,
-            elicitation_callback=nobody,
-            sampling_callback=nobody,
-            list_roots_callback=nobody,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
         )
 
     def _end(self) -> None:
@@ -220,6 +214,10 @@ class OpenConnection:
     @property
     def is_open(self) -> bool:
         return self._agreed is not None and not self._over.is_set() and not self._ended.is_set()
+
+    @property
+    def heard(self) -> int:
+        return self.wire.heard
 
     async def ended(self) -> None:
         await self._over.wait()

@@ -26,7 +26,9 @@ from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.underway import CallsUnderway, Underway
 from waygraph.ingest.upstream.wire import Wire
 
-QUESTIONS: Mapping[object, Question] = {name: name for name in get_args(Question)}
+QUESTIONS: Mapping[str, Question] = {name: name for name in get_args(Question)}
+_OF_A_CALL: frozenset[str] = frozenset({"elicitation/create", "sampling/createMessage"})
+"""Roots are of the whole connection in this era, and no single host's to tell."""
 _Answer = JSONRPCResponse | JSONRPCError
 _log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ class Questions:
 
     def take(self, request: JSONRPCRequest, context: Context | None) -> bool:
         """Whether it is a question for a host; then it is answered in a task of its own."""
-        if request.method not in QUESTIONS or self._calls.tasks is None:
+        if request.method not in _OF_A_CALL or self._calls.tasks is None:
             return False
         self._calls.tasks.start_soon(self._reply, request, self._calls.meant(context))
         return True

@@ -35,8 +35,8 @@ class Wire:
     """Why nothing comes any more, or why the last answer was none."""
     last_words: Callable[[], str] = str
     """The line of its error output that most likely says why it fails."""
-    heard: bool = False
-    """Whether any message came."""
+    heard: int = 0
+    """How many messages came."""
     unanswered: int = 0
     """Requests of the server's that we have not answered yet."""
     skipped: int = 0
@@ -84,7 +84,7 @@ class Watched:
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
-            self._wire.heard = True
+            self._wire.heard += 1
             if not self._is_ours(item):
                 return item
 

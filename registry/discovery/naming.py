@@ -19,7 +19,8 @@ BORNE_BY = 20
 """So many tools of one bare name are told apart."""
 _NEAR_READ = 10
 _AROUND = " \t\r\n\"'`.,;!?"
-_WORD = re.compile(r"\S+")
+_WORD = re.compile(r"\S{1,300}")
+"""Longer than any id, and short enough to be compared by its letters."""
 _MEANT, _WORDS = replace(HYBRID, calibration=None), replace(LEXICAL, calibration=None)
 """Recipes that withhold nothing."""
 
@@ -64,7 +65,7 @@ def named_outright(
     registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> tuple[Agent, Tool] | None:
     """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
-    if "/" not in name and "__" not in name:
+    if not is_name_like(name) or ("/" not in name and "__" not in name):
         return None
     try:
         tool = registry.tool(name, principal=principal)

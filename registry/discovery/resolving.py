@@ -22,6 +22,7 @@ CANDIDATES = 5
 """Named where several tools fit, at most."""
 CLEAR_LEAD = 0.1
 """The best tool's score must be ahead of the second's by at least this share of it."""
+TOLD_CHARS = 200
 _AGREEING: tuple[Leg, ...] = ("capability_vector", "capability_text")
 
 
@@ -42,9 +43,9 @@ def tool_meant(
     """
     if bool(name.strip()) == bool(query.strip()):
         raise InvalidQuery("say which tool: its `name`, or a `query` that says what it is to do, and not both")
-    asked = bare(name or query)
+    asked = bare(name if name.strip() else query)
     if agent_ids is not None and not agent_ids:
-        raise UnknownName("tool", asked, ())
+        raise UnknownName("tool", _short(asked), ())
     if outright := named_outright(registry, asked, principal, agent_ids):
         return outright[1]
     matches = _matches(registry, asked, principal, agent_ids)
@@ -76,7 +77,7 @@ def _only(asked: str, matches: Sequence[ToolMatch]) -> Tool:
     best = exactness(asked, matches[0].tool)
     same = [match.tool for match in matches if exactness(asked, match.tool) == best]
     if len(same) > 1:
-        raise AmbiguousTool(asked, [tool.call_name for tool in same[:CANDIDATES]])
+        raise AmbiguousTool(_short(asked), [tool.call_name for tool in same[:CANDIDATES]])
     return same[0]
 
 
@@ -85,7 +86,7 @@ def _clearly_best(asked: str, matches: Sequence[ToolMatch]) -> Tool:
     best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
     if best.score - second >= CLEAR_LEAD * best.score and _is_agreed(best):
         return best.tool
-    raise AmbiguousTool(asked, [match.tool.call_name for match in matches[:CANDIDATES]])
+    raise AmbiguousTool(_short(asked), [match.tool.call_name for match in matches[:CANDIDATES]])
 
 
 def _is_agreed(match: ToolMatch) -> bool:
@@ -98,6 +99,11 @@ def _unknown(
     registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> UnknownName:
     near = nearest(registry, asked, principal, agent_ids) if asked else []
-    error = UnknownName("tool", asked, (), hint=f"Nearest: {', '.join(near)}." if near else "")
+    error = UnknownName("tool", _short(asked), (), hint=f"Nearest: {', '.join(near)}." if near else "")
     error.nearest = tuple(near)
     return error
+
+
+def _short(asked: str) -> str:
+    """Errors repeat what was asked, and a model pays for it."""
+    return asked if len(asked) <= TOLD_CHARS else asked[: TOLD_CHARS - 1] + "…"

@@ -1,9 +1,10 @@
 """Hosts on stdio that share one running service: everything passes, in both eras and both ways."""
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -326,19 +327,30 @@ async def _until(holds: Any) -> None:
 
 
 def _raw(double: Service, *lines: dict[str, Any] | str) -> list[dict[str, Any]]:
-    """The answers, in order, to these lines: each is read before the next is sent."""
-    started = program(double.url, WAYGRAPH_REMOTE_RETRIES="0")
+    started = program(double.url)
+    return answers([started.command, *started.args], *lines, WAYGRAPH_REMOTE_RETRIES="0")
+
+
+def answers(command: Sequence[str], *lines: dict[str, Any] | str, **environ: str) -> list[dict[str, Any]]:
+    """What a bridge answers to these lines: each answer is read before the next is sent. It says nothing else."""
     with subprocess.Popen(
-        [started.command, *started.args], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        answers = []
+        assert process.stderr is not None
+        told = []
         for line in lines:
             text = line if isinstance(line, str) else json.dumps(line)
             process.stdin.write(text.encode() + b"\n")
             process.stdin.flush()
-            answers.append(json.loads(process.stdout.readline()))
+            told.append(json.loads(process.stdout.readline()))
         process.stdin.close()
+        assert process.stderr.read() == b""
         assert process.wait(20) == 0
-    return answers
+    return told

@@ -14,9 +14,7 @@ from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Message, Part, Role, Task
-from google.protobuf.json_format import ParseDict
-from google.protobuf.struct_pb2 import Value
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Message, Part, Role, Task, TaskState
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 
@@ -56,7 +54,7 @@ class Desk(AgentExecutor):
         assert context.context_id is not None
         task = context.current_task or Task(id=context.task_id, context_id=context.context_id)
         if context.current_task is None:
-            task.status.state = 1  # submitted
+            task.status.state = TaskState.TASK_STATE_SUBMITTED
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
         await getattr(self, f"_{said.split()[0]}")(updater)
@@ -67,10 +65,9 @@ class Desk(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id or "").cancel()
 
     async def _report(self, updater: TaskUpdater) -> None:
-        data = ParseDict({"berths": 3}, Value())
         parts = [
             Part(text="Three berths."),
-            Part(data=data, media_type="application/json"),
+            Part(data={"struct_value": {"berths": 3}}, media_type="application/json"),
             Part(raw=PNG, media_type="image/png", filename="map.png"),
             Part(raw=b"%PDF", media_type="application/pdf", filename="list of berths.pdf"),
             Part(url="https://desk.example.com/log", media_type="text/plain", filename="log"),

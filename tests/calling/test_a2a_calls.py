@@ -165,11 +165,8 @@ def test_a_card_that_leads_elsewhere_is_not_followed(here: Here) -> None:
 
 def test_a_card_in_a_file_names_no_address_that_is_asked(here: Here) -> None:
     with serving() as served, web_pages() as web:
-        from google.protobuf.json_format import MessageToDict
-
-        from tests.calling.a2a_agent import card
-
-        here.ingest(here.write("card.json", MessageToDict(card(f"{web.url}/a2a"))))
+        card = {"name": "desk", "version": "1", "skills": [{"id": "book"}], "url": f"{web.url}/a2a", "capabilities": {}}
+        here.ingest(here.write("card.json", card))
         with pytest.raises(NotCallable, match="nobody here named its address"):
             run(here, "hello")
         assert web.asked == []

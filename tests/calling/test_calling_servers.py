@@ -69,6 +69,7 @@ def test_what_only_a_catalogue_names_is_not_started_by_a_call(here: Here) -> Non
 
 def test_calls_that_wait_for_a_server_end_when_it_closes(here: Here, pids: Path) -> None:
     async def main() -> float:
+        began = 0.0
         async with (
             anyio.create_task_group() as tasks,
             open_executor(here.registry, here.settings, here.surroundings) as executor,

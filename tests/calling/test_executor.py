@@ -57,6 +57,7 @@ def test_waiting_for_a_place_counts_to_the_deadline() -> None:
 
 def test_an_agent_that_hangs_leaves_room_for_others() -> None:
     async def main() -> Result:
+        answer: Result = {}
         executor = Executor({"mcp_server": Sleeping()}, 4)
         async with anyio.create_task_group() as tasks:
             for _ in range(20):

@@ -113,7 +113,7 @@ def _echoes(web: WebPages, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parameter(name: str, place: str, **how: Any) -> dict[str, Any]:
-    schema = {} if "content" in how else {"schema": {}}
+    schema: dict[str, Any] = {} if "content" in how else {"schema": {}}
     return {"name": name, "in": place, "required": place == "path", **schema, **how}
 
 

@@ -105,18 +105,15 @@ def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> 
     with_pool({"one": hand_tools(mark)}, act)
 
 
-def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str) -> None:
+def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str, tmp_path: Path) -> None:
     """The tool may have done its work; the next call has a new server."""
 
     async def act(pool: Pool) -> None:
         first = await text(pool, "who")
         with pytest.raises(UpstreamUnreachable, match="ended with exit status 4"):
-            await text(pool, "dies")
-        assert await text(pool, "heard") == await _of_a_new_one(pool)
+            await text(pool, "dies", file=str(tmp_path / "deaths"))
+        assert (tmp_path / "deaths").read_text("utf-8") == "x"
         assert await text(pool, "who") != first
-
-    async def _of_a_new_one(pool: Pool) -> str:
-        return await text(pool, "heard")
 
     with_pool({"one": hand_tools(mark)}, act)
 
@@ -139,6 +136,32 @@ def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: st
             os.kill(pid, signal.SIGKILL)
         assert outcomes == ["was ended by SIGKILL, and said nothing"] * 20
         assert await text(pool, "who") != str(pid)
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
+def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: str) -> None:
+    async def act(pool: Pool) -> None:
+        first = int(await text(pool, "who"))
+        os.kill(first, signal.SIGSTOP)
+        for _ in range(3):
+            with pytest.raises(CallTimedOut):
+                await pool.call(ONE, "echo", {}, host=Listening(), timeout_s=0.1)
+        assert await text(pool, "who") != str(first)
+        await until(lambda: first not in marked(mark))
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
+def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
+    """One call takes longer than anybody waits, and another one is answered in between."""
+
+    async def act(pool: Pool) -> None:
+        first = await text(pool, "who")
+        for _ in range(5):
+            with pytest.raises(CallTimedOut):
+                await pool.call(ONE, "waits", {}, host=Listening(), timeout_s=0.05)
+            assert await text(pool, "who") == first
 
     with_pool({"one": hand_tools(mark)}, act)
 

@@ -72,9 +72,11 @@ def on_stdio(place: Place, *options: str, **environ: str) -> StdioServerParamete
 @asynccontextmanager
 async def over_http(url: str, era: Era = "auto", *, key: str = "", **more: Any) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http:
-        async with Client(streamable_http_client(url, http_client=http), mode=era, **more) as client:
-            yield client
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http,
+        Client(streamable_http_client(url, http_client=http), mode=era, **more) as client,
+    ):
+        yield client
 
 
 def told(result: Any) -> dict[str, Any]:

@@ -66,9 +66,7 @@ def test_a_body_that_is_too_large_is_not_read(service: Served) -> None:
 
 def test_another_name_of_this_machine_is_refused(service: Served) -> None:
     """As everywhere in a service that asks nobody: a web page could make a name point here."""
-    assert_problem(
-        service.client(Host="evil.example").post("/mcp", json=LIST, headers=BARE), 421, "wrong-host"
-    )
+    assert_problem(service.client(Host="evil.example").post("/mcp", json=LIST, headers=BARE), 421, "wrong-host")
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])

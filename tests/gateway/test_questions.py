@@ -104,7 +104,7 @@ def test_a_host_that_cannot_ask_lets_the_server_know(open_host: Open, era: Era) 
     ],
 )
 def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(
-    open_host: Open, toolbox: Place, era: Era, action: str, content: Any, runs: bool
+    open_host: Open, toolbox: Place, *, era: Era, action: str, content: Any, runs: bool
 ) -> None:
     async def call() -> None:
         heard: list[str] = []

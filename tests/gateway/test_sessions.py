@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.types import ToolListChangedNotification
 
-from tests.gateway.hosts import ERAS, Era, Place, on_stdio, over_http, toolbox_place, told
+from tests.gateway.hosts import ERAS, Era, Place, on_stdio, over_http, told, toolbox_place
 from tests.service import Served, served
 from waygraph.api.mcp.session import MAX_KNOWN, Session
 from waygraph.registry import Registry
@@ -38,7 +38,7 @@ def open_host(request: pytest.FixtureRequest, toolbox: Place, service: Served) -
 
 @pytest.mark.parametrize("era", ERAS)
 def test_what_a_session_was_sent_is_not_sent_again(open_host: Any, era: Era) -> None:
-    """In stdio and handshake sessions without asking; a modern host over HTTP has no session, and says what it knows."""
+    """In stdio and handshake sessions without asking; a modern host over HTTP has none, and says what it knows."""
 
     async def walk() -> None:
         async with open_host(era) as host:
@@ -235,5 +235,3 @@ def test_a_call_ends_by_its_deadline(open_host: Any, era: Era) -> None:
         assert (error["code"], error["timeout_s"]) == ("call-timed-out", 0.3)
 
     anyio.run(walk)
-
-

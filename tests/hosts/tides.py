@@ -1,6 +1,7 @@
 """A server of one tool on standard input and output, by the standard library alone: it starts in an instant."""
 
 import json
+import os
 import sys
 
 
@@ -10,6 +11,8 @@ def answered(method: str, version: str) -> dict[str, object] | None:
         return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
     if method == "tools/list":
         return {"tools": [{"name": "tides", "description": "Tides at a harbour.", "inputSchema": {"type": "object"}}]}
+    if method == "tools/call":
+        return {"content": [{"type": "text", "text": f"told by {os.getpid()}"}], "isError": False}
     return None
 
 

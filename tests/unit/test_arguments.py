@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
 from waygraph.registry.arguments import FAULTS_TOLD, check_arguments
-from waygraph.registry.bounded_schema import MAX_DEPTH, MAX_SCHEMA_CHARS
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import Tool
+from waygraph.registry.schemas.bounded import MAX_DEPTH, MAX_SCHEMA_CHARS
 
 
 def with_schema(schema: object) -> Tool:
@@ -166,6 +167,8 @@ def test_deep_arguments_are_refused() -> None:
         {"properties": {"a": {"pattern": "("}}},
         {"properties": {"a": {"pattern": "(?=x)"}}},
         {"properties": {"a": {"pattern": "((a{1000}){1000}){1000}"}}},
+        {"properties": {"a": {"pattern": r"(\p{L}{50}){50}"}}},
+        {"properties": {"a": {"pattern": r"^\w{400}$"}}},
         {"properties": {"a": {"pattern": "^(?:x" + "|y" * 2_000 + ")$"}}},
         {"properties": {"a": {"multipleOf": 1e-320}}},
         {"unevaluatedProperties": False},
@@ -185,10 +188,11 @@ def test_beside_what_cannot_be_checked_the_rest_is() -> None:
         "properties": {
             "a": {"$ref": "http://127.0.0.1:9/x.json"},
             "b": {"type": "string", "pattern": "(?<!x)y"},
+            "d": {"pattern": r"\p{Nowhere}(?<=a"},
             "c": {"type": "integer"},
         }
     }
-    assert faults(schema, {"a": 1, "b": 2, "c": "x"}) == {
+    assert faults(schema, {"a": 1, "b": 2, "c": "x", "d": "y"}) == {
         "/b": "expected string, not integer",
         "/c": "expected integer, not string",
     }
@@ -218,6 +222,26 @@ def chain(length: int, last: object, fork: int = 2) -> dict[str, Any]:
     return {"$defs": {**defs, f"a{length}": last}, "properties": {"p": {"$ref": "#/$defs/a0"}, "q": {"type": "null"}}}
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fits", "unfit"),
+    [
+        ("^[0-9a-f]{8}-[0-9a-f]{4}$", "0123abcd-ef01", "0123abcd"),
+        (r"^\d{4}-\d{2}-\d{2}$", "2026-01-02", "2026-1-2"),
+        (r"^[\w.-]{1,64}$", "größe.x-y", "a b"),
+        (r"^[^\s@]+@[^\s@]+\.[a-z]{2,}$", "a@b.org", "a@b"),
+        (r"^(?:/[^/]{1,60}){1,9}$", "/a/b", "a/b"),
+        (r"\p{Lu}{2,3}", "abCD", "abC"),
+        ("^\\/x$", "/x", "x"),
+        ("b", "abc", "ac"),
+    ],
+)
+def test_common_patterns_are_checked(pattern: str, fits: str, unfit: str) -> None:
+    """The bounds on patterns are above those that people write."""
+    schema = {"properties": {"p": {"pattern": pattern}}}
+    assert faults(schema, {"p": fits}) == {}
+    assert list(faults(schema, {"p": unfit})) == ["/p"]
+
+
 REPEATING = {"pattern": "^(a+)+$"}
 LONG = "a" * 50_000
 
@@ -227,12 +251,13 @@ LONG = "a" * 50_000
     [
         (chain(60, {"type": "string"}), {"p": 1}, {}),
         ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, {"/p": 'must match the pattern "^(a+)+$"'}),
+        ({"properties": {"p": {"allOf": [{"pattern": f"|{n}" + r"\p{L}{90}"} for n in range(900)]}}}, {"p": "x"}, {}),
         ({"patternProperties": {"^(a+)+$": False}}, {LONG + "b": 1}, {}),
         ({"properties": {"p": {"uniqueItems": True}}}, {"p": [{"n": n} for n in range(50_000)]}, {}),
         ({"properties": {"p": {"items": {"enum": [*range(10_000)]}}}}, {"p": [*range(10_000), -1]}, {}),
         ({"properties": {"p": {"items": {"type": "integer"}}}}, {"p": [1] * 200_000 + ["x"]}, {}),
     ],
-    ids=["alternatives", "pattern", "pattern of names", "unique", "choices", "items"],
+    ids=["alternatives", "pattern", "heavy patterns", "pattern of names", "unique", "choices", "items"],
 )
 @pytest.mark.timeout(20)
 def test_a_check_ends(schema: object, arguments: object, told: dict[str, str]) -> None:
@@ -289,3 +314,50 @@ def test_nothing_but_invalid_arguments_is_raised(schema: object, arguments: obje
     assert len(told) <= FAULTS_TOLD
     assert all((place == "" or place.startswith("/")) and words for place, words in told.items())
     assert list(told) == sorted(told)
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+sound_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "x", "ab"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+sound_schemas = st.recursive(
+    st.booleans()
+    | st.sampled_from(["string", "integer", "object", "array", "null", "boolean"]).map(lambda kind: {"type": kind})
+    | st.fixed_dictionaries({}, optional={"minimum": st.integers(-2, 2), "maxLength": st.integers(0, 2)})
+    | st.lists(sound_values, min_size=1, max_size=3).map(lambda choices: {"enum": choices})
+    | st.sampled_from([{"pattern": "^a"}, {"pattern": "b$"}, {"uniqueItems": True}, {"$ref": "#/$defs/a"}]),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(NAMES, inner, max_size=3),
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "additionalProperties": inner,
+            "patternProperties": st.dictionaries(st.sampled_from(["a", "^b", "c$"]), inner, max_size=2),
+            "items": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "propertyNames": inner,
+            "minProperties": st.integers(0, 2),
+        },
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    schema=sound_schemas.filter(lambda schema: isinstance(schema, dict)),
+    referred=sound_schemas.filter(lambda schema: "$ref" not in str(schema)),
+    arguments=st.dictionaries(NAMES, sound_values, max_size=3),
+)
+@settings(deadline=None, max_examples=150)
+def test_sound_schemas_are_judged_as_the_library_judges_them(
+    schema: dict[str, Any], referred: object, arguments: dict[str, Any]
+) -> None:
+    """Our own keywords and bounds change what is told, never whether arguments fit."""
+    whole = schema | {"$defs": {"a": referred}, "type": "object"}
+    assert bool(faults(whole, arguments)) == (not Draft202012Validator(whole).is_valid(arguments))

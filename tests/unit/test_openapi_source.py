@@ -509,7 +509,7 @@ def test_bodies_of_swagger_2() -> None:
     assert schema(tools["upload"]) == {
         "type": "object",
         "properties": {
-            "file": {"type": "string", "format": "binary", "description": "The content"},
+            "file": {"type": "string", "format": "binary", "contentEncoding": "base64", "description": "The content"},
             "note": {"type": ["string", "null"]},
         },
         "required": ["file"],

@@ -135,6 +135,18 @@ def test_a_name_of_signs_is_unknown(wordy: Registry, name: str) -> None:
         tool_meant(wordy, name=name)
 
 
+@pytest.mark.parametrize("text", ["github__" + "a" * 30_000, "a/" * 15_000, "create an issue " * 1_500])
+@pytest.mark.timeout(20)
+def test_a_long_name_is_told_in_short(registry: Registry, text: str) -> None:
+    """A model would pay for each word of it; and nothing compares its letters one by one."""
+    with pytest.raises(UnknownName) as unknown:
+        tool_meant(registry, name=text)
+    assert len(str(unknown.value)) < 600
+    with pytest.raises((UnknownName, AmbiguousTool)) as refused:
+        tool_meant(registry, query=text)
+    assert len(str(refused.value)) < 600
+
+
 def test_a_hidden_agent_is_unknown_to_all() -> None:
     """An operator took it away: also who sees everything does not reach its tools through a gateway."""
     with Registry.open(":memory:", embedder="none") as registry:

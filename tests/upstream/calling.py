@@ -77,10 +77,14 @@ class Asking:
     async def json(self, name: str, host: Listening | None = None, **given: Any) -> Any:
         return json.loads(await self.text(name, host, **given))
 
+    async def heard(self) -> tuple[Any, ...]:
+        """What the server got, of programs/tools.py."""
+        return (await self.connection.listing()).tools
+
     async def until_heard(self, wanted: Callable[[Any], object]) -> Any:
         """What the server got and that fits; waits for it."""
         with anyio.fail_after(PATIENCE_S):
-            while not (fit := [message for message in await self.json("heard") if wanted(message)]):
+            while not (fit := [message for message in await self.heard() if wanted(message)]):
                 await anyio.sleep(0.02)
         return fit[0]
 

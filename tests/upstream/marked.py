@@ -20,9 +20,24 @@ def gone_within(mark: str, seconds: float) -> bool:
     return not marked(mark)
 
 
-def reapers_of(pid: int) -> list[int]:
-    """The reapers that a process started."""
-    return [child for child in _children(pid) if b"reaper_process" in Path(f"/proc/{child}/cmdline").read_bytes()]
+def reapers_within(pid: int, count: int, seconds: float) -> bool:
+    """Whether a process has so many reapers, now or soon: one that was just started has no command line for a moment,
+    and one that is let go takes a moment to end.
+    """
+    deadline = time.monotonic() + seconds
+    while len(_reapers_of(pid)) != count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return len(_reapers_of(pid)) == count
+
+
+def _reapers_of(pid: int) -> list[int]:
+    return [child for child in _children(pid) if b"reaper_process" in _command_line(child)]
+
+
+def _command_line(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def _children(pid: int) -> Iterator[int]:

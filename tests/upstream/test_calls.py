@@ -115,9 +115,8 @@ def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
             {"messages": [], "maxTokens": 5},
             {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"},
         ),
-        ("roots/list", {}, {"roots": [{"uri": "file:///a"}]}),
     ],
-    ids=["elicitation", "sampling", "roots"],
+    ids=["elicitation", "sampling"],
 )
 def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any], answer: dict[str, Any]) -> None:
     """The host sees the question and the server the answer as the other wrote it."""
@@ -133,7 +132,8 @@ def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any],
 def test_it_is_said_at_the_start_that_questions_are_taken() -> None:
     async def act(calls: Asking) -> None:
         first = await calls.until_heard(lambda message: "capabilities" in message)
-        assert {"elicitation", "sampling", "roots"} <= first["capabilities"].keys()
+        assert first["capabilities"].keys() == {"elicitation", "sampling"}
+        assert first["capabilities"]["elicitation"] == {"form": {}, "url": {}}
 
     over(tools_by_hand(), act)
 
@@ -155,12 +155,24 @@ def test_a_question_that_no_host_answers_is_refused_with_the_reason(host: Listen
 
 
 def test_a_question_outside_of_any_call_is_refused() -> None:
-    """Some servers ask for roots as soon as they stand."""
+    async def act(calls: Asking) -> None:
+        host = Listening({"elicitation/create": {"action": "accept"}})
+        await calls.text("asks_later", host)
+        refusal = await calls.until_heard(lambda message: message.get("id") == "q1")
+        assert refusal["error"] == {"code": -32600, "message": "no call is under way, so that nobody can be asked"}
+        assert not host.asked
+
+    over(tools_by_hand(), act)
+
+
+def test_roots_are_no_host_s_to_tell_where_they_are_of_the_whole_connection() -> None:
+    """Those of one host would open its folders to all that share the server."""
 
     async def act(calls: Asking) -> None:
-        refusal = await calls.until_heard(lambda message: message.get("id") == "roots-1")
-        assert refusal["error"]["code"] == -32600
-        assert "no call is under way" in refusal["error"]["message"]
+        host = Listening({"roots/list": {"roots": [{"uri": "file:///a"}]}})
+        refusal = await calls.json("asks", host, method="roots/list")
+        assert refusal == {"code": -32600, "message": "List roots not supported"}
+        assert not host.asked
 
     over(tools_by_hand(), act)
 
@@ -223,7 +235,7 @@ def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
             assert await calls.text("asks_and_withdraws", host) == "never mind"
         host.thinks = None
         assert await calls.json("asks", host, method="elicitation/create") == {"action": "accept"}
-        answered = {message["id"] for message in await calls.json("heard") if "id" in message}
+        answered = {message["id"] for message in await calls.heard() if "id" in message}
         assert answered == {"roots-1", "q151"}
 
     over(tools_by_hand(), act)

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,14 @@ import anyio
 import pytest
 
 from tests.upstream.calling import Asking, Listening, over
-from tests.upstream.launches import PROGRAMS
+from tests.upstream.launches import PROGRAMS, SETTINGS
 from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
+from waygraph.ingest.calling.pool import calling_pool
+from waygraph.ingest.upstream.connection import NotDelivered
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused
+from waygraph.registry.model import Agent
 
 ACCEPT = {"action": "accept", "content": {"yes": True}}
 EVERYTHING = {
@@ -221,29 +225,61 @@ def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None
         over(launch, act)
 
 
-def test_a_handshake_session_that_the_server_forgot_was_not_called() -> None:
-    """After its restart, say: the tool surely did not run, so that the call may be made over a new session."""
-    from waygraph.ingest.upstream.connection import NotDelivered
+@dataclass
+class Forgetful:
+    """A server of the handshake that is started anew when a test says so: it knows no session then."""
 
-    forgets = False
+    inner: Asgi
+    forgets: str = ""
+    known: set[str] = field(default_factory=set)
 
-    async def forgetful(scope: Any, receive: Any, send: Any) -> None:
-        if forgets and scope["type"] == "http":
-            await send(
-                {"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"application/json")]}
-            )
-            body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
-            await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        session = next((value.decode() for name, value in scope.get("headers", ()) if name == b"mcp-session-id"), "")
+        if session == self.forgets != "":
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": 404, "headers": headers})
+            error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+            await send({"type": "http.response.body", "body": json.dumps(error).encode()})
             return
-        await app(scope, receive, send)
+        self.known |= {session} - {""}
+        await self.inner(scope, receive, send)
 
+    def restart(self) -> None:
+        [self.forgets] = self.known
+        self.known.clear()
+
+
+def test_a_session_that_the_server_forgot_was_not_called_in() -> None:
     async def act(calls: Asking) -> None:
-        nonlocal forgets
-        assert await calls.json("knows") is not None
-        forgets = True
+        await calls.json("knows")
+        app.restart()
         with pytest.raises(NotDelivered, match="its session has ended"):
             await calls.json("knows")
 
-    app = of_the_handshake(sdk_tools.server.streamable_http_app())
-    with running(forgetful) as url:
+    app = Forgetful(of_the_handshake(sdk_tools.server.streamable_http_app()))
+    with running(app) as url:
         over(HttpLaunch(url=f"{url}/mcp"), act)
+
+
+def test_calls_go_on_over_a_new_session_when_the_server_was_started_anew() -> None:
+    """None of those that come at once is lost, and none is made twice."""
+
+    async def act() -> None:
+        async with calling_pool(lambda _: HttpLaunch(url=f"{url}/mcp"), SETTINGS) as pool:
+            results: list[Any] = []
+
+            async def call() -> None:
+                given = {"times": 1, "of": "one"}
+                results.append(await pool.call(agent, "tells", given, host=Listening(), timeout_s=20))
+
+            agent = Agent(id="one", name="One")
+            await call()
+            app.restart()
+            async with anyio.create_task_group() as group:
+                for _ in range(10):
+                    group.start_soon(call)
+            assert len(results) == 11
+
+    app = Forgetful(of_the_handshake(sdk_tools.server.streamable_http_app()))
+    with running(app) as url:
+        anyio.run(act)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import anyio
 import pytest
 
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
-from tests.upstream.marked import MARK, gone_within, marked, reapers_of
+from tests.upstream.marked import MARK, gone_within, marked, reapers_within
 from waygraph.ingest.upstream.opening import connect
 from waygraph.ingest.upstream.reaper import Reaper
 
@@ -42,7 +41,7 @@ def test_whatever_ends_us_ends_them(how: signal.Signals, mark: str) -> None:
     """Servers that stay when their input ends, and the children that they started: nothing is left."""
     with started(3, mark) as process:
         assert len(marked(mark)) == 6
-        assert len(reapers_of(process.pid)) == 1
+        assert reapers_within(process.pid, 1, PATIENCE_S)
         process.send_signal(how)
         assert gone_within(mark, PATIENCE_S), marked(mark)
         process.wait(5)
@@ -59,7 +58,7 @@ def test_many_servers_end_together(mark: str) -> None:
 
     anyio.run(hold)
     assert not marked(mark)
-    assert reaper_has_gone()
+    assert reapers_within(os.getpid(), 0, PATIENCE_S)
 
 
 async def _held(mark: str, *, task_status: "anyio.abc.TaskStatus[None]") -> None:
@@ -107,19 +106,15 @@ def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
 
 
 def test_the_reaper_goes_with_the_last_group() -> None:
-    assert reaper_has_gone(), "the one of an earlier test"
+    assert reapers_within(os.getpid(), 0, PATIENCE_S), "the one of an earlier test"
     reaper = Reaper()
-    reaper.watch_over(1 << 30)
-    assert len(reapers_of(os.getpid())) == 1
-    reaper.watch_over((1 << 30) + 1)
-    reaper.let_go(1 << 30)
-    assert len(reapers_of(os.getpid())) == 1
-    reaper.let_go((1 << 30) + 1)
-    assert reaper_has_gone()
-
-
-def reaper_has_gone() -> bool:
-    deadline = time.monotonic() + PATIENCE_S
-    while reapers_of(os.getpid()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not reapers_of(os.getpid())
+    try:
+        reaper.watch_over(1 << 30)
+        assert reapers_within(os.getpid(), 1, PATIENCE_S)
+        reaper.watch_over((1 << 30) + 1)
+        reaper.let_go(1 << 30)
+        assert reapers_within(os.getpid(), 1, PATIENCE_S)
+    finally:
+        for group in list(reaper.groups):
+            reaper.let_go(group)
+    assert reapers_within(os.getpid(), 0, PATIENCE_S)

@@ -1,11 +1,12 @@
 """A server of the handshake era whose tools do what a test asks, byte for byte: `tools.py [SECONDS TO START]`.
 
-Standard library alone. It goes on reading while a tool waits, and tells by the tool `heard` what it got.
+Standard library alone. It goes on reading while a tool waits, and lists in place of tools what it got.
 """
 
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -78,6 +79,11 @@ def asks_and_withdraws(call: Call) -> Any:
     return text_of("never mind")
 
 
+def asks_later(_: Call) -> Any:
+    threading.Timer(0.1, ask, (None, "elicitation/create", {"message": "?"})).start()
+    return text_of("wait and see")
+
+
 def waits(call: Call) -> None:
     waiting.append(call[0])
 
@@ -89,7 +95,10 @@ def release(_: Call) -> Any:
     return text_of("done")
 
 
-def dies(_: Call) -> None:
+def dies(call: Call) -> None:
+    if file := call[1].get("file"):
+        with open(file, "a", encoding="utf-8") as deaths:
+            deaths.write("x")
     sys.stderr.write(f"Error: out of paper, with {os.environ.get('KEY')}\n")
     sys.stderr.flush()
     os._exit(4)
@@ -111,11 +120,11 @@ TOOLS: dict[str, Callable[[Call], Any]] = {
     "rich": lambda _: RICH,
     "fails": lambda _: {**text_of("out of paper"), "isError": True},
     "environment": lambda call: text_of(os.environ.get(call[1]["name"], "")),
-    "heard": lambda _: text_of(heard),
-    **{
-        tool.__name__: tool
-        for tool in (progresses, logs, asks, asks_and_ends, asks_and_withdraws, waits, release, dies, dies_afterwards)
-    },
+    **{tool.__name__: tool for tool in (progresses, logs, asks, asks_and_ends, asks_later, asks_and_withdraws)},
+    "waits": waits,
+    "release": release,
+    "dies": dies,
+    "dies_afterwards": dies_afterwards,
     "sleeps": sleeps,
 }
 
@@ -148,11 +157,14 @@ def main() -> None:
         method = message.get("method")
         if method is None:
             heard.append(message)
-            say(id=asked.get(message["id"]), result=text_of(message.get("result") or message.get("error")))
+            if (waits_for_it := asked.get(message["id"])) is not None:
+                say(id=waits_for_it, result=text_of(message.get("result") or message.get("error")))
         elif method == "tools/call":
             call(message)
         elif method == "initialize":
             say(id=message["id"], result=greeting(message["params"]))
+        elif method == "tools/list":
+            say(id=message["id"], result={"tools": heard})
         elif method == "notifications/initialized":
             say(id="roots-1", method="roots/list")
         elif "id" in message:

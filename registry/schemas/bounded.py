@@ -7,12 +7,12 @@ so many steps. What cannot be checked passes: the tool's own server checks again
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.schema_keywords import OWN
+from waygraph.registry.schemas.keywords import OWN
+from waygraph.registry.schemas.steps import OutOfSteps, counted, spend
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -25,17 +25,9 @@ MAX_DEPTH = 100
 """Of arguments, and of a schema."""
 MAX_SCHEMA_CHARS = 256 * 1024
 """A longer one is not checked with."""
-MAX_STEPS = 10_000
-"""Keywords looked at in one check; what comes after them is not checked."""
 _SCHEMAS_KEPT = 256
 _UNCHECKED = ("unevaluatedItems", "unevaluatedProperties", "format", "contentEncoding", "contentMediaType")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_LEFT: ContextVar[list[int]] = ContextVar("_LEFT")
-"""Steps left to the check that is under way."""
-
-
-class _OutOfSteps(Exception):
-    pass
 
 
 def faults(schema_text: str, arguments: Mapping[str, Any], most: int) -> "list[ValidationError]":
@@ -44,13 +36,9 @@ def faults(schema_text: str, arguments: Mapping[str, Any], most: int) -> "list[V
     validator = _validator(schema_text)
     if validator is None:
         return found
-    steps = _LEFT.set([MAX_STEPS])
-    try:
-        with suppress(_OutOfSteps, *_troubles()):
-            for fault in islice(validator.iter_errors(dict(arguments)), most):
-                found.append(fault)  # noqa: PERF402 - those found before the end count
-    finally:
-        _LEFT.reset(steps)
+    with counted(), suppress(OutOfSteps, *_troubles()):
+        for fault in islice(validator.iter_errors(dict(arguments)), most):
+            found.append(fault)  # noqa: PERF402 - those found before the end count
     return found
 
 
@@ -69,6 +57,7 @@ def _validator(schema_text: str) -> "Validator | None":
     schema = _usable(schema_text)
     if schema is None:
         return None
+    from jsonschema import FormatChecker
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing import Registry
@@ -76,7 +65,7 @@ def _validator(schema_text: str) -> "Validator | None":
     broken: tuple[type[Exception], ...] = (SchemaError, *_troubles())
     dialect = validator_for(schema, default=Draft202012Validator)
     try:
-        dialect.check_schema(schema)
+        dialect.check_schema(schema, format_checker=FormatChecker(()))  # Python's own patterns are no measure
     except broken:
         return None
     return _bounded(dialect)(schema, registry=Registry())  # one that fetches nothing
@@ -118,7 +107,7 @@ def _bounded(dialect: "type[Validator]") -> "Callable[..., Validator]":
 
     extend: Callable[..., Any] = validators.extend  # it has no types
     keywords: dict[str, Keyword] = {
-        name: _counted(OWN.get(name, keyword))
+        name: _stepwise(OWN.get(name, keyword))
         for name, keyword in dialect.VALIDATORS.items()
         if keyword and name not in _UNCHECKED
     }
@@ -129,12 +118,9 @@ def _bounded(dialect: "type[Validator]") -> "Callable[..., Validator]":
     return made
 
 
-def _counted(keyword: "Keyword") -> "Keyword":
+def _stepwise(keyword: "Keyword") -> "Keyword":
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> "Faults":
-        left = _LEFT.get()
-        left[0] -= 1 + (len(value) // 16 if isinstance(value, (list, dict)) else 0)
-        if left[0] < 0:
-            raise _OutOfSteps
+        spend(1 + (len(value) // 16 if isinstance(value, (list, dict)) else 0))
         yield from keyword(validator, value, instance, schema) or ()
 
     return run

@@ -2,34 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.fault_words import expected_of, short, unknown_name
+from waygraph.registry.schemas.patterns import matcher
+from waygraph.registry.schemas.words import expected_of, short, unknown_name
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
     Faults = Iterator[ValidationError]
     Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
-
-MAX_PATTERN_CHARS = 2_000
-MAX_MATCHED_CHARS = 100_000
-"""A longer text is not matched."""
-
-
-@lru_cache(maxsize=1_024)
-def _matcher(pattern: str) -> Callable[[str], bool] | None:
-    """Whether a text holds a match, by Rust's `regex`, whose time is linear in the text; None: it does not take it."""
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
-    if len(pattern) > MAX_PATTERN_CHARS:
-        return None
-    try:
-        matcher = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True))
-    except SchemaError:
-        return None
-    return lambda text: len(text) > MAX_MATCHED_CHARS or matcher.isinstance_python(text)
 
 
 def _fault(message: str) -> "Faults":
@@ -40,7 +22,7 @@ def _fault(message: str) -> "Faults":
 
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> "Faults":  # noqa: ARG001
     if isinstance(instance, str) and isinstance(pattern, str):
-        matches = _matcher(pattern)
+        matches = matcher(pattern)
         if matches and not matches(instance):
             yield from _fault(f"must match the pattern {short(pattern)}")
 
@@ -60,7 +42,7 @@ def _pattern_properties(validator: Any, by_pattern: Any, instance: Any, schema: 
     if not validator.is_type(instance, "object"):
         return
     for pattern, inner in by_pattern.items():
-        matches = _matcher(pattern)
+        matches = matcher(pattern)
         for name, value in instance.items() if matches else ():
             if matches and matches(name):
                 yield from validator.descend(value, inner, path=name, schema_path=pattern)
@@ -71,7 +53,7 @@ def _additional_properties(validator: Any, inner: Any, instance: Any, schema: An
     if not validator.is_type(instance, "object"):
         return
     known = schema.get("properties", {})
-    matchers = [_matcher(pattern) for pattern in schema.get("patternProperties", {})]
+    matchers = [matcher(pattern) for pattern in schema.get("patternProperties", {})]
     for name, value in instance.items():
         if name in known or any(matches is None or matches(name) for matches in matchers):
             continue

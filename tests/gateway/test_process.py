@@ -1,0 +1,265 @@
+"""The process of `waygraph mcp`, and of a service with the gateway: how they begin, what they write, how they end."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+
+from tests.gateway.hosts import ERAS, Era, Place, error_of, on_stdio, over_http, toolbox_place
+from tests.gateway.test_answers import ENVELOPE, HANDSHAKE
+from tests.gateway.test_doors import BARE, HELLO, LIST
+from tests.service import Running, process, until
+
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def gateway(place: Place, *options: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """`waygraph mcp` with pipes to it. What it writes to stderr goes to a file."""
+    launch = on_stdio(place, *options, **environ)
+    assert launch.env is not None
+    with (place.folder / "stderr.txt").open("w") as stderr:
+        started = subprocess.Popen(
+            [launch.command, *launch.args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={"PATH": os.environ["PATH"], **launch.env},
+            text=True,
+        )
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+        for pipe in (started.stdin, started.stdout):
+            if pipe and not pipe.closed:
+                pipe.close()
+
+
+def say(process: subprocess.Popen[str], **message: Any) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    process.stdin.flush()
+
+
+def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    message: dict[str, Any] = json.loads(process.stdout.readline())
+    return message
+
+
+@pytest.fixture
+def begun(toolbox: Place) -> Iterator[subprocess.Popen[str]]:
+    with gateway(toolbox) as started:
+        say(started, id=0, method="initialize", params=HELLO["params"])
+        assert hear(started)["result"]["protocolVersion"] == HANDSHAKE
+        say(started, method="notifications/initialized")
+        yield started
+
+
+def test_only_the_protocol_is_written_to_output(begun: subprocess.Popen[str], toolbox: Place) -> None:
+    """Whatever a host sends; and each request is answered."""
+    assert begun.stdin is not None
+    begun.stdin.write("this is no JSON\n\n[]\n{}\n")
+    say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
+    say(begun, id=2, method="no/such/method")
+    say(begun, id=3, method="tools/call", params={"name": 7})
+    say(begun, id=4, method="tools/call", params={"name": "box__add", "arguments": []})
+    heard = []
+    while len(answered := {message["id"] for message in heard if "id" in message}) < 4:
+        heard.append(hear(begun))
+    assert answered >= {1, 2, 3, 4}
+    begun.stdin.close()
+    assert begun.wait(PATIENCE_S) == 0
+    assert begun.stdout is not None
+    for line in begun.stdout:
+        assert json.loads(line)["jsonrpc"] == "2.0"
+    assert "audit" in (toolbox.folder / "stderr.txt").read_text()
+
+
+def test_it_ends_when_its_host_closes_its_side(begun: subprocess.Popen[str], toolbox: Place) -> None:
+    """Also while a call is under way; and the servers that it started end with it."""
+    waits = toolbox.notes.count("waits")
+    say(begun, id=1, method="tools/call", params={"name": "box__wait", "arguments": {}})
+    until(lambda: toolbox.notes.count("waits") > waits, "the call is under way")
+    children = children_of(begun.pid)
+    assert children
+    assert begun.stdin is not None
+    begun.stdin.close()
+    assert begun.wait(PATIENCE_S) == 0
+    until(lambda: not any(is_alive(child) for child in children), "its servers have ended")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_by_a_signal_while_its_host_says_nothing(
+    begun: subprocess.Popen[str], toolbox: Place, number: signal.Signals
+) -> None:
+    say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
+    hear(begun)
+    children = children_of(begun.pid)
+    assert children
+    begun.send_signal(number)
+    assert begun.wait(PATIENCE_S) == 0
+    until(lambda: not any(is_alive(child) for child in children), "its servers have ended")
+
+
+def test_servers_end_when_it_is_killed(begun: subprocess.Popen[str]) -> None:
+    say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
+    hear(begun)
+    children = children_of(begun.pid)
+    assert children
+    begun.kill()
+    begun.wait(PATIENCE_S)
+    until(lambda: not any(is_alive(child) for child in children), "its servers have ended")
+
+
+def test_a_wrong_policy_is_told_before_anything_is_served(toolbox: Place, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('defualt = "deny"')
+    with gateway(toolbox, WAYGRAPH_POLICY_FILE=str(policy)) as started:
+        assert started.wait(PATIENCE_S) == 1
+        assert started.stdout is not None
+        assert started.stdout.read() == ""
+    assert "defualt" in (toolbox.folder / "stderr.txt").read_text()
+
+
+def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) -> None:
+    """The host's list of servers stays green, and a later ingest is seen."""
+    place = Place(tmp_path)
+
+    async def walk() -> None:
+        async with Client(on_stdio(place)) as host:
+            assert len((await host.list_tools()).tools) == 3
+            error = error_of(await host.call_tool("find_tools", {"query": "add"}))
+            assert error["code"] == "registry-not-found"
+            await anyio.to_thread.run_sync(toolbox_place, tmp_path)
+            assert not (await host.call_tool("find_tools", {"query": "add two whole numbers"})).is_error
+            assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+
+    anyio.run(walk)
+
+
+# -- what is recorded ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_arguments", [False, True])
+def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
+    """Who, which tool, how it ended, how long it took; arguments only if asked for, and no secret in them."""
+    place = toolbox_place(tmp_path)
+
+    async def walk() -> None:
+        environ = {"WAYGRAPH_AUDIT_ARGUMENTS": "true"} if with_arguments else {}
+        async with Client(on_stdio(place, **environ)) as host:
+            await host.call_tool("find_tools", {"query": "add two whole numbers"})
+            await host.call_tool("box__add", {"a": 1, "b": 2, "password": "tide-and-time"})
+            await host.call_tool("use_tool", {"name": "box__fail", "params": {"note": "sk-abcdefghijklmnop"}})
+            await host.call_tool("use_tool", {"query": "erase", "params": {}})
+            await host.call_tool("box__ad", {})
+
+    anyio.run(walk)
+    lines = place.audit
+    told = [(line["caller"], line["action"], line["target"], line["outcome"], line.get("error")) for line in lines]
+    assert told == [
+        ("local", "call", "box/add", "ok", None),
+        ("local", "call", "box/fail", "failed", "ToolError"),
+        ("local", "call", "box/erase", "refused", "NotCallable"),
+        ("local", "call", "box__ad", "refused", "UnknownName"),
+    ]
+    assert all(line["duration_ms"] >= 0 for line in lines)
+    text = json.dumps(lines)
+    assert ('\\"a\\": 1' in text) == with_arguments
+    assert "tide-and-time" not in text
+    assert "abcdefghijklmnop" not in text
+
+
+# -- the service -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running(toolbox: Place, tmp_path: Path) -> Iterator[Running]:
+    with process(toolbox.registry, tmp_path, environ={"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}) as service:
+        yield service
+
+
+def test_a_service_that_is_told_to_stop_ends_what_was_begun(running: Running) -> None:
+    """A call that is under way is answered; streams that have no end are closed at once; its servers end."""
+    accept = {"Accept": "application/json, text/event-stream"}
+    begun = running.client(**accept).post("/mcp", json=HELLO)
+    session = {**accept, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+    endless = threading.Thread(target=lambda: read(running.client(**session), "GET"))
+    endless.start()
+    listen_params = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
+    listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listen_params}
+    modern = running.client(**{**BARE, "Mcp-Method": "subscriptions/listen"})
+    listening = threading.Thread(target=lambda: read(modern, "POST", listen))
+    listening.start()
+    answers: list[httpx2.Response] = []
+    arguments = {"name": "box__wait", "arguments": {}, "_meta": {"waygraph/timeout_s": 2}}
+    slow = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": arguments}
+    calling = threading.Thread(target=lambda: answers.append(running.client(**session).post("/mcp", json=slow)))
+    calling.start()
+    until(lambda: children_of(running.process.pid), "the call is under way")
+    time.sleep(0.5)
+    children = children_of(running.process.pid)
+    started = time.monotonic()
+    running.signal(signal.SIGTERM)
+    assert running.wait() == 0
+    for thread in (endless, listening, calling):
+        thread.join(PATIENCE_S)
+    assert time.monotonic() - started < 20, "it waited for streams that have no end"
+    assert "call-timed-out" in answers[0].text
+    until(lambda: not any(is_alive(child) for child in children), "its servers have ended")
+    assert "Traceback" not in running.told
+
+
+def read(client: httpx2.Client, method: str, asked: dict[str, Any] | None = None) -> None:
+    """Until the service closes the stream."""
+    try:
+        client.request(method, "/mcp", json=asked)
+    except httpx2.RemoteProtocolError:
+        return
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_several_workers_answer_hosts_of_both_eras(toolbox: Place, tmp_path: Path, era: Era) -> None:
+    """None keeps a session: whichever worker a request comes to, it answers."""
+    environ = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}
+    with process(toolbox.registry, tmp_path, "--workers", "2", environ=environ) as service:
+
+        async def walk() -> None:
+            for _ in range(4):
+                async with over_http(f"{service.url}/mcp", era) as host:
+                    for _ in range(3):
+                        result = await host.call_tool("box__add", {"a": 1, "b": 2})
+                        assert result.structured_content == {"total": 3}
+
+        anyio.run(walk)
+        assert service.client().post("/mcp", json=LIST, headers=BARE).status_code == 200
+
+
+def children_of(pid: int) -> list[int]:
+    """Of the process, and of its children."""
+    told = subprocess.run(["/bin/ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = {int(child): int(parent) for child, parent in (line.split() for line in told.stdout.splitlines())}
+    found = [child for child, parent in parents.items() if parent == pid]
+    return found + [each for child in found for each in children_of(child)]
+
+
+def is_alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
