@@ -26,6 +26,7 @@ from waygraph.ingest.calling.web import Request, Response, Web
 from waygraph.ingest.origins import origin_of
 from waygraph.ingest.sources.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, text_of
+from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.telling import MOST_CHARS
 from waygraph.ingest.vouched import VouchedFile, launch_digest
 from waygraph.registry.errors import InvalidArguments, NotCallable, UpstreamAnswered, UpstreamError, UpstreamRefused
@@ -188,7 +189,7 @@ def _message_in(response: Response, secrets: Iterable[str]) -> Mapping[str, Any]
     if not response.whole:
         raise UpstreamRefused("answered with more than may be read (WAYGRAPH_CALL_MAX_ANSWER_BYTES)")
     try:
-        message = json.loads(struck(response.content.decode("utf-8", "replace"), secrets))
+        message = sendable(json.loads(struck(response.content.decode("utf-8", "replace"), secrets)))
     except (ValueError, RecursionError):
         message = None
     if isinstance(message, Mapping) and ("result" in message or "error" in message):
