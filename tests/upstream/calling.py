@@ -91,7 +91,7 @@ class Asking:
 
 @asynccontextmanager
 async def asking(launch: Launch) -> AsyncIterator[Asking]:
-    async with connect(launch, SETTINGS, follow=False, for_calls=True) as connection:
+    async with connect(launch, SETTINGS, follow=False) as connection:
         yield Asking(connection)
 
 
