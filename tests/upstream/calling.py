@@ -15,7 +15,7 @@ from waygraph.ingest.upstream.host import NotAnswered, Question, Result
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
 from waygraph.ingest.upstream.opening import connect
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass
