@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from mcp.server.stdio import stdio_server
 
 from waygraph.api.mcp.gateway import Asker, Gateway
 from waygraph.api.mcp.listening import Listeners
+from waygraph.api.mcp.pipes import has_pipes, host_pipes
 from waygraph.api.mcp.server import GatewayServer, running, server_of
 from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.surface import Surface
@@ -52,17 +52,18 @@ def run_stdio(served: Served) -> None:
 
 
 async def _serve(served: Served, policy: CallPolicy, audit: Audit) -> None:
-    async with stdio_server() as (reading, writing):
+    waits_in_a_thread = not has_pipes()
+    async with host_pipes() as (reading, writing):
         # What is printed now and flushed at the end of the process would still come out where the host listens.
         with redirect_stdout(sys.stderr):
-            stopped = False
+            closed_by_host = False
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stopped_by_signal, tasks.cancel_scope)
                 async with _opened(served, policy, audit) as server:
                     await server.run(reading, writing, server.create_initialization_options())
-                    stopped = True
+                    closed_by_host = True
                 tasks.cancel_scope.cancel()
-            if not stopped:
+            if waits_in_a_thread and not closed_by_host:
                 _leave(served, audit)
 
 
@@ -95,7 +96,14 @@ async def in_thread[T](work: Callable[[], T], /) -> T:
 async def _load(gateway: Gateway) -> None:
     """What a first question would wait for. Why it cannot be had is told to who asks."""
     with suppress(WaygraphError):
-        await gateway.ask(lambda: gateway.registry.exists and gateway.registry.route("are you ready"))
+        await gateway.ask(lambda: _loaded(gateway.registry))
+
+
+def _loaded(registry: Registry) -> None:
+    import jsonschema  # noqa: F401 - the first call checks with it
+
+    if registry.exists:
+        registry.route("are you ready")
 
 
 async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
@@ -106,7 +114,7 @@ async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
 
 
 def _leave(served: Served, audit: Audit) -> None:
-    """Ends the process: a thread of the transport waits for the host's next line, and nothing wakes it."""
+    """Ends the process: a thread waits for the next line of a terminal, and nothing wakes it."""
     audit.close()
     served.registry.close()
     sys.stderr.flush()
