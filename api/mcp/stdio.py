@@ -21,7 +21,9 @@ from waygraph.api.observing.logs import open_logs
 from waygraph.ingest.calling.executor import open_executor
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.access import LOCAL
+from waygraph.registry.arguments import check_arguments
 from waygraph.registry.errors import WaygraphError
+from waygraph.registry.model import Tool
 from waygraph.registry.policy import CallPolicy
 from waygraph.registry.policy_file import load_policy
 from waygraph.registry.registry import Registry
@@ -100,8 +102,7 @@ async def _load(gateway: Gateway) -> None:
 
 
 def _loaded(registry: Registry) -> None:
-    import jsonschema  # noqa: F401 - the first call checks with it
-
+    check_arguments(Tool(id="", agent_id="", name="", input_schema='{"type":"object"}'), {})
     if registry.exists:
         registry.route("are you ready")
 
