@@ -8,7 +8,7 @@ MODEL := $(VENV)/.model
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-peers docs wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ bench-service: $(READY) ## measure the REST service under load, beside a bare en
 bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, changes, polls, kill -9; about 15 minutes
 	@$(BIN)/python -m benchmarks live_ingest table
 
+bench-gateway: $(READY) ## measure the gateway: what a call and a find cost, tokens, a thousand sessions, kill -9; about 8 minutes
+	@$(MAKE) --no-print-directory $(VENV)/.tokens
+	@$(BIN)/python -m benchmarks gateway table
+
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/peers/.peers
 	@.venv/peers/bin/python -m benchmarks.peers
@@ -76,6 +80,10 @@ $(MODEL): $(READY)
 
 %/.torch: %/.ready
 	@$*/bin/python -m pip install --quiet --editable '.[sentence-transformers]'
+	@touch $@
+
+%/.tokens: %/.ready benchmarks/gateway/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement benchmarks/gateway/requirements.txt
 	@touch $@
 
 %/.peers: %/.ready benchmarks/peers/requirements.txt

@@ -26,6 +26,7 @@ from benchmarks import (
     suspicion,
 )
 from benchmarks.ablations import run as ablations
+from benchmarks.gateway import run as gateway
 from benchmarks.live import run as live
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import run as service
@@ -53,6 +54,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(graph_server.run, name) for name in graph_server.NAMES},
     service.NAME: service.run,
     live.NAME: live.run,
+    gateway.NAME: gateway.run,
 }
 """They start servers, take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)

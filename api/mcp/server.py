@@ -84,7 +84,7 @@ def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
 @asynccontextmanager
 async def running(gateway: "Gateway", listeners: Listeners) -> AsyncGenerator[None]:
     """The gateway at work: calls may wait for their hosts, and hosts are told of changes."""
-    parked = gateway.parking.open() if gateway.parking else nullcontext()
+    parked = gateway.parking.open() if gateway.parking is not None else nullcontext()
     async with parked, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
         try:
@@ -135,7 +135,7 @@ class _Answers:
         if meta_tool == ROUTE_AGENTS:
             return await route_agents(gateway, asker, arguments)
         hearing = Heard(ctx, asker.session)
-        if params.request_state is not None and gateway.parking:
+        if params.request_state is not None and gateway.parking is not None:
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
@@ -151,7 +151,7 @@ class _Answers:
 
         host_can = ctx.session.client_capabilities
         parking = self._gateway.parking
-        if parking and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
+        if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
             return await parking.begin(asker.caller.id, host_can, hearing, run)
         return await run(SessionHost(ctx, asker.session))
 

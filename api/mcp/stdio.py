@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 
 from waygraph.api.mcp.gateway import Asker, Gateway
+from waygraph.api.mcp.host_pipes import host_pipes
 from waygraph.api.mcp.listening import Listeners
-from waygraph.api.mcp.pipes import has_pipes, host_pipes
 from waygraph.api.mcp.server import GatewayServer, running, server_of
 from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.surface import Surface
@@ -48,24 +48,23 @@ def run_stdio(served: Served) -> None:
     audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
     open_logs(settings.log_format, settings.log_level, sys.stderr)
     try:
-        anyio.run(_serve, served, policy, audit)
+        anyio.run(_serve, served, policy, audit, backend_options={"use_uvloop": True})
     finally:
         audit.close()
 
 
 async def _serve(served: Served, policy: CallPolicy, audit: Audit) -> None:
-    waits_in_a_thread = not has_pipes()
     async with host_pipes() as (reading, writing):
         # What is printed now and flushed at the end of the process would still come out where the host listens.
         with redirect_stdout(sys.stderr):
-            closed_by_host = False
+            stopped = False
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stopped_by_signal, tasks.cancel_scope)
                 async with _opened(served, policy, audit) as server:
                     await server.run(reading, writing, server.create_initialization_options())
-                    closed_by_host = True
+                    stopped = True
                 tasks.cancel_scope.cancel()
-            if waits_in_a_thread and not closed_by_host:
+            if not stopped:
                 _leave(served, audit)
 
 
@@ -115,7 +114,7 @@ async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
 
 
 def _leave(served: Served, audit: Audit) -> None:
-    """Ends the process: a thread waits for the next line of a terminal, and nothing wakes it."""
+    """Ends the process: a thread of the transport waits for the host's next line, and nothing wakes it."""
     audit.close()
     served.registry.close()
     sys.stderr.flush()

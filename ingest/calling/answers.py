@@ -8,6 +8,7 @@ from typing import Any
 from waygraph.ingest.calling.call import Result
 from waygraph.ingest.calling.web import Response
 from waygraph.ingest.sources.openapi_calls import is_json
+from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.telling import STRUCK
 from waygraph.registry.settings import Settings
 
@@ -69,7 +70,7 @@ def _told(said: str, *, is_json: bool) -> Result:
 
 def _parsed(said: str) -> object:
     try:
-        return json.loads(said)
+        return sendable(json.loads(said))
     except (ValueError, RecursionError):
         return None
 

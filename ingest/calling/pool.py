@@ -199,6 +199,7 @@ class _Line:
         self._calls = 0
         self._heard = self._silences = 0
         """How many messages had come at the last silence, and how many calls in a row were given up since."""
+        self._is_waited_to_rest = False
         self._used_s = clock.now_s()
 
     @property
@@ -227,7 +228,8 @@ class _Line:
         finally:
             self._calls -= 1
             self._used_s = self._clock.now_s()
-            self._stirred.set()
+            if self._is_waited_to_rest:
+                self._stirred.set()
 
     @contextmanager
     def _minding_silence(self, connection: CallConnection) -> Iterator[None]:
@@ -277,6 +279,8 @@ class _Line:
                 return
             self._stirred = anyio.Event()
             if self._calls:
+                self._is_waited_to_rest = True
                 await self._stirred.wait()
-            else:
+                self._is_waited_to_rest = False
+            else:  # a call meanwhile wakes nobody: what is left is asked for anew when the time is up
                 await first_of(self._stirred.wait, partial(self._clock.sleep, left_s))

@@ -141,18 +141,19 @@ class OpenConnection:
     def _client(self, about_us: Implementation) -> Client:
         """By its callbacks the SDK says what we take, and refuses what comes before any call can.
 
+        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
+
         Roots are not among it. In the handshake era they are of the whole connection: those of one host would open
         its folders to all others, and move the limits that an operator has set. In the modern era each call names
         its own.
         """
-        nobody = _nobody if self._for_calls else None
         return Client(
             self._watched_streams(),
             mode=self._mode,
             client_info=about_us,
             cache=None,
-            elicitation_callback=nobody,
-            sampling_callback=nobody,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
         )
 
     def _end(self) -> None:

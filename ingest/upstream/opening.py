@@ -36,7 +36,7 @@ async def connect(
     """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended.
 
     `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `for_calls`:
-    whether it is told that we take the questions of servers, which the hosts of calls answer. `open_page`: shows a
+    whether what it asks at once is heard out first, so that none of it is taken for a call's. `open_page`: shows a
     person the page where they log in by OAuth; without it only tokens that are held count. Raises UpstreamError.
     """
     raised: Exception | None = None

@@ -22,6 +22,7 @@ from mcp.types import (
 )
 
 from waygraph.ingest.upstream.host import NotAnswered, Question
+from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.underway import CallsUnderway, Underway
 from waygraph.ingest.upstream.wire import Wire
 
@@ -74,7 +75,7 @@ class Questions:
             return _refusal(request.id, f"the host of this call does not take {question}")
         call.scopes.add(scope)
         try:
-            result = await call.host.ask(question, request.params or {})
+            result = await call.host.ask(question, sendable(request.params or {}))
         except NotAnswered as exc:
             return _refusal(request.id, str(exc))
         except Exception as exc:  # noqa: BLE001 - a fault of one host must not end the connection of all

@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
+from waygraph.ingest.upstream.sendable import sendable, whole
 
 MOST_CHARS = 300
 STRUCK = "***"
@@ -45,17 +46,17 @@ class Discretion:
         return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
 
     def strike(self, text: str) -> str:
-        """The text without what is held in confidence, and otherwise as it is."""
+        """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
         for secret in (*sorted(self.learned, key=len, reverse=True), *self.secrets):
             text = text.replace(secret, STRUCK)
-        return text
+        return whole(text)
 
     def struck(self, data: object, most_chars: int) -> object:
         """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
         try:
             written = json.dumps(data, ensure_ascii=False)
             if len(written) <= most_chars:
-                return self._struck(data)
+                return sendable(self._struck(data))
             return f"({len(written):,} characters, which is too long to be handed on)"
         except (TypeError, ValueError, RecursionError):
             return "(data that cannot be read)"

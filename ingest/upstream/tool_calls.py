@@ -14,6 +14,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from waygraph.ingest.upstream.host import Host, NotAnswered, Question, Result
 from waygraph.ingest.upstream.questions import QUESTIONS
 from waygraph.ingest.upstream.raw import raw_cancel, raw_request
+from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.underway import CallsUnderway, Underway
 from waygraph.registry.errors import UpstreamRefused
 
@@ -49,7 +50,7 @@ class ToolCalls:
         for _ in range(MOST_ROUNDS):
             if not self._is_modern or result.get("resultType") != "input_required":
                 await call.told()
-                return result
+                return sendable(result)
             answers = await _answers(call.host, result.get("inputRequests") or {})
             if not answers:
                 await anyio.sleep(pause_s)
@@ -113,7 +114,7 @@ async def _answered(host: Host, question: object) -> Mapping[str, Any]:
     if not host.can(method):
         raise UpstreamRefused(f"needs an answer to {method}, which the host of this call does not take")
     try:
-        return await host.ask(method, question.get("params") or {})
+        return await host.ask(method, sendable(question.get("params") or {}))
     except NotAnswered as exc:
         raise UpstreamRefused(f"needs an answer to {method}, and got none: {exc}") from None
 

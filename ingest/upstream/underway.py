@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, get_args
 
 import anyio
@@ -67,9 +68,10 @@ class Underway:
 
     async def _hand_on(self, quiet: anyio.Event) -> None:
         """One after the other, in the server's order."""
+        scope = anyio.CancelScope()
+        self.scopes.add(scope)
         try:
-            with anyio.CancelScope() as scope:
-                self.scopes.add(scope)
+            with scope:
                 while self._notices:
                     await self._notices.popleft()()
         except Exception as exc:  # noqa: BLE001 - a fault of one host must not end the connection of all
@@ -167,7 +169,7 @@ def _float(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return float(value)
+        return float(value) if isfinite(value) else None
     except OverflowError:
         return None
 

@@ -64,8 +64,9 @@ def _validator(schema_text: str) -> "Validator | None":
 
     broken: tuple[type[Exception], ...] = (SchemaError, *_troubles())
     dialect = validator_for(schema, default=Draft202012Validator)
+    check_schema: Callable[..., None] = dialect.check_schema  # whose protocol does not know all that it takes
     try:
-        dialect.check_schema(schema, format_checker=FormatChecker(()))  # Python's own patterns are no measure
+        check_schema(schema, format_checker=FormatChecker(()))  # whether Python takes a pattern is no measure
     except broken:
         return None
     return _bounded(dialect)(schema, registry=Registry())  # one that fetches nothing

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
+from pydantic_core import to_json
 
 from tests.calling.opened_here import Here
 from tests.web_pages import WebPages, web_pages
@@ -477,6 +478,16 @@ def test_json_is_structured_and_text(here: Here, web: WebPages) -> None:
     assert answered(here, web, 200, "application/json", b"{broken") == {
         "content": [{"type": "text", "text": "{broken"}]
     }
+
+
+@pytest.mark.parametrize("value", ['"\\ud800"', "[" * 300 + "]" * 300])
+def test_json_that_no_host_could_be_sent_is_structured_as_far_as_it_can_be(
+    here: Here, web: WebPages, value: str
+) -> None:
+    """Half a character, and what is deeper than hosts read: the message with it would end the host's connection."""
+    got = answered(here, web, 200, "application/json", f'{{"a": {value}}}'.encode())
+    assert len(to_json(got)) > len(value)
+    assert got["structuredContent"]["a"]
 
 
 def test_texts_images_and_other_files(here: Here, web: WebPages) -> None:

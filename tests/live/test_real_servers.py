@@ -8,9 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests import live_servers
 from tests.live_http import Form, http_launch
-from tests.live_servers import REAL_SERVERS, NoServers, real_server
+from tests.live_servers import real_server
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.ingest.upstream.opening import connect
@@ -52,7 +51,9 @@ OFFERS = {
         frozenset(
             "echo get-annotated-message get-env get-resource-links get-resource-reference get-structured-content "
             "get-sum get-tiny-image gzip-file-as-resource toggle-simulated-logging toggle-subscriber-updates "
-            "trigger-long-running-operation simulate-research-query".split()
+            "trigger-long-running-operation simulate-research-query "
+            # only for who takes what they ask:
+            "get-roots-list trigger-elicitation-request trigger-sampling-request trigger-url-elicitation".split()
         ),
         prompts=4,
         resources=7,
@@ -174,42 +175,3 @@ def test_a_change_is_heard_of(name: str, form: Form | None, tmp_path: Path) -> N
         before, after = anyio.run(before_and_after, stdio(name, tmp_path))
     new = {tool["name"] for tool in after.tools} - {tool["name"] for tool in before.tools}
     assert new == {"late"}
-
-
-# How they are installed
-
-
-def test_nothing_is_installed_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Once an environment is there, neither pip nor npm is run for it again."""
-    for name in REAL_SERVERS:
-        real_server(name, tmp_path)
-
-    def run(*command: str) -> None:
-        raise AssertionError(command)
-
-    monkeypatch.setattr(live_servers, "_run", run)
-    again = {name: live_servers._made.__wrapped__(made) for name, made in live_servers.ENVIRONMENTS.items()}
-    assert again == {name: made.programs for name, made in live_servers.ENVIRONMENTS.items()}
-
-
-def test_without_npm_they_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One line says what is missing; with WAYGRAPH_REQUIRE_LIVE_SERVERS=1 it fails the test."""
-    monkeypatch.setattr(live_servers, "installed", lambda _: NoServers("no npm"))
-    monkeypatch.setitem(live_servers.ENVIRON, live_servers.REQUIRED, "0")
-    with pytest.raises(pytest.skip.Exception, match="no live servers to test with: no npm"):
-        real_server("memory", tmp_path)
-    monkeypatch.setitem(live_servers.ENVIRON, live_servers.REQUIRED, "1")
-    with pytest.raises(pytest.fail.Exception, match="no npm"):
-        real_server("memory", tmp_path)
-
-
-def test_an_installer_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What pip or npm said of its failure is the reason, and the next attempt begins anew."""
-    monkeypatch.setitem(live_servers.ENVIRON, "WAYGRAPH_TEST_CACHE", str(tmp_path))
-    bad = tmp_path / "bad.txt"
-    bad.write_text("no-such-distribution @ file:///no/such/wheel.whl\n")
-    environment = live_servers.Environment("bad", (bad,), live_servers._install_python)
-    outcome = live_servers._made.__wrapped__(environment)
-    assert isinstance(outcome, NoServers)
-    assert "did not install it" in str(outcome)
-    assert not environment.is_whole

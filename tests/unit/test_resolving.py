@@ -45,6 +45,41 @@ def test_a_name_means_one_tool(wordy: Registry, name: str, meant: str) -> None:
     assert tool_meant(wordy, name=name).id == meant
 
 
+ODD = (
+    "b",
+    "b.",
+    "b!",
+    "'b'",
+    "t u",
+    "t.u",
+    "été",
+    "取得",
+    "x" * 120,
+    "GO",
+    "go",
+    "a/b",
+    "b__c",
+    "_b",
+    "ſearch",
+    "search",
+)
+
+
+def test_odd_names_mean_their_own_tools() -> None:
+    """With signs that a sentence might have around them, and with those of names and of ids in them."""
+    tools = [tool(owner, name) for owner in ("a", "a b", "a__b") for name in ODD]
+    with Registry.open(":memory:", embedder="none") as odd:
+        put(
+            odd,
+            "odd",
+            [agent(owner, *(each for each in tools if each.agent_id == owner)) for owner in ("a", "a b", "a__b")],
+        )
+        for each in tools:
+            for name in (each.id, each.call_name):
+                assert tool_meant(odd, name=name).id == each.id
+                assert is_exact_name(each, name)
+
+
 def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
     """Of those that may be seen."""
     with pytest.raises(AmbiguousTool) as caught:

@@ -1,0 +1,113 @@
+"""Messages of a host over the two pipes that it started us with.
+
+The SDK's transport over standard input and output takes files of any kind, and so reads and writes them in threads:
+three changes of thread for each request, which is a large part of what a call costs, and a thread that nothing wakes
+while it waits for the host's next line. What a host gives is nearly always a pair of pipes or sockets, which the event
+loop itself waits for. For anything else (a terminal, a file) the SDK's transport is used.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from waygraph.ingest.upstream.child import Pipe
+
+INPUT, OUTPUT, ERRORS = 0, 1, 2
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+
+
+@asynccontextmanager
+async def host_pipes() -> AsyncGenerator[tuple[Any, Any]]:
+    """Streams of the host's messages and to the host, as the SDK's server takes them.
+
+    Meanwhile standard input is empty and standard output is where errors go, for us and for all that we start.
+    """
+    if not _is_apart(INPUT) or not _is_apart(OUTPUT):
+        async with stdio_server() as streams:
+            yield streams
+        return
+    with _taken(INPUT, _nothing) as asked, _taken(OUTPUT, _errors) as answers:
+        incoming, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, Pipe(asked), incoming)
+            tasks.start_soon(_write, outgoing, Pipe(answers))
+            yield reading, writing
+            await reading.aclose()
+            tasks.cancel_scope.cancel()
+
+
+def _is_apart(number: int) -> bool:
+    """Whether it is a pipe or a socket, and none that standard error shares: what we do to it nobody else feels."""
+    here, errors = os.fstat(number), os.fstat(ERRORS)
+    is_shared = (here.st_dev, here.st_ino) == (errors.st_dev, errors.st_ino)
+    return (stat.S_ISFIFO(here.st_mode) or stat.S_ISSOCK(here.st_mode)) and not is_shared
+
+
+@contextmanager
+def _taken(number: int, instead: Callable[[], int]) -> Iterator[Any]:
+    """The file that a standard stream is, under a number of its own; in its place stands another, until the end."""
+    ours = os.fdopen(os.dup(number), "rb" if number == INPUT else "wb", buffering=0)
+    _put(instead(), number)
+    try:
+        yield ours
+    finally:
+        os.set_blocking(ours.fileno(), True)
+        os.dup2(ours.fileno(), number)
+        ours.close()
+
+
+def _put(descriptor: int, number: int) -> None:
+    os.dup2(descriptor, number)
+    os.close(descriptor)
+
+
+def _nothing() -> int:
+    return os.open(os.devnull, os.O_RDONLY)
+
+
+def _errors() -> int:
+    return os.dup(ERRORS)
+
+
+async def _read(pipe: Pipe, incoming: Any) -> None:
+    """A line that is no message is told to the server as the SDK tells it: it answers nothing, and goes on."""
+    rest = bytearray()
+    async with incoming:
+        try:
+            while True:
+                rest += await pipe.receive()
+                if b"\n" not in rest:
+                    continue
+                *lines, last = bytes(rest).split(b"\n")
+                rest = bytearray(last)
+                for line in lines:
+                    await incoming.send(_message(line))
+        except _GONE:
+            return
+
+
+def _message(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
+    except ValueError as fault:
+        return fault
+
+
+async def _write(outgoing: Any, pipe: Pipe) -> None:
+    """A host that has closed its end of our output is gone: what is still to be told to it is lost."""
+    async with outgoing:
+        try:
+            async for item in outgoing:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await pipe.send(text.encode("utf-8", "replace") + b"\n")
+        except _GONE:
+            sys.stderr.flush()

@@ -1,0 +1,301 @@
+"""The MCP client of the Python SDK, in both eras and by all doors: a tool's result arrives as its server said it."""
+
+import json
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+)
+
+from tests.clients.gateways import (
+    DOORS,
+    LISTED,
+    PROTOCOLS,
+    SERVERS,
+    Door,
+    Era,
+    Gateway,
+    Service,
+    client_beside,
+    client_of,
+    found,
+)
+from tests.processes_left import left_of, needs_proc, until
+
+BOTH_ERAS = pytest.mark.parametrize("era", PROTOCOLS)
+CROSSED = pytest.mark.parametrize(("door", "era"), [("stdio", "auto"), ("/mcp", "legacy")])
+"""For what depends on neither alone."""
+
+
+def visit(
+    gateway: Gateway,
+    door: Door,
+    era: Era,
+    services: Service,
+    work: Callable[[Client], Coroutine[Any, Any, None]],
+    *options: str,
+    **callbacks: Any,
+) -> None:
+    """Does the work with a connected client."""
+
+    async def connected() -> None:
+        async with client_of(gateway, door, era, services, *options, **callbacks) as client:
+            assert client.protocol_version == PROTOCOLS[era]
+            await work(client)
+
+    anyio.run(connected)
+
+
+def said(result: CallToolResult) -> Mapping[str, Any]:
+    """All of it on the wire but what each server adds of itself in the modern era."""
+    wire = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    meta = {key: value for key, value in (wire.pop("_meta", None) or {}).items() if not key.endswith("/serverInfo")}
+    wire.pop("resultType", None)
+    return wire | ({"_meta": meta} if meta else {})
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("door", DOORS)
+def test_found_and_called_in_both_ways(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+    """What find_tools gives runs by use_tool and, for a host that may call what is not listed, by its own name."""
+
+    async def work(client: Client) -> None:
+        listed = await client.list_tools()
+        assert {tool.name for tool in listed.tools} == LISTED
+        assert client.instructions
+        tool = (await found(client, "read the complete contents of a text file"))["tools"][0]
+        params = {"path": str(gateway.home / "note.txt")}
+        by_use_tool = await client.call_tool("use_tool", {"name": tool["name"], "params": params})
+        by_its_name = await client.call_tool(tool["name"], params)
+        assert by_use_tool.content[0].type == "text"
+        assert by_use_tool.content[0].text == gateway.note
+        assert said(by_its_name) == said(by_use_tool)
+        routed = await client.call_tool("route_agents", {"query": "read text files of a folder", "limit": 1})
+        assert "filesystem" in str(routed.content)
+
+    visit(gateway, door, era, services, work)
+
+
+@BOTH_ERAS
+def test_the_surface_of_the_rfc(era: Era, gateway: Gateway, services: Service) -> None:
+    """`--surface rfc` lists find_tools alone, with the RFC's parameters; what it finds runs when called by its name."""
+
+    async def work(client: Client) -> None:
+        [only] = (await client.list_tools()).tools
+        assert only.name == "find_tools"
+        assert set(only.input_schema["properties"]) == {"query", "limit"}
+        tool = (await found(client, "get the sum of two numbers"))["tools"][0]
+        assert set(tool["inputSchema"]["required"]) == {"a", "b"}
+        result = await client.call_tool(tool["name"], {"a": 17, "b": 25})
+        assert "42" in str(said(result)["content"])
+
+    visit(gateway, "stdio", era, services, work, "--surface", "rfc")
+
+
+# What a server returns
+
+CALLS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("everything", "echo", {"message": "¿Qué? 你好 🙂"}),
+    ("everything", "get-tiny-image", {}),
+    ("everything", "get-annotated-message", {"messageType": "error", "includeImage": True}),
+    ("everything", "get-structured-content", {"location": "Chicago"}),
+    ("everything", "get-resource-links", {"count": 3}),
+    ("everything", "get-resource-reference", {"resourceType": "Text", "resourceId": 1}),
+    ("time", "convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
+    ("time", "get_current_time", {"timezone": "Nowhere/Land"}),
+    ("filesystem", "read_text_file", {"path": "/no/such/place"}),
+)
+"""Text, an image, annotations, structured content, links, an embedded resource; and what goes wrong in the server."""
+FAILING = ("get_current_time", "read_text_file")
+
+
+@CROSSED
+def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+    """Block by block the same as without a gateway between, failures too; only times that the server tells differ."""
+
+    async def work(client: Client) -> None:
+        for server, calls in groupby(CALLS, key=itemgetter(0)):
+            async with client_beside(gateway.server(server)) as beside:
+                for _, name, arguments in calls:
+                    direct = said(await beside.call_tool(name, dict(arguments)))
+                    params = {"name": f"{server}__{name}", "params": dict(arguments)}
+                    through = said(await client.call_tool("use_tool", params))
+                    assert _timeless(through) == _timeless(direct), name
+                    assert through["isError"] == (name in FAILING)
+
+    visit(gateway, door, era, services, work)
+
+
+def _timeless(result: Mapping[str, Any]) -> str:
+    """A resource of server-everything tells the second in which it was made."""
+    return re.sub(r"\d{1,2}:\d\d:\d\d ?[AP]?M?", "TIME", json.dumps(result, sort_keys=True))
+
+
+@CROSSED
+def test_a_tool_that_may_change_things_runs_by_its_name_alone(
+    door: Door, era: Era, gateway: Gateway, services: Service
+) -> None:
+    """A request that resembles it runs nothing; its name does."""
+    name = f"lighthouse {era}"
+    entity = {"name": name, "entityType": "place", "observations": ["it blinks"]}
+
+    async def work(client: Client) -> None:
+        asked = {"query": "create new entities in the knowledge graph", "params": {"entities": [entity]}}
+        assert (await client.call_tool("use_tool", asked)).is_error
+        assert name not in str(await client.call_tool("memory__read_graph", {}))
+        asked = {"name": "memory__create_entities", "params": {"entities": [entity]}}
+        assert not (await client.call_tool("use_tool", asked)).is_error
+        held = await client.call_tool("memory__read_graph", {})
+        assert held.structured_content is not None
+        assert entity in held.structured_content["entities"]
+
+    visit(gateway, door, era, services, work)
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("door", ["stdio", "/mcp"])
+def test_progress_comes_while_a_tool_runs(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+    """Every step that the server tells reaches the host, in order, before the result."""
+    told: list[tuple[float, float | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total))
+
+    async def work(client: Client) -> None:
+        params = {"duration": 0.4, "steps": 4}
+        name = "everything__trigger-long-running-operation"
+        result = await client.call_tool("use_tool", {"name": name, "params": params}, progress_callback=heard)
+        assert not result.is_error
+        assert told == [(step, 4) for step in (1, 2, 3, 4)]
+
+    visit(gateway, door, era, services, work)
+
+
+# What a server asks
+
+
+async def _accept(context: object, params: ElicitRequestParams) -> ElicitResult:
+    return ElicitResult(action="accept", content={"name": "Ada Example", "check": True})
+
+
+async def _sample(context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
+    text = TextContent(type="text", text="a sampled answer")
+    return CreateMessageResult(role="assistant", content=text, model="scripted-1", stop_reason="endTurn")
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("door", ["stdio", "bridge", "/mcp"])
+def test_questions_of_a_server_reach_a_host_that_can_answer(
+    door: Door, era: Era, gateway: Gateway, services: Service
+) -> None:
+    """Elicitation and sampling: what the host answers is what the server goes on from."""
+
+    async def work(client: Client) -> None:
+        asked = {"name": "everything__trigger-elicitation-request", "params": {}}
+        assert "Ada Example" in str(said(await client.call_tool("use_tool", asked))["content"])
+        asked = {"name": "everything__trigger-sampling-request", "params": {"prompt": "say something"}}
+        assert "a sampled answer" in str(said(await client.call_tool("use_tool", asked))["content"])
+
+    callbacks = {"elicitation_callback": _accept, "sampling_callback": _sample}
+    visit(gateway, door, era, services, work, **callbacks)
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("door", ["stdio", "/mcp"])
+def test_questions_are_refused_for_a_host_that_cannot(
+    door: Door, era: Era, gateway: Gateway, services: Service
+) -> None:
+    """The tool fails with the reason, nothing hangs, and the next call runs."""
+
+    async def work(client: Client) -> None:
+        for name, params in (("trigger-elicitation-request", {}), ("trigger-sampling-request", {"prompt": "say"})):
+            result = await client.call_tool("use_tool", {"name": f"everything__{name}", "params": params})
+            assert result.is_error
+            assert "does not take" in str(result.content)
+        after = await client.call_tool("use_tool", {"name": "everything__echo", "params": {"message": "here"}})
+        assert "here" in str(after.content)
+
+    visit(gateway, door, era, services, work)
+
+
+# What the gateway says
+
+
+@CROSSED
+def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
+    """A name that is not there comes with the nearest; an argument that does not fit, with its place; none is run."""
+
+    async def work(client: Client) -> None:
+        unknown = await client.call_tool("use_tool", {"name": "filesystem__read_text_fiel", "params": {}})
+        assert unknown.is_error
+        assert "filesystem__read_text_file" in str(unknown.content)
+        wrong = await client.call_tool("use_tool", {"name": "everything__get-sum", "params": {"a": "seventeen"}})
+        assert wrong.is_error
+        assert "/a" in str(wrong.content)
+        assert "number" in str(wrong.content)
+        unlisted: CallToolResult | MCPError
+        try:
+            unlisted = await client.call_tool("no_such_tool_anywhere", {})
+        except MCPError as error:
+            unlisted = error
+        assert "no_such_tool_anywhere" in str(unlisted)
+
+    visit(gateway, door, era, services, work)
+
+
+def test_an_empty_query_is_answered_in_numbers(gateway: Gateway, services: Service) -> None:
+    """The overview counts; it names no tool."""
+
+    async def work(client: Client) -> None:
+        answer = await found(client, "")
+        assert not answer.get("tools")
+        assert "read_text_file" not in json.dumps(answer)
+        assert str(len(SERVERS)) in json.dumps(answer["overview"])
+
+    visit(gateway, "stdio", "auto", services, work)
+
+
+def test_a_key_is_needed_and_says_what_may_be_done(gateway: Gateway, services: Service) -> None:
+    """Without a key nobody is let in; one that may find tools and not use them finds, and runs nothing."""
+    nobody = httpx2.post(services.url(), json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, timeout=60)
+    assert nobody.status_code == 401
+
+    async def work(client: Client) -> None:
+        name = (await found(client, "echo a message"))["tools"][0]["name"]
+        result = await client.call_tool("use_tool", {"name": name, "params": {"message": "not to be heard"}})
+        assert result.is_error
+        assert "use" in str(result.content)
+        assert "not to be heard" not in str(result.content)
+
+    visit(gateway, "/mcp", "auto", services.for_key_of("route", "read"), work)
+
+
+# What is left
+
+
+@needs_proc
+@BOTH_ERAS
+def test_when_the_host_leaves_its_servers_do(era: Era, gateway: Gateway, services: Service) -> None:
+    """Every server that its calls started ends with it."""
+    before = set(left_of(gateway.mark))
+
+    async def work(client: Client) -> None:
+        for name, params in (("everything__echo", {"message": "here"}), ("memory__read_graph", {})):
+            assert not (await client.call_tool(name, params)).is_error
+        assert set(left_of(gateway.mark)) - before
+
+    visit(gateway, "stdio", era, services, work)
+    assert until(lambda: not set(left_of(gateway.mark)) - before, within_s=5.0)

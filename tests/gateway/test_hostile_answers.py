@@ -1,0 +1,60 @@
+"""What a hostile server answers ends its own call at most: the gateway, and whoever else it serves, go on."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+
+from tests.gateway.hosts import ERAS, Era, Place, ingest, on_stdio, over_http
+from tests.gateway.programs.hostile_answers import NAMES
+from tests.service import served
+
+PROGRAM = Path(__file__).parent / "programs" / "hostile.py"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    place = Place(tmp_path_factory.mktemp("hostile"))
+    config = place.folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"bad": {"command": sys.executable, "args": [str(PROGRAM)]}}}))
+    assert ingest(place, str(config)) == 0
+    return place
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def open_host(request: pytest.FixtureRequest, place: Place) -> Iterator[Open]:
+    @asynccontextmanager
+    async def by_stdio(era: Era) -> AsyncIterator[Client]:
+        async with Client(on_stdio(place), mode=era) as client:
+            yield client
+
+    if request.param == "stdio":
+        yield by_stdio
+        return
+    with served(place.registry) as service:
+        yield lambda era: over_http(f"{service.url}/mcp", era)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_no_answer_of_a_server_ends_the_gateway(open_host: Open, era: Era) -> None:
+    """Half characters, depth, numbers that JSON does not have, fields of another type: all calls end, the last well."""
+
+    async def call() -> None:
+        async with open_host(era) as host:
+            for name in NAMES:
+                with anyio.fail_after(20):
+                    with suppress(MCPError, ValueError):  # the second: the host's own types do not take the answer
+                        await host.call_tool(f"bad__{name}", {})
+            result = await host.call_tool("bad__well", {})
+            assert result.content[0].text == "well"
+
+    anyio.run(call)

