@@ -290,8 +290,8 @@ def test_no_value_is_repeated_whatever_dialect_a_part_names() -> None:
     assert said == {"/p": 'must match the pattern "^b"'}
 
 
-def test_a_name_that_is_not_known_is_told_among_thousands() -> None:
-    names = {f"{number:06d}abcdefghijklmn": {} for number in range(9_000)}
+def test_a_name_that_is_not_known_is_told_among_hundreds() -> None:
+    names = {f"{number:06d}abcdefghijklmn": {} for number in range(500)}
     given = {f"{number:06d}abcdefghijklnm": 1 for number in range(100_000, 100_040)}
     assert len(faults({"properties": names, "additionalProperties": False}, given)) == FAULTS_TOLD
 
