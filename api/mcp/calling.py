@@ -60,6 +60,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         meant = await ask(lambda: _meant(gateway, asker, wanted, line))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+            meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
         call = ToolCall(
             agent=meant.agent,
             tool=meant.tool,
@@ -78,6 +79,22 @@ def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> 
     within = gateway.agents_within(asker)
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
     line.target = tool.id
+    return _judged(gateway, asker, wanted, tool)
+
+
+def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
+    """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
+    within = gateway.agents_within(asker)
+    tool = tool_meant(gateway.registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
+    now = _judged(gateway, asker, wanted, tool)
+    if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
+        raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
+    return now
+
+
+def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, tool: "Tool") -> _Meant:
+    """Raises UnknownName, NotCallable, InvalidArguments."""
+    registry, principal = gateway.registry, asker.principal
     agent = registry.agent(tool.agent_id, principal=principal)
     judges = judging(registry, gateway.policy, principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))

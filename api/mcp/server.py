@@ -136,6 +136,7 @@ class _Answers:
             return await route_agents(gateway, asker, arguments)
         hearing = Heard(ctx, asker.session)
         if params.request_state is not None and gateway.parking is not None:
+            asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
