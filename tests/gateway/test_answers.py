@@ -10,7 +10,7 @@ import pytest
 from mcp import MCPError
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
-from tests.gateway.programs.picture import PICTURE
+from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served
 
 MODERN = "2026-07-28"
