@@ -45,6 +45,8 @@ class ScriptedModel:
 
     url: str = ""
     asked: list[Conversation] = field(default_factory=list)
+    last_request: str = ""
+    """As it came."""
     refused: list[str] = field(default_factory=list)
     """What was no request of a good host; answered by 400."""
 
@@ -202,8 +204,8 @@ def scripted_model() -> Iterator[ScriptedModel]:
 def _answering_for(model: ScriptedModel) -> type[BaseHTTPRequestHandler]:
     class Endpoint(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = self._answer(request)
+            model.last_request = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            status, answer = self._answer(json.loads(model.last_request))
             body = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -7,6 +7,7 @@ from waygraph.api.mcp.failures import Result, told_as_text
 from waygraph.api.mcp.surface import DEFAULT_LIMIT, FIND_TOOLS, MAX_AGENTS, ROUTE_AGENTS
 from waygraph.registry.discovery.described import summary
 from waygraph.registry.discovery.finding import FindAsked, find
+from waygraph.registry.discovery.skill_reading import reading_tool
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import AgentMatch, Filters, Query
 
@@ -66,11 +67,12 @@ async def route_agents(gateway: "Gateway", asker: "Asker", arguments: Arguments)
 
 
 def _agent(match: AgentMatch) -> dict[str, Any]:
+    reading = [reading_tool(match.agent)] if match.agent.kind == "skill" else []
     told = {
         "id": match.agent.id,
         "kind": match.agent.kind,
         "description": summary(match.agent.description),
-        "tools": [tool.call_name for tool in match.tools],
+        "tools": [tool.call_name for tool in (*reading, *match.tools)],
     }
     return {name: value for name, value in told.items() if value}
 

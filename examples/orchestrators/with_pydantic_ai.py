@@ -18,14 +18,16 @@ INSTRUCTIONS = (
     "Your tools are found, not listed: ask find_tools for what you need, in words, and call what it gives with "
     "use_tool, by its name and with parameters as its schema says. Answer with what the tool returned."
 )
+PATIENCE_S = 60
+"""Pydantic AI gives a server 5 s to start."""
 
 
 def gateway(where: str) -> MCPToolset:
     """Waygraph: a service by its URL, or a command to start on stdio."""
     if where.startswith(("http://", "https://")):
-        return MCPToolset(where, auth=os.environ.get("WAYGRAPH_API_KEY"))
+        return MCPToolset(where, auth=os.environ.get("WAYGRAPH_API_KEY"), init_timeout=PATIENCE_S)
     command, *args = shlex.split(where)
-    return MCPToolset(StdioTransport(command, args))
+    return MCPToolset(StdioTransport(command, args), init_timeout=PATIENCE_S)
 
 
 async def run(task: str, model: str, where: str) -> str:

@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.calling.a2a_messages import Dialect, Heard, Said, dialect_of, heard, result_of
+from waygraph.ingest.calling.a2a_messages import MODERN, Dialect, Heard, Said, dialect_of, heard, result_of
 from waygraph.ingest.calling.answers import struck
 from waygraph.ingest.calling.call import Host, Result, ToolCall
 from waygraph.ingest.calling.configured import Configured, confidential
@@ -70,13 +70,13 @@ class A2aCaller:
         """Raises NotCallable."""
         name, agent = call.tool.call_name or call.tool.id, call.agent
         offered = list(_interfaces(agent))
-        if not offered:
-            raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
         if service := await self.configured.service(agent):
             try:
                 return self._configured(offered, service)
             except Incomplete as reason:
                 raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
+        if not offered:
+            raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
         origins = await to_thread.run_sync(self._vouched_origins, agent)
         for interface in offered:
             if origin_of(interface.url) in origins:
@@ -84,11 +84,12 @@ class A2aCaller:
         raise NotCallable(name, self._not_vouched(agent, offered, origins))
 
     def _configured(self, offered: list[Interface], service: Service) -> Interface:
-        """The one at that address; else the first, at that address. Raises Incomplete."""
-        found = next((each for each in offered if each.url.rstrip("/") == service.base_url), offered[0])
+        """The one at that address; else the first, or one of 1.0, at that address. Raises Incomplete."""
+        first = offered[0] if offered else Interface(url=service.base_url, dialect=MODERN)
+        elsewhere = replace(first, url=service.base_url)
+        found = next((each for each in offered if each.url.rstrip("/") == service.base_url), elsewhere)
         login = service.login(self.configured.surroundings)
-        address = found.url if found.url.rstrip("/") == service.base_url else service.base_url
-        return replace(found, url=address, login=login, allow_private=service.allow_private)
+        return replace(found, login=login, allow_private=service.allow_private)
 
     def _vouched_origins(self, agent: Agent) -> set[str]:
         digest = launch_digest(agent.transport)
@@ -180,7 +181,7 @@ class _Conversation:
     def _error(error: Mapping[str, Any]) -> UpstreamAnswered:
         code, message = error.get("code"), error.get("message")
         told = message if isinstance(message, str) else "no reason given"
-        return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS])
+        return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS], error.get("data"))
 
 
 def _message_in(response: Response, secrets: Iterable[str]) -> Mapping[str, Any]:

@@ -44,7 +44,7 @@ class Executor:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
         with self._cancellable() as ending, anyio.move_on_after(call.deadline_s):
-            async with self._of_agents.place(call.agent.id), self._places:
+            async with self._of_agents.place(call.agent.id), _place(self._places):
                 return await way.call(call)
         if ending.cancel_called:
             raise UpstreamUnreachable("the gateway is being stopped")
@@ -77,6 +77,17 @@ class Executor:
             scope.cancel()
 
 
+@asynccontextmanager
+async def _place(limit: anyio.CapacityLimiter) -> AsyncGenerator[None]:
+    """One for each call, also for one that is made on behalf of another, in its task."""
+    borrower = object()
+    await limit.acquire_on_behalf_of(borrower)
+    try:
+        yield
+    finally:
+        limit.release_on_behalf_of(borrower)
+
+
 class _PlacesByAgent:
     """A limit for each agent that has calls under way or waiting, and for no other."""
 
@@ -89,7 +100,7 @@ class _PlacesByAgent:
         limit, users = self._limits.get(agent_id) or (anyio.CapacityLimiter(self._each), 0)
         self._limits[agent_id] = limit, users + 1
         try:
-            async with limit:
+            async with _place(limit):
                 yield
         finally:
             limit, users = self._limits.pop(agent_id)

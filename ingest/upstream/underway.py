@@ -68,9 +68,10 @@ class Underway:
 
     async def _hand_on(self, quiet: anyio.Event) -> None:
         """One after the other, in the server's order."""
+        scope = anyio.CancelScope()
+        self.scopes.add(scope)
         try:
-            with anyio.CancelScope() as scope:
-                self.scopes.add(scope)
+            with scope:
                 while self._notices:
                     await self._notices.popleft()()
         except Exception as exc:  # noqa: BLE001 - a fault of one host must not end the connection of all

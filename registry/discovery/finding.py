@@ -8,7 +8,6 @@ from waygraph.registry.discovery.described import DETAILS, Detail, described
 from waygraph.registry.discovery.judging import Judging, judging
 from waygraph.registry.discovery.naming import (
     BORNE_BY,
-    bare,
     exact_first,
     exactness,
     is_name_like,
@@ -117,9 +116,8 @@ def _callable(judged: Sequence[_Judged]) -> int:
 def _judged(registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging) -> list[_Judged]:
     """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
     pairs = [(match.agent, match.tool) for match in exact_first(asked.query, matches)]
-    name = bare(asked.query)
-    if is_name_like(name) and not (pairs and exactness(name, pairs[0][1]) == 0):
-        named = named_outright(registry, name, judges.principal, asked.agent_ids)
+    if is_name_like(asked.query) and not (pairs and exactness(asked.query, pairs[0][1]) == 0):
+        named = named_outright(registry, asked.query, judges.principal, asked.agent_ids)
         pairs = [named, *pairs] if named else pairs
     return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True)) for agent, tool in pairs]
 

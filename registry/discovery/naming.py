@@ -19,8 +19,9 @@ BORNE_BY = 20
 """So many tools of one bare name are told apart."""
 _NEAR_READ = 10
 _AROUND = " \t\r\n\"'`.,;!?"
-_WORD = re.compile(r"\S{1,300}")
+_MAX_NAME_CHARS = 300
 """Longer than any id, and short enough to be compared by its letters."""
+_WORD = re.compile(rf"\S{{1,{_MAX_NAME_CHARS}}}")
 _MEANT, _WORDS = replace(HYBRID, calibration=None), replace(LEXICAL, calibration=None)
 """Recipes that withhold nothing."""
 
@@ -36,7 +37,13 @@ def is_name_like(query: str) -> bool:
 
 
 def exactness(name: str, tool: Tool) -> int:
-    """How the name means the tool: 0 by its id or call name, 1 but for the case, 2 and 3 by its bare name; 4 not so."""
+    """How the name, or what is within the quotes around it, means the tool: 0 by its id or call name, 1 but for the
+    case, 2 and 3 by its bare name; 4 not so.
+    """
+    return min(_exactness(each, tool) for each in _readings(name))
+
+
+def _exactness(name: str, tool: Tool) -> int:
     if name in (tool.id, tool.call_name):
         return 0
     folded = name.casefold()
@@ -47,10 +54,14 @@ def exactness(name: str, tool: Tool) -> int:
     return 3 if folded == tool.name.casefold() else 4
 
 
+def _readings(name: str) -> tuple[str, ...]:
+    """As it stands, since a name may end in a full stop, and without what is around it."""
+    return tuple(dict.fromkeys((name.strip(), bare(name))))
+
+
 def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
     """Those that the query names come first, whatever else speaks for others; else the order given."""
-    name = bare(query)
-    return sorted(matches, key=lambda match: exactness(name, match.tool))
+    return sorted(matches, key=lambda match: exactness(query, match.tool))
 
 
 def owner_of(registry: "Registry", tool: Tool, principal: Principal | None) -> Agent:
@@ -65,15 +76,16 @@ def named_outright(
     registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> tuple[Agent, Tool] | None:
     """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
-    if not is_name_like(name) or ("/" not in name and "__" not in name):
-        return None
-    try:
-        tool = registry.tool(name, principal=principal)
-        if agent_ids is not None and tool.agent_id not in agent_ids:
-            return None
-        return owner_of(registry, tool, principal), tool
-    except UnknownName:
-        return None
+    for each in _readings(name):
+        if len(each) > _MAX_NAME_CHARS or ("/" not in each and "__" not in each):
+            continue
+        try:
+            tool = registry.tool(each, principal=principal)
+            if agent_ids is None or tool.agent_id in agent_ids:
+                return owner_of(registry, tool, principal), tool
+        except UnknownName:
+            continue
+    return None
 
 
 def nearest(
@@ -97,7 +109,8 @@ def _by_spelling(
     except UnknownName as unknown:
         near = [registry.named(each, principal=principal) for each in unknown.nearest]
     tools = [each for each in near if isinstance(each, Tool)]
-    return [each.call_name for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    named = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    return [each.call_name for each in named if not registry.agent(each.agent_id, principal=principal).hidden]
 
 
 def _near(

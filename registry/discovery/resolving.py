@@ -8,9 +8,11 @@ from waygraph.registry.discovery.naming import (
     bare,
     exact_first,
     exactness,
+    is_name_like,
     named_outright,
     nearest,
 )
+from waygraph.registry.discovery.skill_reading import skill_read
 from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.index.search_index import Leg
 from waygraph.registry.model import Principal, Tool, ToolMatch
@@ -36,36 +38,40 @@ def tool_meant(
 ) -> Tool:
     """The tool of that name, or the one that clearly fits the request best; one of the two is given.
 
-    A name is an id, a call name, or the bare name of one tool only, whatever its case. A request is clear if it is
+    A name is an id, a call name, or the bare name of one tool only, whatever its case; the id of a skill means the tool
+    that reads it. A request is clear if it is
     such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
     without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
     candidates.
     """
     if bool(name.strip()) == bool(query.strip()):
         raise InvalidQuery("say which tool: its `name`, or a `query` that says what it is to do, and not both")
-    asked = bare(name if name.strip() else query)
+    by_name, asked = bool(name.strip()), (name if name.strip() else query).strip()
     if agent_ids is not None and not agent_ids:
         raise UnknownName("tool", _short(asked), ())
-    if outright := named_outright(registry, asked, principal, agent_ids):
-        return outright[1]
+    outright = by_name or is_name_like(asked)
+    if outright and (found := named_outright(registry, asked, principal, agent_ids)):
+        return found[1]
+    if by_name and (read := skill_read(registry, asked, principal, agent_ids)):
+        return read
     matches = _matches(registry, asked, principal, agent_ids)
-    by_name = [match for match in matches if exactness(asked, match.tool) < 4]
-    if by_name:
-        return _only(asked, by_name)
-    if name or not matches:
+    bearers = [match for match in matches if exactness(asked, match.tool) < 4]
+    if bearers:
+        return _only(asked, bearers)
+    if by_name or not matches:
         raise _unknown(registry, asked, principal, agent_ids)
     return _clearly_best(asked, matches)
 
 
 def is_exact_name(tool: Tool, name: str) -> bool:
     """Whether the tool was called by its own full name, as those must be that may destroy."""
-    return bare(name) in (tool.id, tool.call_name)
+    return exactness(name, tool) == 0
 
 
 def _matches(
     registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> list[ToolMatch]:
-    if not asked:
+    if not bare(asked):
         return []
     among = None if agent_ids is None else sorted(agent_ids)
     found = registry.find_tools(asked, limit=BORNE_BY, agent_ids=among, principal=principal)
@@ -98,12 +104,12 @@ def _is_agreed(match: ToolMatch) -> bool:
 def _unknown(
     registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> UnknownName:
-    near = nearest(registry, asked, principal, agent_ids) if asked else []
+    near = nearest(registry, asked, principal, agent_ids) if bare(asked) else []
     error = UnknownName("tool", _short(asked), (), hint=f"Nearest: {', '.join(near)}." if near else "")
-    error.nearest = tuple(near)
+    error.name, error.nearest = asked, tuple(near)
     return error
 
 
 def _short(asked: str) -> str:
-    """Errors repeat what was asked, and a model pays for it."""
+    """Messages repeat what was asked, and a model pays for it; the error's own `name` is whole."""
     return asked if len(asked) <= TOLD_CHARS else asked[: TOLD_CHARS - 1] + "…"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -260,6 +261,31 @@ def test_a_session_is_ended_when_the_host_leaves(double: Service) -> None:
             await _echo(client)
 
     anyio.run(main)
+    assert double.heard.headers[-1][":method"] == "DELETE"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_it_ends_the_session_and_itself(double: Service, number: signal.Signals) -> None:
+    """Though the host's end is open, and a thread waits for its next line."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
+    started = program(double.url)
+    with subprocess.Popen(
+        [started.command, *started.args],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["result"]["protocolVersion"] == "2025-06-18"
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == b""
     assert double.heard.headers[-1][":method"] == "DELETE"
 
 

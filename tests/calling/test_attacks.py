@@ -9,11 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.calling.opened_here import Here
 from tests.service import assert_good, served
 from tests.web_pages import web_pages
+from waygraph.ingest.calling.call import ToolCall
+from waygraph.ingest.calling.executor import open_executor
 from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.vouched import vouched_file
@@ -112,6 +115,46 @@ def test_what_is_sent_to_a_service_starts_nothing(here: Here, kind: str, transpo
             )
             refused(gateway, service.registry)
     assert here.starts == started
+
+
+def card(transport: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "evil", "version": "1", "capabilities": {}, "skills": [{"id": "run"}], "url": transport["url"]}
+
+
+def annotated(transport: dict[str, Any]) -> dict[str, Any]:
+    """A catalogue that says of its tool what only an OpenAPI document says."""
+    http = {"method": "GET", "path": "//169.254.169.254/latest", "server": transport["url"]}
+    tools = [{"name": "run", "annotations": {"http": http}}]
+    return {"waygraph": 1, "agents": [{"id": "evil", "kind": "openapi", "transport": transport, "tools": tools}]}
+
+
+CALLED = {
+    "catalogue": catalogue,
+    "export": SENT["export"],
+    "openapi": openapi,
+    "a2a-card": card,
+    "annotated": annotated,
+}
+
+
+@pytest.mark.parametrize("kind", CALLED)
+def test_a_call_of_what_was_sent_to_a_service_reaches_no_address(here: Here, kind: str) -> None:
+    """The whole way, for every kind of agent that has an address."""
+    with web_pages() as web, served(here.folder / "service.grafeo") as service:
+        manifest = CALLED[kind]({"type": "http", "url": web.url})
+        said = {"source": web.url, "manifest": manifest, "kind": "export" if kind == "export" else ""}
+        assert_good(service.client().post("/v1/manifests", json=said))
+        [agent] = service.registry.agents()
+        [tool] = service.registry.tools(agent.id)
+
+        async def call() -> None:
+            arguments = {"message": "hello"} if kind == "a2a-card" else {}
+            async with open_executor(service.registry, here.settings, here.surroundings) as executor:
+                await executor.call(ToolCall(agent=agent, tool=tool, arguments=arguments, deadline_s=20.0))
+
+        with pytest.raises(NotCallable):
+            anyio.run(call)
+        assert web.asked == []
 
 
 def test_a_restored_export_gives_no_agent_a_launch(here: Here) -> None:

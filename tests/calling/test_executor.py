@@ -101,6 +101,19 @@ def test_calls_under_way_end_with_an_error_when_it_closes() -> None:
     anyio.run(main)
 
 
+def test_a_call_may_be_made_on_behalf_of_another() -> None:
+    """A server asks, and the answer takes a tool: in the very task of the first call."""
+
+    class Nesting:
+        async def call(self, nested: ToolCall) -> Result:
+            return (
+                await executor.call(call("inner")) if nested.agent.id == "outer" else {"content": [], "isError": False}
+            )
+
+    executor = Executor({"mcp_server": Nesting()}, 4)
+    assert anyio.run(executor.call, call("outer")) == {"content": [], "isError": False}
+
+
 def test_whoever_asked_can_cancel() -> None:
     way = Sleeping()
 

@@ -10,8 +10,10 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
+from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
-from waygraph.ingest.vouched import vouched_file
+from waygraph.ingest.vouched import launch_digest, vouched_file
+from waygraph.ingest.watching.opening import followed_sources
 from waygraph.registry.errors import NotCallable, StorageFailed
 
 
@@ -116,6 +118,27 @@ def test_a_value_that_was_typed_and_is_kept_nowhere_is_asked_for_by_its_name(her
     with pytest.raises(NotCallable, match="not set in the environment: X_Api_Key") as caught:
         here.launches.of(agent)
     assert "typed-s3cret" not in str(caught.value)
+
+
+def test_an_address_that_was_logged_in_to_is_so_again(here: Here) -> None:
+    """The graph has no word of OAuth; the tokens are kept elsewhere."""
+    with served() as server:
+        [agent] = here.ingest(server.url, oauth=True)
+        launch = here.launches.of(agent)
+    assert isinstance(launch, HttpLaunch)
+    assert launch.oauth
+
+
+def test_what_is_watched_is_vouched_for_too(here: Here) -> None:
+    """A watch asks its servers itself, `serve --watch` as well."""
+    path = here.config({"scales": here.entry})
+    [source] = followed_sources([path], [], Opening(settings=here.settings, surroundings=here.surroundings))
+    source.say()
+    [agent] = here.ingest(path, connect=False)
+    assert vouched_file(here.settings.data_path).source(path).servers == {}  # the last word: nothing is asked
+    source.say()
+    server = vouched_file(here.settings.data_path).source(path).servers["scales"]
+    assert (server.launch, server.config) == (launch_digest(agent.transport), path)
 
 
 def test_a_registry_s_remotes_that_were_asked_may_be_reached_and_its_packages_never(here: Here) -> None:

@@ -299,15 +299,17 @@ def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None
             outcomes.append(error.reason)
 
     async def run() -> None:
+        pools: list[Pool] = []
         async with anyio.create_task_group() as group:
             async with calling_pool(lambda agent: launches[agent.id], Settings()) as pool:
+                pools.append(pool)
                 for agent_id in launches:
                     group.start_soon(call, pool, agent_id)
                 await until(lambda: len(pool.open) == 12)
                 await anyio.sleep(0.3)
             assert not marked(mark)
         with pytest.raises(UpstreamUnreachable, match="is being stopped"):
-            await text(pool, "echo", Agent(id="0", name=""))
+            await text(pools[0], "echo", Agent(id="0", name=""))
 
     anyio.run(run)
     assert sorted(set(outcomes)) == ["the connection is closed", "the gateway is being stopped"]

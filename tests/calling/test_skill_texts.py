@@ -9,8 +9,9 @@ from tests.calling.opened_here import Here
 from waygraph.ingest.calling.call import Result, ToolCall
 from waygraph.ingest.calling.executor import open_executor
 from waygraph.ingest.calling.skill_texts import MOST_CHARS
-from waygraph.registry.errors import NotCallable
-from waygraph.registry.model import Tool
+from waygraph.registry.discovery.resolving import tool_meant
+from waygraph.registry.errors import NotCallable, UnknownName
+from waygraph.registry.model import Principal, Tool
 
 TEXT = "---\nname: weigh\ndescription: Weighs freight.\n---\n# How\n\nRun scripts/weigh.py.\n"
 
@@ -48,12 +49,27 @@ def test_a_skill_gives_its_text_and_says_that_nothing_was_run(here: Here, place:
     assert not (here.folder / "ran").exists()
 
 
-def test_a_tool_that_is_no_script_gives_the_text_too(here: Here) -> None:
-    """Of a skill without scripts, by a tool that stands for its text."""
+@pytest.mark.parametrize("name", ["weigh", "weigh__read", "weigh/read"])
+def test_a_skill_without_scripts_is_read_by_its_name(here: Here, name: str) -> None:
+    """No index holds that tool."""
+    skill(here).parent.joinpath("scripts/weigh.py").unlink()
+    here.ingest(str(here.folder / "skills"))
+    assert here.registry.tools("weigh") == []
+    text, about = texts(given(here, tool_meant(here.registry, name=name)))
+    assert (text, "nothing was run" in about) == (TEXT, True)
+
+
+def test_a_skill_is_read_by_those_who_see_it(here: Here) -> None:
     skill(here)
     here.ingest(str(here.folder / "skills"))
-    text, about = texts(given(here, Tool(id="weigh/SKILL.md", agent_id="weigh", name="SKILL.md")))
-    assert (text, "nothing was run" in about) == (TEXT, True)
+    assert tool_meant(here.registry, name="weigh", agent_ids=frozenset({"weigh"})).name == "read"
+    for how in ({"agent_ids": frozenset({"other"})}, {"principal": Principal(groups=("b",))}):
+        here.registry.set("weigh", visible_to=["a"])
+        with pytest.raises(UnknownName):
+            tool_meant(here.registry, name="weigh", **how)  # type: ignore[arg-type]
+    here.registry.set("weigh", everyone=True, hidden=True)
+    with pytest.raises(UnknownName):
+        tool_meant(here.registry, name="weigh")
 
 
 def test_a_text_that_was_changed_is_looked_at_first(here: Here) -> None:

@@ -27,7 +27,8 @@ def test_a_host_keeps_its_servers_behind_the_gateway(gateway: Gateway, tmp_path:
 
     run(mine, *mine.waygraph("connect", "claude", "--file", config, "--import"))
     assert list(json.loads(config.read_bytes())["mcpServers"]) == ["waygraph"]
-    inspector = (*host_program("inspector"), "--cli", "--config", str(config), "--server", "waygraph", "--method")
+    entry = ("--config", str(config), "--server", "waygraph", "--connect-timeout", "60000")
+    inspector = (*host_program("inspector"), "--cli", *entry, "--method")
     listed = json.loads(run(mine, *inspector, "tools/list"))
     assert {tool["name"] for tool in listed["tools"]} == LISTED
     asked = json.dumps({"name": "filesystem__read_text_file", "params": {"path": str(tmp_path / "note.txt")}})

@@ -20,7 +20,8 @@ def inspect(gateway: Gateway, services: Service, door: str, era: InspectorEra, *
         server = gateway.waygraph("mcp")
     else:
         server = ["--server-url", services.url(door), "--header", f"Authorization: Bearer {services.key}"]
-    command = (*host_program("inspector"), "--cli", *server, "--protocol-era", era, "--method", *request)
+    patience = ("--connect-timeout", "60000")
+    command = (*host_program("inspector"), "--cli", *server, *patience, "--protocol-era", era, "--method", *request)
     done = subprocess.run(command, env=gateway.environ, capture_output=True, text=True, check=False, timeout=RUN_S)
     assert done.returncode == 0, (done.stdout, done.stderr)
     printed: dict[str, Any] = json.loads(done.stdout)

@@ -6,9 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import pytest
 
-from tests.clients.gateways import LISTED, Door, Gateway, Service
+from tests.clients.gateways import LISTED, Door, Gateway, Service, client_beside
 from tests.host_programs import FRAMEWORKS, PINS, host_program
 from tests.scripted_model import KEY, NAME, ScriptedModel, scripted_model
 
@@ -49,15 +50,29 @@ def orchestrators(root: Path, gateway: Gateway, services: Service) -> Orchestrat
 
 
 @IN_EACH
-@pytest.mark.parametrize("door", ["stdio", "/desk/mcp"])
-def test_the_model_finds_a_tool_calls_it_and_answers(framework: str, door: Door, orchestrators: Orchestrators) -> None:
+def test_the_model_finds_a_tool_calls_it_and_answers(framework: str, orchestrators: Orchestrators) -> None:
     """It carries our few tools and no other, is told of one by find_tools, and answers with what that returned."""
     path = orchestrators.gateway.home / "note.txt"
-    told, model = orchestrators.run(framework, door, f"Read the complete contents of a text file. path={path}")
+    told, model = orchestrators.run(framework, "stdio", f"Read the complete contents of a text file. path={path}")
     assert orchestrators.gateway.note in told
     assert model.offered == {LISTED}
     assert [call.tool for call in model.calls] == ["find_tools", "use_tool"]
     assert model.calls[0].arguments["query"] == "Read the complete contents of a text file."
+
+
+@IN_EACH
+def test_an_image_reaches_the_model(framework: str, orchestrators: Orchestrators) -> None:
+    """Byte by byte the server's, in the shape in which the framework hands images to its model."""
+
+    async def image() -> str:
+        async with client_beside(orchestrators.gateway.server("everything")) as client:
+            result = await client.call_tool("get-tiny-image", {})
+            [data] = [block.data for block in result.content if block.type == "image"]
+            return data
+
+    told, model = orchestrators.run(framework, "/desk/mcp", "Return a tiny MCP logo image.")
+    assert "The image above is the MCP logo." in told
+    assert f"data:image/png;base64,{anyio.run(image)}" in model.last_request
 
 
 @IN_EACH

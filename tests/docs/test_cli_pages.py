@@ -56,6 +56,10 @@ COMMANDS: dict[str, list[list[str]]] = {
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "generate scalemcp": [["generate", "scalemcp", f"{OWN}.csv", f"{OWN}.dataset", "--instances", "600"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
+    "connect": [
+        ["connect", "cursor", "--file", f"{OWN}.mcp.json"],
+        ["connect", "zed", "--file", f"{OWN}.mcp.json", "--write", "--dry-run"],
+    ],
 }
 GROUPS = {"keys", "model", "eval", "generate"}
 SERVES = {"serve", "watch"}

@@ -7,6 +7,7 @@ import pytest
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
 from waygraph.registry import Registry
 from waygraph.registry.discovery.capabilities import capabilities
+from waygraph.registry.discovery.finding import FindAsked, find
 from waygraph.registry.discovery.judging import judging
 from waygraph.registry.discovery.resolving import CANDIDATES, is_exact_name, tool_meant
 from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
@@ -43,6 +44,41 @@ def wordy() -> Iterator[Registry]:
 def test_a_name_means_one_tool(wordy: Registry, name: str, meant: str) -> None:
     """By id or call name, or bare where only one tool bears it; whatever may be done with it is another question."""
     assert tool_meant(wordy, name=name).id == meant
+
+
+ODD = (
+    "b",
+    "b.",
+    "b!",
+    "'b'",
+    "t u",
+    "t.u",
+    "été",
+    "取得",
+    "x" * 120,
+    "GO",
+    "go",
+    "a/b",
+    "b__c",
+    "_b",
+    "ſearch",
+    "search",
+)
+
+
+def test_odd_names_mean_their_own_tools() -> None:
+    """With signs that a sentence might have around them, and with those of names and of ids in them."""
+    tools = [tool(owner, name) for owner in ("a", "a b", "a__b") for name in ODD]
+    with Registry.open(":memory:", embedder="none") as odd:
+        put(
+            odd,
+            "odd",
+            [agent(owner, *(each for each in tools if each.agent_id == owner)) for owner in ("a", "a b", "a__b")],
+        )
+        for each in tools:
+            for name in (each.id, each.call_name):
+                assert tool_meant(odd, name=name).id == each.id
+                assert is_exact_name(each, name)
 
 
 def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
@@ -153,8 +189,11 @@ def test_a_hidden_agent_is_unknown_to_all() -> None:
         put(registry, "work", [agent("a", tool("a", "go", "Goes far.", annotations=READS)), agent("b")])
         registry.set("a", hidden=True)
         for name in ("a__go", "a/go", "go"):
-            with pytest.raises(UnknownName):
+            with pytest.raises(UnknownName) as unknown:
                 tool_meant(registry, name=name)
+            assert list(unknown.value.nearest) == []
+        for name in ("a__g", "a__goo", "a__go"):
+            assert "nearest" not in find(registry, FindAsked(query=name))
 
 
 def test_capabilities_say_what_tools_are_found_by(registry: Registry, wordy: Registry) -> None:

@@ -22,7 +22,7 @@ from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRef
 from waygraph.registry.model import Agent
 
 ACCEPT = {"action": "accept", "content": {"yes": True}}
-EVERYTHING = {
+EVERYTHING: dict[str, dict[str, Any]] = {
     "elicitation/create": ACCEPT,
     "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"},
     "roots/list": {"roots": [{"uri": "file:///a"}]},

@@ -10,7 +10,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 
-from waygraph.ingest.upstream.raw import raw_request
+from waygraph.ingest.upstream.raw import raw_cancel, raw_request
 
 BAD_PAGE = {"tools": [{"name": "a", "inputSchema": {}}, {"name": None}, 7], "extra": {"kept": True}}
 MODERN = types.DiscoverResult(
@@ -43,7 +43,9 @@ async def asked(agreed: types.DiscoverResult | None) -> tuple[Mapping[str, Any],
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(answer)
-                result = await raw_request(session, "tools/list", {"cursor": "2"})
+                result = await raw_request(session, "tools/list", {"cursor": "2"}, capabilities={"roots": {}})
+                tasks.start_soon(raw_cancel, session, 1, "why")
+                seen["told"] = (await requests.receive()).message.model_dump(by_alias=True, exclude_none=True)
     return result, seen
 
 
@@ -52,11 +54,16 @@ def test_the_private_way_around_the_check_is_still_there(agreed: types.DiscoverR
     """If this fails, the SDK has changed what `ingest/upstream/raw.py` uses.
 
     That is `ClientSession._stamp(data, options)`, which writes the era's headers and `_meta`, and
-    `ClientSession._dispatcher.send_raw_request(method, params, options)`, which gives the result unchecked. Look in
-    `ClientSession.send_request` for what took their place, or for a public way to have a result that is not validated.
+    `ClientSession._dispatcher` with `send_raw_request(method, params, options)`, which gives the result unchecked, and
+    `notify(method, params)`. Look in `ClientSession.send_request` for what took their place, or for a public way to
+    have a result that is not validated.
     Only raw.py is to change; until then, pin the SDK below that version in pyproject.toml.
     """
     result, seen = anyio.run(asked, agreed)
     assert result == BAD_PAGE
     assert seen["cursor"] == "2"
     assert ("io.modelcontextprotocol/protocolVersion" in seen.get("_meta", {})) == (agreed is MODERN)
+    told = {"requestId": 1, "reason": "why"}
+    assert seen["told"] == {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}
+    if agreed is MODERN:
+        assert seen["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {"roots": {}}
