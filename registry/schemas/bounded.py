@@ -64,10 +64,11 @@ def _validator(schema_text: str) -> "Validator | None":
 
     dialect = validator_for(schema, default=Draft202012Validator)
     bounded = _bounded(dialect)
+    troubles: tuple[type[Exception], ...] = (OutOfSteps, *_troubles())
     try:
         with counted(MAX_SCHEMA_STEPS):
             is_broken = any(True for _ in bounded(dialect.META_SCHEMA).iter_errors(schema))
-    except (OutOfSteps, *_troubles()):
+    except troubles:
         return None
     return None if is_broken else bounded(schema, registry=Registry())  # one that fetches nothing
 

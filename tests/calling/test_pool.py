@@ -274,7 +274,7 @@ def test_a_corrected_launch_does_not_wait_for_the_failed_one() -> None:
 
 
 def test_dead_servers_delay_nobody(mark: str) -> None:
-    """Of 50 five are dead, each in its own way; the others answer while three of the five are still being waited for."""
+    """Of 50 five are dead, each in its own way; the others answer while three of these are still waited for."""
     silent = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"), env={MARK: mark})
     dead: list[Launch] = [NO_COMMAND, NOBODY, silent, silent, tools_by_hand("600")]
     launches: dict[str, Launch] = {f"dead-{number}": launch for number, launch in enumerate(dead)}

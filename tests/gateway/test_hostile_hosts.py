@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.hosts import Place, on_stdio
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE
-from tests.gateway.test_doors import ACCEPT, HELLO
+from tests.gateway.test_doors import ACCEPT, HELLO, LIST
 from tests.service import Served
 
 HUGE = "9" * 4_000
@@ -76,7 +76,8 @@ def test_a_stdio_gateway_takes_whatever_a_host_writes(toolbox: Place, meta: dict
     """Everything on its standard output is JSON-RPC; the last call is answered, and it ends with its host."""
     launch = on_stdio(toolbox)
     last = {"name": "box__add", "arguments": {"a": 1, "b": 2}, **({"_meta": meta} if meta else {})}
-    begin = [] if meta else [json.dumps(HELLO).encode(), b'{"jsonrpc":"2.0","method":"notifications/initialized"}']
+    first = {**LIST, "params": {"_meta": meta}} if meta else HELLO  # by it the era of a connection is known
+    begin = [json.dumps(first).encode(), b'{"jsonrpc":"2.0","method":"notifications/initialized"}']
     final = json.dumps({"jsonrpc": "2.0", "id": 9_999, "method": "tools/call", "params": last}).encode()
     with subprocess.Popen(
         [launch.command, *launch.args], env=launch.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -291,7 +291,7 @@ def test_no_value_is_repeated_whatever_dialect_a_part_names() -> None:
 
 
 def test_a_name_that_is_not_known_is_told_among_hundreds() -> None:
-    names = {f"{number:06d}abcdefghijklmn": {} for number in range(500)}
+    names: dict[str, object] = {f"{number:06d}abcdefghijklmn": {} for number in range(500)}
     given = {f"{number:06d}abcdefghijklnm": 1 for number in range(100_000, 100_040)}
     assert len(faults({"properties": names, "additionalProperties": False}, given)) == FAULTS_TOLD
 
