@@ -11,8 +11,10 @@ from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
 from waygraph.registry.arguments import check_arguments
 from waygraph.registry.discovery.judging import judging
+from waygraph.registry.discovery.naming import bare, named_outright
 from waygraph.registry.discovery.resolving import is_exact_name, tool_meant
 from waygraph.registry.errors import InvalidArguments, NotCallable
+from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from waygraph.ingest.calling.call import Result
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.policy import Judgement
+
+
+MOST_NAME_CHARS = 300
+SHORT_SCHEMA_CHARS = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +62,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
-        ask = gateway.look if wanted.name else gateway.ask
+        ask = gateway.look if _is_at_hand(gateway, asker, wanted.name) else gateway.ask
         meant = await ask(lambda: _meant(gateway, asker, wanted, line))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
@@ -71,6 +77,17 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         result = await gateway.executor.call(call)
         line.is_tool_error = result.get("isError") is True
         return result
+
+
+def _is_at_hand(gateway: "Gateway", asker: "Asker", name: str) -> bool:
+    """Whether to find and check this is work of microseconds: a full name, a short schema, no pattern to compile.
+
+    A name that nobody bears is searched for, and a foreign schema may be made to be slow.
+    """
+    if not 0 < len(name) <= MOST_NAME_CHARS or is_server(gateway.registry.store.place):
+        return False
+    found = named_outright(gateway.registry, bare(name), asker.principal, None)
+    return found is not None and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and "attern" not in schema
 
 
 def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> _Meant:

@@ -68,6 +68,16 @@ def test_calls_are_counted(guarded: Served) -> None:
     assert "anything" not in told
 
 
+def test_pinned_tools_are_listed_for_whoever_may_know_of_tools(tmp_path: Path) -> None:
+    place = toolbox_place(tmp_path)
+    with Registry.open(place.registry) as registry:
+        registry.set("box", pinned=True)
+    with served(place.registry, auth=True, folder=tmp_path) as service:
+        for scope, listed in (("use", True), ("route", True), ("cypher", False), ("write", False)):
+            answer = service.caller(scope, everything=True).post("/mcp", json=LIST, headers=BARE)
+            assert ("box__add" in answer.text) is listed, scope
+
+
 def test_each_request_counts_to_its_callers_limit(toolbox: Place, tmp_path: Path) -> None:
     settings = Settings(rate_per_minute=1, rate_burst=3)
     with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as service:
