@@ -51,13 +51,15 @@ def members(text: str, path: Sequence[str]) -> list[Member] | None:
 
 
 def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
-    """The text with the member set: replaced where it is, else put behind the last one. Makes objects of the path."""
+    """The text with the member set: kept where it says so, replaced where it is, else put last. Makes objects of the path."""
     found = members(text, path)
     if found is None:
         if not path:
             raise Unfit("it is no object")
         return with_member(text, path[:-1], path[-1], {name: value})
     for member in reversed(found):
+        if member.name == name and _says(member.value, value):
+            return text
         if member.name == name:
             written = _written(value, text, _indent_of_line(text, member.start))
             return text[: member.value_start] + written + text[member.end :]
@@ -72,6 +74,11 @@ def without_members(text: str, path: Sequence[str], names: Sequence[str]) -> str
         if index is None:
             return text
         text = _cut(text, found, index)
+
+
+def _says(one: Any, other: Any) -> bool:
+    """The same JSON, in whatever order and layout; `1` is not `true`."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _members(plain: str, start: int) -> Iterator[Member]:
