@@ -82,10 +82,10 @@ def test_a_stdio_gateway_takes_whatever_a_host_writes(toolbox: Place, meta: dict
     with subprocess.Popen(
         [launch.command, *launch.args], env=launch.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as gateway:
-        assert gateway.stdin is not None
+        assert (stdin := gateway.stdin) is not None
         assert gateway.stdout is not None
         said = b"\n".join([*begin, *LINES, *requests(meta), final]) + b"\n"
-        saying = Thread(target=lambda: (gateway.stdin.write(said), gateway.stdin.flush()), daemon=True)
+        saying = Thread(target=lambda: (stdin.write(said), stdin.flush()), daemon=True)
         saying.start()
         answers: dict[Any, Any] = {}
         while 9_999 not in answers:
@@ -95,7 +95,7 @@ def test_a_stdio_gateway_takes_whatever_a_host_writes(toolbox: Place, meta: dict
             assert message["jsonrpc"] == "2.0"
             answers[str(message.get("id")) if isinstance(message.get("id"), dict) else message.get("id")] = message
         saying.join()
-        gateway.stdin.close()
+        stdin.close()
         assert gateway.wait(20) == 0
     assert answers[9_999]["result"]["structuredContent"] == {"total": 3}
 
@@ -117,7 +117,7 @@ def test_a_service_takes_whatever_a_host_posts(service: Served, era: str) -> Non
         more = {"Mcp-Method": "tools/call", "Content-Type": "application/json", **headers, **named}
         answer = client.post("/mcp", content=body, headers=more)
         assert answer.status_code < 500, (body[:200], answer.text[:500])
-    last = {
+    last: dict[str, Any] = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
