@@ -82,7 +82,8 @@ def test_a_stdio_gateway_takes_whatever_a_host_writes(toolbox: Place, meta: dict
     with subprocess.Popen(
         [launch.command, *launch.args], env=launch.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as gateway:
-        assert (stdin := gateway.stdin) is not None
+        stdin = gateway.stdin
+        assert stdin is not None
         assert gateway.stdout is not None
         said = b"\n".join([*begin, *LINES, *requests(meta), final]) + b"\n"
         saying = Thread(target=lambda: (stdin.write(said), stdin.flush()), daemon=True)
