@@ -8,13 +8,13 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import anyio
 import httpx2
 from mcp.types import CONNECTION_CLOSED
 
+from waygraph.ingest.upstream.error_body import error_code, start_of
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.remote.address import ServiceAddress
 from waygraph.registry.remote.answers import Broken, answer_of
@@ -30,7 +30,6 @@ NOTICE_TIMEOUT_S = 10.0
 LEAVE_TIMEOUT_S = 1.0
 """For the service to hear that a session is over."""
 _SESSION = "mcp-session-id"
-_MOST_ERROR_BYTES = 64 * 1024
 _MESSAGE: Call[None] = Call(method="POST", path="/mcp", read=lambda _: None, safe=False)
 """What every message is to the rules of repeats: it may have been done once it was sent."""
 
@@ -90,10 +89,10 @@ class ServiceClient(httpx2.AsyncClient):
         self, request: httpx2.Request, response: httpx2.Response, asks: str | int | None
     ) -> httpx2.Response:
         """The service's own JSON-RPC error as it is; any other answer as the error that it means."""
-        body = await _start_of(response)
+        body = await start_of(response)
         if response.status_code == 404 and _SESSION in request.headers and asks is not None:
             self.without_session.add(asks)
-        if _is_json_rpc_error(body):
+        if error_code(body) is not None:
             return _json(request, response.status_code, body)
         headers = {name.lower(): value for name, value in response.headers.items()}
         try:
@@ -161,28 +160,6 @@ def _asked(request: httpx2.Request) -> str | int | None:
     asks = isinstance(message, dict) and "method" in message
     found = message.get("id") if asks else None
     return found if isinstance(found, (str, int)) else None
-
-
-async def _start_of(response: httpx2.Response) -> bytes:
-    """As much of an error's body as anyone would read."""
-    read = bytearray()
-    with suppress(httpx2.HTTPError, httpx2.StreamError), anyio.move_on_after(NOTICE_TIMEOUT_S):
-        async for chunk in response.aiter_raw():
-            read += chunk
-            if len(read) > _MOST_ERROR_BYTES:
-                break
-    with suppress(httpx2.HTTPError):
-        await response.aclose()
-    return bytes(read)
-
-
-def _is_json_rpc_error(body: bytes) -> bool:
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    error = message.get("error") if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
-    return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
 
 
 def _failure(request: httpx2.Request, error: dict[str, Any], status: int = 502) -> httpx2.Response:

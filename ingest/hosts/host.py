@@ -6,7 +6,7 @@ no form for an address or no references has that field empty.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -55,6 +55,17 @@ class Places:
     cwd: Path
 
 
+_VS_CODE = Host(
+    id="vscode",
+    name="VS Code",
+    place="{programs}/Code/User/mcp.json",
+    project="{cwd}/.vscode/mcp.json",
+    table="servers",
+    address_key="url",
+    reference="${{env:{}}}",
+    typed=True,
+    restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
+)
 HOSTS: Mapping[str, Host] = {
     host.id: host
     for host in (
@@ -102,27 +113,12 @@ HOSTS: Mapping[str, Host] = {
             reference="${{{}}}",
             restart="start Gemini CLI again; /mcp shows the server",
         ),
-        Host(
-            id="vscode",
-            name="VS Code",
-            place="{programs}/Code/User/mcp.json",
-            project="{cwd}/.vscode/mcp.json",
-            table="servers",
-            address_key="url",
-            reference="${{env:{}}}",
-            typed=True,
-            restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
-        ),
-        Host(
+        _VS_CODE,
+        replace(
+            _VS_CODE,
             id="vscode-insiders",
             name="VS Code Insiders",
             place="{programs}/Code - Insiders/User/mcp.json",
-            project="{cwd}/.vscode/mcp.json",
-            table="servers",
-            address_key="url",
-            reference="${{env:{}}}",
-            typed=True,
-            restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
         ),
         Host(
             id="windsurf",

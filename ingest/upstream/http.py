@@ -14,7 +14,6 @@ from functools import cache
 from socket import gaierror
 from typing import Any
 
-import anyio
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -22,6 +21,7 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.types import METHOD_NOT_FOUND
 
 from waygraph.ingest.origins import PublicOnly, same_origin
+from waygraph.ingest.upstream.error_body import error_code, start_of
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
 from waygraph.ingest.upstream.quiet import hush
@@ -30,7 +30,6 @@ from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
 
-_MOST_ERROR_BYTES = 64 * 1024
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 _OVER_SESSION = "mcp-session-id"
@@ -151,8 +150,8 @@ class OriginClient(httpx2.AsyncClient):
         if error is None and response.status_code < 400:
             return self._accepted(request, response)
         if error is None:
-            body = await _start_of(response)
-            code = _error_code(body)
+            body = await start_of(response)
+            code = error_code(body)
             if code is not None and not (_session_ended(request, response) and code != METHOD_NOT_FOUND):
                 return _answer(request, response.status_code, body)
             error, self._wire.refused_with = self._refused(request, response), response.status_code
@@ -340,34 +339,6 @@ def _message(request: httpx2.Request) -> dict[str, Any]:
     except (httpx2.RequestNotRead, ValueError):
         return {}
     return message if isinstance(message, dict) else {}
-
-
-async def _start_of(response: httpx2.Response) -> bytes:
-    """As much of an error's body as anyone would read."""
-    read = bytearray()
-    with suppress(httpx2.HTTPError, httpx2.StreamError), anyio.move_on_after(_NOTICE_TIMEOUT_S):
-        async for chunk in response.aiter_raw():
-            read += chunk
-            if len(read) > _MOST_ERROR_BYTES:
-                break
-    with suppress(httpx2.HTTPError):
-        await response.aclose()
-    return bytes(read)
-
-
-def _error_code(body: bytes) -> int | None:
-    """Of a JSON-RPC error; None if it is none."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return None
-    error = message.get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return None
-    code = error.get("code")
-    return code if isinstance(code, int) else None
 
 
 def _session_ended(request: httpx2.Request, response: httpx2.Response) -> bool:
