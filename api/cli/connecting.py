@@ -98,7 +98,7 @@ def _actions(write: bool, remove: bool, take: bool, restore: bool) -> Mapping[st
 
 def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
     from waygraph.ingest.hosts.config import read_config
-    from waygraph.ingest.hosts.host import Places, absolute, host_named
+    from waygraph.ingest.hosts.host import Places, absolute, host_named, refuse_outside
     from waygraph.ingest.hosts.taken import shelf_of
     from waygraph.ingest.hosts.takeover import Target
 
@@ -106,12 +106,15 @@ def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
     places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
     usual = host.file(places)
     path = absolute(asked.file, places.cwd) if asked.file else host.file(places, project=asked.project)
+    project = places.cwd if path == host.project_file(places) else None
+    if project:
+        refuse_outside(path, project)
     return Target(
         config=read_config(host, path),
         gateway=_gateway(told, asked),
         name=asked.called,
         shelf=shelf_of(told.settings().data_path, host.id, path, usual),
-        project=places.cwd if path == host.project_file(places) else None,
+        project=project,
     )
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -30,6 +29,7 @@ from mcp.types import (
     RequestId,
 )
 
+from waygraph.api.mcp.host_pipes import host_pipes
 from waygraph.api.mcp.link import Heard, Link
 from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, told, went_away
 from waygraph.api.mcp.stamping import Stamp
@@ -48,7 +48,7 @@ _CHANGED = {
 
 def serve_bridge(place: str, settings: Settings, *, namespace: str = "") -> None:
     """As `run_bridge`, to its end."""
-    anyio.run(partial(run_bridge, place, settings, namespace=namespace))
+    anyio.run(partial(run_bridge, place, settings, namespace=namespace), backend_options={"use_uvloop": True})
 
 
 async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> None:
@@ -60,12 +60,12 @@ async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> 
     api_key(address, settings)  # refused here, not in a task
     # A host that has closed its end of our output is gone, which is no error.
     with quietly(), suppress(BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with stdio_server() as (read, write):
+        async with host_pipes() as (read, write):
             hush()  # the loggers are there by now
             url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
             if await _bridged(read, write, partial(Link, url, address, settings)):
                 return
-            # Told to stop: a thread of the transport waits for the host's next line, and nothing wakes it.
+            # Told to stop: where the host gave no pipe, a thread waits for its next line, and nothing wakes it.
             sys.stderr.flush()
             os._exit(0)
 

@@ -11,8 +11,10 @@ from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
 from waygraph.registry.arguments import check_arguments
 from waygraph.registry.discovery.judging import judging
+from waygraph.registry.discovery.naming import bare, named_outright
 from waygraph.registry.discovery.resolving import is_exact_name, tool_meant
 from waygraph.registry.errors import InvalidArguments, NotCallable
+from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from waygraph.ingest.calling.call import Result
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.policy import Judgement
+
+
+MOST_NAME_CHARS = 300
+SHORT_SCHEMA_CHARS = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +65,11 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
-        ask = gateway.look if wanted.name else gateway.ask
+        ask = gateway.look if _is_at_hand(gateway, asker, wanted.name) else gateway.ask
         meant = await ask(lambda: _meant(gateway, asker, wanted, line))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+            meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
         call = ToolCall(
             agent=meant.agent,
             tool=meant.tool,
@@ -75,12 +82,39 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         return result
 
 
+def _is_at_hand(gateway: "Gateway", asker: "Asker", name: str) -> bool:
+    """Whether to find and check this is work of microseconds: a full name, a short schema, no pattern to compile.
+
+    A name that nobody bears is searched for, and a foreign schema may be made to be slow.
+    """
+    if not 0 < len(name) <= MOST_NAME_CHARS or is_server(gateway.registry.store.place):
+        return False
+    found = named_outright(gateway.registry, bare(name), asker.principal, None)
+    return found is not None and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and "attern" not in schema
+
+
 def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
     line.target = tool.id
+    return _judged(gateway, asker, wanted, tool)
+
+
+def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
+    """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
+    within = gateway.agents_within(asker)
+    tool = tool_meant(gateway.registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
+    now = _judged(gateway, asker, wanted, tool)
+    if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
+        raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
+    return now
+
+
+def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, tool: "Tool") -> _Meant:
+    """Raises UnknownName, NotCallable, InvalidArguments."""
+    registry, principal = gateway.registry, asker.principal
     agent = registry.agent(tool.agent_id, principal=principal)
     judges = judging(registry, gateway.policy, principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))

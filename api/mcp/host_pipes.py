@@ -6,6 +6,7 @@ while it waits for the host's next line. What a host gives is nearly always a pa
 loop itself waits for. For anything else (a terminal, a file) the SDK's transport is used.
 """
 
+import logging
 import os
 import stat
 import sys
@@ -16,11 +17,12 @@ from typing import Any
 import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
 from waygraph.ingest.upstream.child import Pipe
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
+_log = logging.getLogger(__name__)
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
@@ -107,7 +109,19 @@ async def _write(outgoing: Any, pipe: Pipe) -> None:
     async with outgoing:
         try:
             async for item in outgoing:
-                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await pipe.send(text.encode("utf-8", "replace") + b"\n")
+                await pipe.send(_line(item.message))
         except _GONE:
             sys.stderr.flush()
+
+
+def _line(message: Any) -> bytes:
+    """One that cannot be written is lost, and nothing else: who waits for it gets an error."""
+    try:
+        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+    except ValueError as fault:
+        _log.error("a message to the host cannot be written (%s)", type(fault).__name__)
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return b""
+        error = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
+        text = JSONRPCError(jsonrpc="2.0", id=message.id, error=error).model_dump_json(by_alias=True)
+    return bytes(text.encode("utf-8", "replace")) + b"\n"

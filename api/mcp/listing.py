@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.mcp.surface import meta_tools
-from waygraph.registry.access import LOCAL
+from waygraph.registry.access import LOCAL, Scope
 from waygraph.registry.discovery.judging import judging
 from waygraph.registry.errors import RegistryNotFound
 from waygraph.registry.formats import definition
@@ -21,6 +21,8 @@ PAGE = 100
 TTL_MS = 30_000
 """A list that is the same for all who ask may be kept so long; of a change hosts are told."""
 _OF_THE_NEXT_HOP = "x-mcp-header"
+_MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
+"""Who has none of these scopes learns of no tool."""
 
 
 def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any]:
@@ -42,6 +44,8 @@ def _pinned_if_any(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
 
 def pinned_tools(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
     """What may be called of the agents that an operator pinned and the asker sees, by call name."""
+    if asker.caller.scopes.isdisjoint(_MAY_KNOW):
+        return ()
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
     agents = [

@@ -36,7 +36,7 @@ from waygraph.api.mcp.session import Context, connection_of
 from waygraph.api.mcp.surface import FIND_TOOLS, ROUTE_AGENTS, USE_TOOL, instructions
 from waygraph.api.mcp.unsieved import as_it_is, unsieved
 from waygraph.registry.discovery.capabilities import capabilities
-from waygraph.registry.errors import WaygraphError
+from waygraph.registry.errors import RegistryNotFound, WaygraphError
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
@@ -109,7 +109,10 @@ class _Answers:
         return as_it_is(ctx, page)
 
     def _pins_some(self) -> bool:
-        return any(agent.pinned for agent in self._gateway.registry.agents())
+        try:
+            return any(agent.pinned for agent in self._gateway.registry.agents())
+        except RegistryNotFound:
+            return False
 
     async def call_tool(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         try:
@@ -133,6 +136,7 @@ class _Answers:
             return await route_agents(gateway, asker, arguments)
         hearing = Heard(ctx, asker.session)
         if params.request_state is not None and gateway.parking is not None:
+            asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)

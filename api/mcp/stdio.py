@@ -22,7 +22,9 @@ from waygraph.ingest.calling.executor import open_executor
 from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.access import LOCAL
+from waygraph.registry.arguments import check_arguments
 from waygraph.registry.errors import WaygraphError
+from waygraph.registry.model import Tool
 from waygraph.registry.policy import CallPolicy
 from waygraph.registry.policy_file import load_policy
 from waygraph.registry.registry import Registry
@@ -105,7 +107,13 @@ async def in_thread[T](work: Callable[[], T], /) -> T:
 async def _load(gateway: Gateway) -> None:
     """What a first question would wait for. Why it cannot be had is told to who asks."""
     with suppress(WaygraphError):
-        await gateway.ask(lambda: gateway.registry.exists and gateway.registry.route("are you ready"))
+        await gateway.ask(lambda: _loaded(gateway.registry))
+
+
+def _loaded(registry: Registry) -> None:
+    check_arguments(Tool(id="", agent_id="", name="", input_schema='{"type":"object"}'), {})
+    if registry.exists:
+        registry.route("are you ready")
 
 
 async def _stopped_by_signal(scope: anyio.CancelScope) -> None:

@@ -68,6 +68,8 @@ class Counts(Protocol):
 
     def wrote(self, action: Action, outcome: Outcome) -> None: ...
 
+    def called(self, outcome: Outcome) -> None: ...
+
     def lost_audit_line(self) -> None: ...
 
 
@@ -195,6 +197,8 @@ class Audit:
             return
         if action == "cypher":
             self._metrics.ran_statement(outcome)
+        elif action == "call":
+            self._metrics.called(outcome)
         else:
             self._metrics.wrote(action, outcome)
 

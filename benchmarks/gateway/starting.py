@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from mcp import Client, MCPError
+from mcp.types import RequestParamsMeta
 
 from benchmarks.gateway.dying import WAYS
 from benchmarks.gateway.finding import found
@@ -17,6 +18,7 @@ from benchmarks.gateway.overhead import WrongAnswer
 from benchmarks.gateway.scene import Scene, text_of, upstream
 from benchmarks.gateway.state import NONE
 from benchmarks.record import PROJECT, Measure, Target
+from waygraph.api.mcp.gateway import TIMEOUT_KEY
 
 SOON = Target(bound="at_most", value=1.0)
 TOOLS = 10
@@ -26,6 +28,7 @@ DEADLINE_S = 5.0
 LATE_S = 0.5
 BEFORE_S = 0.1
 """So long before the live one the dead are called."""
+IN_TIME = cast("RequestParamsMeta", {TIMEOUT_KEY: DEADLINE_S})
 QUERY = "give a number back as a mirror does"
 
 
@@ -101,7 +104,10 @@ async def measured(made: Scene, *, servers: int, starts: int) -> tuple[list[Meas
         Measure(name=f"{name}: the same while the dead are called", value=beside_s, unit="s"),
     ], {
         "starts": [{"open_s": round(each.open_s, 3), "found_s": round(each.found_s, 3)} for each in begun],
-        "dead": [{"way": dead[each.server], **asdict(each)} for each in failures],
+        "dead": [
+            {"way": dead[each.server], **asdict(each), "told": each.told.replace(f"{made.folder}/", "")}
+            for each in failures
+        ],
     }
 
 
@@ -121,7 +127,7 @@ async def _calls(made: Scene, tools: Mapping[str, str], live: str, dead: Sequenc
     async def fail(client: Client, server: str) -> None:
         failures.append(await _failure(client, server, tools[server]))
 
-    async with made.stdio(WAYGRAPH_CALL_TIMEOUT_S=str(DEADLINE_S)) as gateway, anyio.create_task_group() as group:
+    async with made.stdio() as gateway, anyio.create_task_group() as group:
         for server in dead:
             group.start_soon(fail, gateway.client, server)
         await anyio.sleep(BEFORE_S)
@@ -142,7 +148,7 @@ async def _failure(client: Client, server: str, tool: str) -> Failure:
     """Raises WrongAnswer if it did not fail."""
     began = time.perf_counter()
     try:
-        result = await client.call_tool(tool, {"number": 1})
+        result = await client.call_tool(tool, {"number": 1}, meta=IN_TIME)
     except MCPError as error:
         return Failure(server=server, seconds=time.perf_counter() - began, told=str(error)[:300])
     if not result.is_error:

@@ -17,8 +17,8 @@ from waygraph.ingest.calling.skill_texts import SkillTexts
 from waygraph.ingest.calling.web import open_web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.vouched import vouched_file
-from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
-from waygraph.registry.model import AgentKind
+from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamAnswered, UpstreamError, UpstreamUnreachable
+from waygraph.registry.model import Agent, AgentKind
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
@@ -45,7 +45,8 @@ class Executor:
         way = self._way(call)
         with self._cancellable() as ending, anyio.move_on_after(call.deadline_s):
             async with self._of_agents.place(call.agent.id), _place(self._places):
-                return await way.call(call)
+                with _naming(call.agent):
+                    return await way.call(call)
         if ending.cancel_called:
             raise UpstreamUnreachable("the gateway is being stopped")
         raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
@@ -86,6 +87,17 @@ async def _place(limit: anyio.CapacityLimiter) -> AsyncGenerator[None]:
         yield
     finally:
         limit.release_on_behalf_of(borrower)
+
+
+@contextmanager
+def _naming(agent: Agent) -> Iterator[None]:
+    """A reason alone does not say whose it is; one who calls many servers has to be told. A server's own words stay."""
+    try:
+        yield
+    except UpstreamAnswered:
+        raise
+    except UpstreamError as error:
+        raise type(error)(f"{agent.id}: {error.reason}") from error
 
 
 class _PlacesByAgent:

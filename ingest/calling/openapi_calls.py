@@ -6,10 +6,10 @@ asked says an operator alone (`services`). What a document names of its own is s
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_plus
 
 from waygraph.ingest.calling.answers import result_of
 from waygraph.ingest.calling.bodies import Body, body_of
@@ -30,16 +30,19 @@ from waygraph.ingest.origins import origin_of
 from waygraph.ingest.sources.foreign import fields_of, text_of
 from waygraph.ingest.sources.openapi import METHODS
 from waygraph.registry.errors import InvalidArguments, NotCallable
+from waygraph.registry.hosts import names_user
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 
 _NOT_OURS = frozenset(
     "authorization connection content-length content-type cookie expect host keep-alive proxy-authorization "
-    "proxy-connection te trailer transfer-encoding upgrade".split()
+    "proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override "
+    "x-method-override x-original-url x-rewrite-url".split()
 )
-"""Headers that no argument may set: they are HTTP's own, or credentials."""
+"""Headers that no argument may set: they are HTTP's own, credentials, or make another request of it."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_BETWEEN_PARTS = re.compile(r"[/\\]")
 _ACCEPT = "application/json, */*;q=0.5"
 
 
@@ -102,11 +105,11 @@ class Operation:
         """Raises Fault, Elsewhere."""
         body = body_of(self.http, arguments, self.properties)
         query = [
-            *self._query(arguments),
+            *_without(self._query(arguments), login),
             *(f"{quote(name)}={quote(text, safe='')}" for name, text in login.query.items()),
         ]
         path, _, fixed = self._path(arguments).partition("?")
-        asked = "&".join(filter(None, (fixed, *query)))
+        asked = "&".join(filter(None, (*_without(fixed.split("&"), login), *query)))
         return Request(
             method=str(self.http["method"]).upper(),
             url=f"{self._base(service)}{path}{'?' if asked else ''}{asked}",
@@ -121,6 +124,8 @@ class Operation:
         own = text_of(self.http.get("server")).rstrip("/")
         if not own:
             return service.base_url
+        if names_user(own):
+            raise Elsewhere("this operation names a login in its own address, and none but an operator's is used")
         if own.startswith("/") and not own.startswith("//"):
             return origin_of(service.base_url) + own
         if origin_of(own) in (origin_of(service.base_url), *service.also) and "?" not in own and "#" not in own:
@@ -141,7 +146,8 @@ class Operation:
         told = "".join(
             value(piece) if place % 2 else quote(piece, safe="/:@!$&'()*+,;=~%") for place, piece in enumerate(pieces)
         )
-        if any(unquote(part) in (".", "..") for part in told.split("/")) or told.startswith("//"):
+        # Also within a part: many servers and proxies take an escaped slash for one before they look at dots.
+        if any(part in (".", "..") for part in _BETWEEN_PARTS.split(unquote(told))) or told.startswith("//"):
             raise Fault("", "values that leave the path where it is: no part of it may be . or ..")
         return f"{told}?{quote(fixed, safe='=&:/%+,;@')}" if fixed else told
 
@@ -176,6 +182,11 @@ class Operation:
         for argument, told in fields_of(self.http.get("parameters")).items():
             if fields_of(told).get("in") == place:
                 yield parameter_of(argument, fields_of(told), swagger=self.swagger)
+
+
+def _without(parts: Iterable[str], login: Login) -> Iterator[str]:
+    """Of a query, what an operator sends is sent by nobody else."""
+    return (part for part in parts if unquote_plus(part.partition("=")[0]) not in login.query)
 
 
 def not_configured(agent: Agent, services: Services) -> str:

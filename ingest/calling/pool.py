@@ -61,7 +61,7 @@ async def calling_pool(
 def _connecting(settings: Settings) -> OpenConnections:
     from waygraph.ingest.upstream.opening import connect  # imports the SDK
 
-    return partial(connect, settings=settings, follow=False, for_calls=True)
+    return partial(connect, settings=settings, follow=False)
 
 
 class Pool:
@@ -78,6 +78,8 @@ class Pool:
         self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
         self._lines: dict[str, _Line] = {}
         self._failures: dict[str, _Failure] = {}
+        self._stood: dict[str, Launch] = {}
+        """By which launch a server was started well."""
         self._is_closed = False
 
     @property
@@ -145,6 +147,7 @@ class Pool:
         try:
             async with self._started(line.launch) as connection:
                 self._failures.pop(agent_id, None)
+                self._stood[agent_id] = line.launch
                 await line.serve(connection)
         except Exception as exc:  # noqa: BLE001 - one server's fault must not end the connections of all
             error = exc if isinstance(exc, UpstreamError) else UpstreamUnreachable(f"failed ({type(exc).__name__})")
@@ -165,8 +168,12 @@ class Pool:
             yield connection
 
     def _note(self, agent_id: str, launch: Launch, error: UpstreamError) -> None:
+        """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
         last = self._failures.get(agent_id)
-        rest_s = min(2 * last.rest_s, LONGEST_REST_S) if last and last.launch == launch else FIRST_REST_S
+        if last is not None and last.launch == launch:
+            rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
+        else:
+            rest_s = 0.0 if self._stood.get(agent_id) == launch else FIRST_REST_S
         self._failures[agent_id] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
 
 

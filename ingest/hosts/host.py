@@ -156,3 +156,10 @@ def host_named(name: str) -> Host:
 def absolute(path: str, cwd: Path) -> Path:
     """A path as a person typed it."""
     return Path(os.path.normpath(cwd / Path(path).expanduser()))
+
+
+def refuse_outside(path: Path, project: Path) -> None:
+    """A project is somebody else's work, and a link in it may lead to any file of a person. Raises InvalidSetting."""
+    real = path.resolve()
+    if not real.is_relative_to(project.resolve()):
+        raise InvalidSetting(f"{path} is a link out of the project, to {real}: name that by --file, if it is meant")

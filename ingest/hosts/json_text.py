@@ -51,7 +51,10 @@ def members(text: str, path: Sequence[str]) -> list[Member] | None:
 
 
 def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
-    """The text with the member set, else put last; as it is if it says just that. Makes objects of the path."""
+    """The text with the member set: kept where it says so, replaced where it is, else put last.
+
+    Makes objects of the path.
+    """
     found = members(text, path)
     if found is None:
         if not path:

@@ -81,7 +81,6 @@ class OpenConnection:
         *,
         mode: Mode,
         follow: bool,
-        for_calls: bool = False,
     ) -> None:
         self.wire = wire
         self.ended_by_itself = False
@@ -96,7 +95,6 @@ class OpenConnection:
         self._opened = anyio.Event()
         self._ended = anyio.Event()
         self._loss: UpstreamError | None = None
-        self._for_calls = for_calls
         self._calls = CallsUnderway(discretion)
         self._questions = Questions(wire, self._calls)
         wire.on_end = self._end

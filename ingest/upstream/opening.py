@@ -30,18 +30,17 @@ async def connect(
     settings: Settings,
     *,
     follow: bool = True,
-    for_calls: bool = False,
     open_page: OpenPage | None = None,
 ) -> AsyncGenerator[CallConnection]:
     """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended.
 
-    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `for_calls`:
-    whether what it asks at once is heard out first, so that none of it is taken for a call's. `open_page`: shows a
-    person the page where they log in by OAuth; without it only tokens that are held count. Raises UpstreamError.
+    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `open_page`:
+    shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises
+    UpstreamError.
     """
     raised: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        opening = _Opening(launch, settings, follow=follow, for_calls=for_calls, open_page=open_page, tasks=tasks)
+        opening = _Opening(launch, settings, follow=follow, open_page=open_page, tasks=tasks)
         try:
             yield await opening.opened()
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
@@ -61,7 +60,6 @@ class _Opening:
         settings: Settings,
         *,
         follow: bool,
-        for_calls: bool,
         open_page: OpenPage | None,
         tasks: TaskGroup,
     ) -> None:
@@ -69,7 +67,6 @@ class _Opening:
         self._launch = launch
         self._settings = settings
         self._follow = follow
-        self._for_calls = for_calls
         self._open_page = open_page
         self._tasks = tasks
         self._discretion = discretion(launch)
@@ -121,7 +118,6 @@ class _Opening:
             self._discretion,
             mode=mode,
             follow=self._follow,
-            for_calls=self._for_calls,
         )
         self._tasks.start_soon(self._attempt.run)
         await self._attempt.opened()

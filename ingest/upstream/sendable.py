@@ -21,7 +21,7 @@ def sendable[T](value: T) -> T:
     try:
         to_json(_deeper(value, _WRITTEN_DEPTH - MOST_DEPTH))
     except (ValueError, RecursionError):
-        cleaned: Any = _cleaned(value, MOST_DEPTH)
+        cleaned: T = _cleaned(value, MOST_DEPTH)
         return cleaned
     return value
 

@@ -109,7 +109,8 @@ def _by_spelling(
     except UnknownName as unknown:
         near = [registry.named(each, principal=principal) for each in unknown.nearest]
     tools = [each for each in near if isinstance(each, Tool)]
-    return [each.call_name for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    named = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    return [each.call_name for each in named if not registry.agent(each.agent_id, principal=principal).hidden]
 
 
 def _near(

@@ -25,6 +25,8 @@ MAX_DEPTH = 100
 """Of arguments, and of a schema."""
 MAX_SCHEMA_CHARS = 256 * 1024
 """A longer one is not checked with."""
+MAX_SCHEMA_STEPS = 50_000
+"""Of the check whether a schema is one: it is as foreign as what it describes. What needs more is not checked with."""
 _SCHEMAS_KEPT = 256
 _UNCHECKED = ("unevaluatedItems", "unevaluatedProperties", "format", "contentEncoding", "contentMediaType")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -57,19 +59,18 @@ def _validator(schema_text: str) -> "Validator | None":
     schema = _usable(schema_text)
     if schema is None:
         return None
-    from jsonschema import FormatChecker
-    from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing import Registry
 
-    broken: tuple[type[Exception], ...] = (SchemaError, *_troubles())
     dialect = validator_for(schema, default=Draft202012Validator)
-    check_schema: Callable[..., None] = dialect.check_schema  # whose protocol does not know all that it takes
+    bounded = _bounded(dialect)
+    troubles: tuple[type[Exception], ...] = (OutOfSteps, *_troubles())
     try:
-        check_schema(schema, format_checker=FormatChecker(()))  # whether Python takes a pattern is no measure
-    except broken:
+        with counted(MAX_SCHEMA_STEPS):
+            is_broken = any(True for _ in bounded(dialect.META_SCHEMA).iter_errors(schema))
+    except troubles:
         return None
-    return _bounded(dialect)(schema, registry=Registry())  # one that fetches nothing
+    return None if is_broken else bounded(schema, registry=Registry())  # one that fetches nothing
 
 
 def _usable(schema_text: str) -> dict[str, Any] | None:
@@ -116,7 +117,18 @@ def _bounded(dialect: "type[Validator]") -> "Callable[..., Validator]":
     made: Callable[..., Validator] = extend(dialect, keywords)
     for name in _UNCHECKED:
         made.VALIDATORS.pop(name, None)  # type: ignore[attr-defined]
+    _stays(made)
     return made
+
+
+def _stays(made: Any) -> None:
+    """A `$schema` further in, or a reference back to one, would have the library go on with its own unbounded kind."""
+
+    def evolve(self: Any, **changes: Any) -> Any:
+        held = {field.alias: getattr(self, field.name) for field in made.__attrs_attrs__ if field.init}
+        return made(**{**held, **changes})
+
+    made.evolve = evolve
 
 
 def _stepwise(keyword: "Keyword") -> "Keyword":

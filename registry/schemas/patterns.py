@@ -13,6 +13,8 @@ from waygraph.registry.schemas.steps import spend
 MAX_CHARS = 2_000
 MAX_MATCHED_CHARS = 100_000
 """A longer text is not matched."""
+MAX_MATCHED = 20_000_000
+"""Weight of the pattern times characters of the text, which is what a match costs: about 150 ms."""
 MAX_WEIGHT = 10_000
 """Of one pattern: about 80 ms and 10 MiB."""
 _KEPT = 32
@@ -46,7 +48,8 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
         made = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True))
     except SchemaError:
         return None
-    return lambda text: len(text) > MAX_MATCHED_CHARS or made.isinstance_python(text)
+    most = min(MAX_MATCHED_CHARS, MAX_MATCHED // max(heavy, 1))
+    return lambda text: len(text) > most or made.isinstance_python(text)
 
 
 def weight(pattern: str) -> int:

@@ -14,9 +14,9 @@ class OutOfSteps(Exception):
 
 
 @contextmanager
-def counted() -> Iterator[None]:
+def counted(steps: int = MAX_STEPS) -> Iterator[None]:
     """One check, which may `spend` so much."""
-    before = _LEFT.set([MAX_STEPS])
+    before = _LEFT.set([steps])
     try:
         yield
     finally:

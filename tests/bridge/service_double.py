@@ -107,7 +107,7 @@ class Service:
         assert self._server
         assert self.heard.loop
         for connection in list(self._server.server_state.connections):
-            self.heard.loop.call_soon_threadsafe(connection.transport.abort)  # type: ignore[union-attr]
+            self.heard.loop.call_soon_threadsafe(connection.transport.abort)
         self.stop()
 
     def stop(self) -> None:

@@ -66,14 +66,14 @@ def test_progress_and_log_lines_reach_the_host(double: Service, era: Era) -> Non
         done: list[Any] = []
         logged: list[Any] = []
 
-        async def progress(now: float, total: float | None, message: str | None) -> None:
-            done.append((now, total, message))
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            done.append((progress, total, message))
 
         async def log(told: mcp.LoggingMessageNotificationParams) -> None:
             logged.append(told.data)
 
         async with host(double.url, era, logging_callback=log) as client:
-            await client.call_tool("slow", {"name": "a"}, progress_callback=progress)
+            await client.call_tool("slow", {"name": "a"}, progress_callback=told)
         return done, logged
 
     done, logged = anyio.run(main)
@@ -111,12 +111,13 @@ def test_a_call_that_the_host_gives_up_is_given_up_by_the_service(double: Servic
 @pytest.mark.parametrize("era", ERAS)
 def test_calls_beside_a_slow_one_do_not_wait_for_it(double: Service, era: Era) -> None:
     async def main() -> list[Any]:
+        told: list[Any] = []
         async with host(double.url, era) as client, anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "slow", {"name": "for ever"})
             await _until(lambda: "for ever" in double.heard.started)
-            answers = [await client.call_tool("slow", {"name": str(number)}) for number in range(3)]
+            told += [(await client.call_tool("slow", {"name": name})).structured_content for name in "012"]
             tasks.cancel_scope.cancel()
-        return [answer.structured_content for answer in answers]
+        return told
 
     assert anyio.run(main) == [{"result": f"done {number}"} for number in range(3)]
 
@@ -148,10 +149,12 @@ def test_a_service_that_is_just_starting_is_waited_for(era: Era) -> None:
     double = Service()
 
     async def main() -> str:
+        said = ""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_start_later, double)
             async with host(double.url, era, environ={"WAYGRAPH_REMOTE_RETRIES": "8"}) as client:
-                return await _echo(client)
+                said = await _echo(client)
+        return said
 
     try:
         assert anyio.run(main) == "hello x"

@@ -34,8 +34,8 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @asynccontextmanager
 async def host(place: str, era: Era, *words: str, key: str = "") -> AsyncIterator[Client]:
     environ = {name: os.environ[name] for name in ("XDG_DATA_HOME",)} | ({"WAYGRAPH_API_KEY": key} if key else {})
-    command, *args = [*PROGRAM, "--registry", place, "mcp", *words]
-    async with Client(StdioServerParameters(command=command, args=args, env=environ), mode=era) as client:
+    args = [*PROGRAM[1:], "--registry", place, "mcp", *words]
+    async with Client(StdioServerParameters(command=PROGRAM[0], args=args, env=environ), mode=era) as client:
         yield client
 
 

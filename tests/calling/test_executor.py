@@ -5,7 +5,14 @@ import pytest
 
 from waygraph.ingest.calling.call import Result, ToolCall
 from waygraph.ingest.calling.executor import Executor
-from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamUnreachable
+from waygraph.registry.errors import (
+    CallTimedOut,
+    NotCallable,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 from waygraph.registry.model import Agent, Tool
 
 HANG_S = 600.0
@@ -40,6 +47,30 @@ def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None
     with pytest.raises(CallTimedOut, match=r"'a__t' did not answer within 0\.05 s"):
         anyio.run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
     assert way.ended == ["a"]
+
+
+class Failing:
+    """A way that raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def call(self, call: ToolCall) -> Result:  # noqa: ARG002
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [UpstreamUnreachable, UpstreamRefused])
+def test_a_failure_names_the_agent_whose_it_is(kind: type[UpstreamError]) -> None:
+    executor = Executor({"mcp_server": Failing(kind("was ended by SIGKILL"))}, 4)
+    with pytest.raises(kind, match=r"^a: was ended by SIGKILL$"):
+        anyio.run(executor.call, call())
+
+
+def test_what_a_server_itself_answers_stays_as_it_is() -> None:
+    answered = UpstreamAnswered(-32000, "out of paper", {"tray": 2})
+    with pytest.raises(UpstreamAnswered) as raised:
+        anyio.run(Executor({"mcp_server": Failing(answered)}, 4).call, call())
+    assert raised.value is answered
 
 
 def test_waiting_for_a_place_counts_to_the_deadline() -> None:
@@ -104,14 +135,14 @@ def test_calls_under_way_end_with_an_error_when_it_closes() -> None:
 def test_a_call_may_be_made_on_behalf_of_another() -> None:
     """A server asks, and the answer takes a tool: in the very task of the first call."""
 
+    inner = call("inner")
+
     class Nesting:
-        async def call(self, nested: ToolCall) -> Result:
-            return (
-                await executor.call(call("inner")) if nested.agent.id == "outer" else {"content": [], "isError": False}
-            )
+        async def call(self, call: ToolCall) -> Result:
+            return await executor.call(inner) if call.agent.id == "outer" else {"content": []}
 
     executor = Executor({"mcp_server": Nesting()}, 4)
-    assert anyio.run(executor.call, call("outer")) == {"content": [], "isError": False}
+    assert anyio.run(executor.call, call("outer")) == {"content": []}
 
 
 def test_whoever_asked_can_cancel() -> None:

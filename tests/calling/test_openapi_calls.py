@@ -211,7 +211,10 @@ def test_headers_and_cookies(echoed: Echo) -> None:
     assert headers["cookie"] == "flavour=oat%20meal%3B%20x%3D1; session=***"
 
 
-@pytest.mark.parametrize("name", ["Host", "Content-Length", "Transfer-Encoding", "Cookie", "Connection", "Bad Name"])
+@pytest.mark.parametrize(
+    "name",
+    ["Host", "Content-Length", "Transfer-Encoding", "Cookie", "Connection", "Bad Name", "X-HTTP-Method-Override"],
+)
 def test_an_argument_sets_no_header_of_http_s_own(echoed: Echo, name: str) -> None:
     """A document may call its parameters as it likes."""
     got = echoed({"parameters": [parameter(name, "header")]}, {name: "evil.example.com"})
@@ -226,13 +229,23 @@ def test_an_operator_s_header_stands_before_an_argument(echoed: Echo) -> None:
     )
 
 
+def test_a_document_sends_no_login_of_its_own_in_place_of_an_operator_s(echoed: Echo) -> None:
+    """Else what is asked for would go to the account of whoever wrote the document."""
+    parameters = [parameter("k", "query"), parameter("q", "query", style="form", explode=True)]
+    rest = 'auth = { key = "kkkkkkkk", name = "k", in = "query" }'
+    got = echoed({"parameters": parameters}, {"k": "theirs", "q": {"k": "theirs"}}, rest, path="/echo?k=theirs&a=1")
+    assert got["path"] == "/api/echo?a=1&k=***"
+    with pytest.raises(NotCallable, match="names a login"):
+        echoed({"servers": [{"url": "http://them:theirs@127.0.0.1/x"}]}, {})
+
+
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\x00b", "schlüssel"])
 def test_a_value_that_no_header_may_hold_is_an_argument_s_fault(echoed: Echo, value: str) -> None:
     with pytest.raises(InvalidArguments, match="/X-One: printable ASCII"):
         echoed({"parameters": [parameter("X-One", "header")]}, {"X-One": value})
 
 
-@pytest.mark.parametrize("value", ["..", ".", "", [], "%2e%2e"])
+@pytest.mark.parametrize("value", ["..", ".", "", [], "%2e%2e", "../../admin", "x/../../admin", "..\\admin"])
 def test_a_value_in_a_path_leads_nowhere_else(echoed: Echo, value: Any) -> None:
     operation = {"parameters": [parameter("id", "path")]}
     if value == "%2e%2e":  # escaped, it is the name of something

@@ -235,6 +235,32 @@ def test_a_start_that_failed_is_remembered_for_a_while(mark: str, tmp_path: Path
     with_pool({"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}, act)
 
 
+def test_one_failed_start_of_a_server_that_stood_before_is_not_remembered(mark: str, tmp_path: Path) -> None:
+    """It was killed as it came again, say; a second failure is."""
+    script = tmp_path / "server.py"
+    good = (Path(__file__).parents[1] / "upstream/programs/tools.py").read_text("utf-8")
+    script.write_text(good, "utf-8")
+
+    async def act(pool: Pool) -> None:
+        for _ in range(2):
+            pid = int(await text(pool, "who"))
+            script.write_text("import sys; sys.exit('Error: no paper')", "utf-8")
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: not pool.open)
+            with pytest.raises(UpstreamUnreachable, match=r"no paper$"):
+                await text(pool, "who")
+            script.write_text(good, "utf-8")
+        pid = int(await text(pool, "who"))
+        script.write_text("import sys; sys.exit('Error: no paper')", "utf-8")
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not pool.open)
+        for said in (r"no paper$", r"no paper$", r"no paper; it is tried again"):
+            with pytest.raises(UpstreamUnreachable, match=said):
+                await text(pool, "who")
+
+    with_pool({"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}, act)
+
+
 def test_a_corrected_launch_does_not_wait_for_the_failed_one() -> None:
     launches: dict[str, Launch] = {"one": NO_COMMAND}
 
@@ -248,7 +274,7 @@ def test_a_corrected_launch_does_not_wait_for_the_failed_one() -> None:
 
 
 def test_dead_servers_delay_nobody(mark: str) -> None:
-    """Of 50 five are dead, each in its own way; the others answer while two of the five are still being waited for."""
+    """Of 50 five are dead, each in its own way; the others answer while three of these are still waited for."""
     silent = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"), env={MARK: mark})
     dead: list[Launch] = [NO_COMMAND, NOBODY, silent, silent, tools_by_hand("600")]
     launches: dict[str, Launch] = {f"dead-{number}": launch for number, launch in enumerate(dead)}
@@ -267,10 +293,10 @@ def test_dead_servers_delay_nobody(mark: str) -> None:
             for agent_id in launches:
                 group.start_soon(call, agent_id)
             await until(lambda: len(answered) == 45)
-            assert len(failed) == 2, "the three silent ones have 30 s"
+            assert len(failed) == 2, "the three silent ones have all the time there is"
             group.cancel_scope.cancel()
 
-    with_pool(launches, act)
+    with_pool(launches, act, Settings(upstream_connect_timeout_s=600.0))
     assert not marked(mark)
 
 

@@ -103,7 +103,7 @@ class Service:
 @contextmanager
 def service(gateway: Gateway) -> Iterator[Service]:
     keys = KeyFile(gateway.home / "keys.json")
-    key = keys.create("host", ("route", "read", "use"), everything=True)[1]
+    key = keys.create("host", ("route", "use"), everything=True)[1]
     environ = {**gateway.environ, "XDG_DATA_HOME": ""}
     with process(gateway.location, gateway.home, keys=keys, environ=environ) as running:
         yield Service(running, keys, key)

@@ -280,7 +280,7 @@ def test_a_key_is_needed_and_says_what_may_be_done(gateway: Gateway, services: S
         assert "use" in str(result.content)
         assert "not to be heard" not in str(result.content)
 
-    visit(gateway, "/mcp", "auto", services.for_key_of("route", "read"), work)
+    visit(gateway, "/mcp", "auto", services.for_key_of("route"), work)
 
 
 # What is left

@@ -62,8 +62,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     ],
 }
 GROUPS = {"keys", "model", "eval", "generate"}
-SERVES = {"serve", "watch"}
-"""Go on until they are stopped: one says nothing but where it listens, the other a line for each event."""
+SERVES = {"mcp", "serve", "watch"}
+"""Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
 """Commands that only hold others."""
 
 

@@ -49,6 +49,35 @@ def test_scopes_hold(guarded: Served) -> None:
     anyio.run(walk)
 
 
+def test_calls_are_counted(guarded: Served) -> None:
+    """By how they ended; the routes of requests are templates, whatever namespaces there are."""
+
+    async def walk() -> None:
+        async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as host:
+            await host.call_tool("box__add", {"a": 1, "b": 2})
+            await host.call_tool("box__fail", {})
+            await host.call_tool("box__ad", {})
+
+    anyio.run(walk)
+    guarded.admin().post("/anything/mcp", json=LIST, headers=BARE)
+    told = guarded.admin().get("/metrics").text
+    for outcome in ("ok", "failed", "refused"):
+        assert f'waygraph_tool_calls_total{{outcome="{outcome}"}} 1.0' in told
+    assert 'route="/mcp"' in told
+    assert 'route="/{namespace}/mcp"' in told
+    assert "anything" not in told
+
+
+def test_pinned_tools_are_listed_for_whoever_may_know_of_tools(tmp_path: Path) -> None:
+    place = toolbox_place(tmp_path)
+    with Registry.open(place.registry) as registry:
+        registry.set("box", pinned=True)
+    with served(place.registry, auth=True, folder=tmp_path) as service:
+        for scope, listed in (("use", True), ("route", True), ("cypher", False), ("write", False)):
+            answer = service.caller(scope, everything=True).post("/mcp", json=LIST, headers=BARE)
+            assert ("box__add" in answer.text) is listed, scope
+
+
 def test_each_request_counts_to_its_callers_limit(toolbox: Place, tmp_path: Path) -> None:
     settings = Settings(rate_per_minute=1, rate_burst=3)
     with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as service:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -36,10 +36,15 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def started(place: Place, **pipes: Any) -> subprocess.Popen[bytes]:
+type File = int | IO[bytes]
+
+
+def started(
+    place: Place, stdin: File = subprocess.PIPE, stdout: File = subprocess.PIPE, stderr: File = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
     launch = on_stdio(place)
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **pipes}
-    return subprocess.Popen([launch.command, *launch.args], env=launch.env, **streams)
+    command = [launch.command, *launch.args]
+    return subprocess.Popen(command, env=launch.env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
 def answers(lines: Iterable[bytes], count: int) -> dict[int, dict[str, Any]]:

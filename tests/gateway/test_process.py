@@ -77,7 +77,7 @@ def test_only_the_protocol_is_written_to_output(begun: subprocess.Popen[str], to
     say(begun, id=2, method="no/such/method")
     say(begun, id=3, method="tools/call", params={"name": 7})
     say(begun, id=4, method="tools/call", params={"name": "box__add", "arguments": []})
-    heard = []
+    heard: list[dict[str, Any]] = []
     while len(answered := {message["id"] for message in heard if "id" in message}) < 4:
         heard.append(hear(begun))
     assert answered >= {1, 2, 3, 4}

@@ -109,6 +109,19 @@ def test_a_link_is_followed_and_stays(home: Home) -> None:
     assert "waygraph" in read_config(HOSTS["cursor"], real).servers
 
 
+@pytest.mark.parametrize("option", ["--write", "--import", "--restore", "--remove"])
+def test_a_link_out_of_a_project_is_not_followed(home: Home, option: str) -> None:
+    """Else a repository that was fetched would say which of a person's files is written."""
+    outside = home.folder / "startup.json"
+    link = home.folder / "work" / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(outside)
+    answer = home.run("connect", "cursor", option, "--project")
+    assert answer.status != 0
+    assert "out of the project" in answer.err
+    assert not outside.exists()
+
+
 def test_a_dry_run_shows_names_and_no_values_and_writes_nothing(home: Home) -> None:
     for host in CONFIGS:
         file = home.put(host)

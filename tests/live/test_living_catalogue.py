@@ -20,7 +20,7 @@ from tests.processes_left import MARK, command_of, end_all, left_of, needs_proc,
 from tests.servers import misbehaving
 
 WAYGRAPH = (sys.executable, "-W", "error", "-m", "waygraph.api.cli.app")
-TOOLS = {"time": 2, "git": 12, "fetch": 1, "everything": 17, "filesystem": 14, "memory": 9}
+TOOLS = {"time": 2, "git": 12, "fetch": 1, "everything": 16, "filesystem": 14, "memory": 9}
 """Of the pinned versions."""
 
 

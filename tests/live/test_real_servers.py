@@ -53,7 +53,7 @@ OFFERS = {
             "get-sum get-tiny-image gzip-file-as-resource toggle-simulated-logging toggle-subscriber-updates "
             "trigger-long-running-operation simulate-research-query "
             # only for who takes what they ask:
-            "get-roots-list trigger-elicitation-request trigger-sampling-request trigger-url-elicitation".split()
+            "trigger-elicitation-request trigger-sampling-request trigger-url-elicitation".split()
         ),
         prompts=4,
         resources=7,

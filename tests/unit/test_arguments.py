@@ -244,25 +244,56 @@ def test_common_patterns_are_checked(pattern: str, fits: str, unfit: str) -> Non
 
 REPEATING = {"pattern": "^(a+)+$"}
 LONG = "a" * 50_000
+BOMB = {"/p": 'must match the pattern "^(a+)+$"'}
+IN_Q = {"/q/p": BOMB["/p"]}
+DRAFT_7, DRAFT_4 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (7, 4))
 
 
 @pytest.mark.parametrize(
     ("schema", "arguments", "told"),
     [
         (chain(60, {"type": "string"}), {"p": 1}, {}),
-        ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, {"/p": 'must match the pattern "^(a+)+$"'}),
+        ({"properties": {"p": REPEATING}}, {"p": LONG + "b"}, BOMB),
         ({"properties": {"p": {"allOf": [{"pattern": f"|{n}" + r"\p{L}{90}"} for n in range(900)]}}}, {"p": "x"}, {}),
         ({"patternProperties": {"^(a+)+$": False}}, {LONG + "b": 1}, {}),
         ({"properties": {"p": {"uniqueItems": True}}}, {"p": [{"n": n} for n in range(50_000)]}, {}),
         ({"properties": {"p": {"items": {"enum": [*range(10_000)]}}}}, {"p": [*range(10_000), -1]}, {}),
         ({"properties": {"p": {"items": {"type": "integer"}}}}, {"p": [1] * 200_000 + ["x"]}, {}),
+        ({"properties": {"p": {"$schema": DRAFT_7, **REPEATING}}}, {"p": LONG + "b"}, BOMB),
+        ({"$schema": DRAFT_7, "properties": {"p": REPEATING, "q": {"$ref": "#"}}}, {"q": {"p": LONG + "b"}}, IN_Q),
+        ({"$schema": DRAFT_4, "properties": {"p": {"enum": [n if n % 2 else [n] for n in range(30_000)]}}}, {}, {}),
+        ({"properties": {"p": {"pattern": "(a{100}){99}b"}}}, {"p": "a" * 100_000}, {}),
     ],
-    ids=["alternatives", "pattern", "heavy patterns", "pattern of names", "unique", "choices", "items"],
+    ids=[
+        "alternatives",
+        "pattern",
+        "heavy patterns",
+        "pattern of names",
+        "unique",
+        "choices",
+        "items",
+        "another dialect further in",
+        "a way back to a dialect",
+        "choices that are compared with each other",
+        "heavy pattern and long text",
+    ],
 )
 @pytest.mark.timeout(20)
 def test_a_check_ends(schema: object, arguments: object, told: dict[str, str]) -> None:
     """Where the library alone would take minutes or years; what comes after the last step is not checked."""
     assert faults(schema, arguments) == told
+
+
+def test_no_value_is_repeated_whatever_dialect_a_part_names() -> None:
+    """Values may be secret, and errors are logged."""
+    said = faults({"properties": {"p": {"$schema": DRAFT_7, "pattern": "^b", "required": ["x"]}}}, {"p": "s3cret"})
+    assert said == {"/p": 'must match the pattern "^b"'}
+
+
+def test_a_name_that_is_not_known_is_told_among_hundreds() -> None:
+    names: dict[str, object] = {f"{number:06d}abcdefghijklmn": {} for number in range(500)}
+    given = {f"{number:06d}abcdefghijklnm": 1 for number in range(100_000, 100_040)}
+    assert len(faults({"properties": names, "additionalProperties": False}, given)) == FAULTS_TOLD
 
 
 def test_a_long_text_is_matched_by_its_pattern() -> None:

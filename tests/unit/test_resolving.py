@@ -7,6 +7,7 @@ import pytest
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
 from waygraph.registry import Registry
 from waygraph.registry.discovery.capabilities import capabilities
+from waygraph.registry.discovery.finding import FindAsked, find
 from waygraph.registry.discovery.judging import judging
 from waygraph.registry.discovery.resolving import CANDIDATES, is_exact_name, tool_meant
 from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
@@ -188,8 +189,11 @@ def test_a_hidden_agent_is_unknown_to_all() -> None:
         put(registry, "work", [agent("a", tool("a", "go", "Goes far.", annotations=READS)), agent("b")])
         registry.set("a", hidden=True)
         for name in ("a__go", "a/go", "go"):
-            with pytest.raises(UnknownName):
+            with pytest.raises(UnknownName) as unknown:
                 tool_meant(registry, name=name)
+            assert list(unknown.value.nearest) == []
+        for name in ("a__g", "a__goo", "a__go"):
+            assert "nearest" not in find(registry, FindAsked(query=name))
 
 
 def test_capabilities_say_what_tools_are_found_by(registry: Registry, wordy: Registry) -> None:

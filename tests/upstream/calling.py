@@ -15,7 +15,7 @@ from waygraph.ingest.upstream.host import NotAnswered, Question, Result
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
 from waygraph.ingest.upstream.opening import connect
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Asking:
 
 @asynccontextmanager
 async def asking(launch: Launch) -> AsyncIterator[Asking]:
-    async with connect(launch, SETTINGS, follow=False, for_calls=True) as connection:
+    async with connect(launch, SETTINGS, follow=False) as connection:
         yield Asking(connection)
 
 

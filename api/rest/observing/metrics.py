@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: requests, refusals, writes, statements, and what the registry holds.
+"""Numbers for Prometheus: requests, refusals, writes, statements, calls, and what the registry holds.
 
 Labels come from closed sets (route templates, classes of status, outcomes), so their number is bounded whatever is
 asked. With several workers they share a folder, and any of them tells the numbers of all.
@@ -80,6 +80,7 @@ class Metrics:
         self._refused = Counter("waygraph_refused", "Requests refused", ("reason",), registry=own)
         self._writes = Counter("waygraph_writes", "Attempts to change something", ("action", "outcome"), registry=own)
         self._statements = Counter("waygraph_cypher_statements", "Cypher statements", ("outcome",), registry=own)
+        self._calls = Counter("waygraph_tool_calls", "Calls of tools", ("outcome",), registry=own)
         self._unaudited = Counter("waygraph_audit_failures", "Audit lines that no file took", registry=own)
         self._lost_lines = Counter("waygraph_log_lines_lost", "Log lines that no stream took", registry=own)
         self._own, self._facts = own, _Facts(holding)
@@ -104,6 +105,9 @@ class Metrics:
 
     def ran_statement(self, outcome: str) -> None:
         self._statements.labels(outcome).inc()
+
+    def called(self, outcome: str) -> None:
+        self._calls.labels(outcome).inc()
 
     def lost_audit_line(self) -> None:
         self._unaudited.inc()

@@ -7,7 +7,12 @@ import json
 import sys
 from typing import Any
 
-from hostile_answers import ERRORS, NAMES, RESULTS, SAID  # beside it: it runs as a program
+from hostile_answers import (  # type: ignore[import-not-found] # beside it: it runs as a program
+    ERRORS,
+    NAMES,
+    RESULTS,
+    SAID,
+)
 
 
 def write(line: str) -> None:

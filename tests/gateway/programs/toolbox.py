@@ -10,9 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from picture import PICTURE  # beside it: it runs as a program
-
-NOTES = Path(sys.argv[1])
 READS = {"readOnlyHint": True}
 ANY = {"type": "object", "additionalProperties": True}
 ADD = {
@@ -35,6 +32,17 @@ TOOLS: list[dict[str, Any]] = [
         "annotations": READS,
     },
 ]
+PICTURE: dict[str, Any] = {
+    "content": [
+        {"type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": {"priority": 1}, "camera": "box"},
+        {"type": "resource", "resource": {"uri": "file:///harbour.txt", "text": "low tide"}},
+        {"type": "hologram", "depth": 3},
+    ],
+    "structuredContent": {"z": 1, "a": [None, 2]},
+    "_meta": {"example.org/brush": "wide"},
+    "signature": "toolbox",
+}
+
 lock = threading.Lock()
 answers: dict[str, Any] = {}
 arrived = threading.Condition()
@@ -47,7 +55,7 @@ def send(message: dict[str, Any]) -> None:
 
 
 def note(said: str) -> None:
-    with lock, NOTES.open("a") as notes:
+    with lock, Path(sys.argv[1]).open("a") as notes:
         notes.write(said + "\n")
 
 
@@ -114,7 +122,7 @@ def answer(message: dict[str, Any]) -> None:
     if method == "initialize":
         info = {"name": "toolbox", "version": "1"}
         version = message["params"]["protocolVersion"]
-        abilities = {"tools": {}, "logging": {}}
+        abilities: dict[str, Any] = {"tools": {}, "logging": {}}
         send({"id": number, "result": {"protocolVersion": version, "capabilities": abilities, "serverInfo": info}})
     elif method == "tools/list":
         send({"id": number, "result": {"tools": TOOLS}})
@@ -124,7 +132,7 @@ def answer(message: dict[str, Any]) -> None:
         note("cancelled")
     elif method is None:
         with arrived:
-            answers[number] = message.get("result", message.get("error"))
+            answers[str(number)] = message.get("result", message.get("error"))
             arrived.notify_all()
     elif number is not None and method == "logging/setLevel":
         send({"id": number, "result": {}})
@@ -132,5 +140,6 @@ def answer(message: dict[str, Any]) -> None:
         send({"id": number, "error": {"code": -32601, "message": "no such method"}})
 
 
-for line in sys.stdin:
-    answer(json.loads(line))
+if __name__ == "__main__":
+    for line in sys.stdin:
+        answer(json.loads(line))
