@@ -50,12 +50,14 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
 
 
 def _serve(told: Invocation, surface: "Surface", namespace: str) -> None:
-    from waygraph.api.mcp.stdio import Served, run_stdio
-    from waygraph.ingest.surroundings import Surroundings
+    from waygraph.api.mcp.loading import loading
 
     settings = told.settings()
-    surroundings = Surroundings(environ=os.environ, home=str(Path.home()), cwd=str(Path.cwd()))
-    with told.open() as registry:
+    with told.open() as registry, loading(registry):
+        from waygraph.api.mcp.stdio import Served, run_stdio  # the SDK takes half a second to import
+        from waygraph.ingest.surroundings import Surroundings
+
+        surroundings = Surroundings(environ=os.environ, home=str(Path.home()), cwd=str(Path.cwd()))
         run_stdio(
             Served(
                 registry=registry,

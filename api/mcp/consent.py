@@ -9,7 +9,7 @@ from waygraph.registry.errors import NeedsConsent, NotCallable
 from waygraph.registry.model import Agent, Tool
 
 ARGUMENTS_CHARS = 2_000
-"""Of the arguments that a person is shown."""
+"""A person is shown all of the arguments. With more a call does not run: what matters could stand at their end."""
 _CANNOT_ASK = (
     "this host cannot ask one. An operator can allow the tool in the policy file (WAYGRAPH_POLICY_FILE), or use a host "
     "that takes MCP elicitation"
@@ -22,8 +22,15 @@ async def agreed(host: Host, agent: Agent, tool: Tool, arguments: Mapping[str, A
     name = tool.call_name
     if not host.can("elicitation/create"):
         raise NeedsConsent(name, f"{reason}; {_CANNOT_ASK}" if reason else _CANNOT_ASK)
+    # As ASCII no character of the arguments hides or turns around what a person reads.
+    shown = json.dumps(arguments, indent=1)
+    if len(shown) > ARGUMENTS_CHARS:
+        raise NotCallable(
+            name,
+            f"a person has to agree, and can be shown {ARGUMENTS_CHARS:,} characters of arguments, not {len(shown):,}",
+        )
     try:
-        answer = await host.ask("elicitation/create", _question(agent, tool, arguments))
+        answer = await host.ask("elicitation/create", _question(agent, tool, shown))
     except NotAnswered as exc:
         raise NeedsConsent(name, f"one was asked and gave no answer ({exc})") from exc
     content = answer.get("content")
@@ -32,10 +39,7 @@ async def agreed(host: Host, agent: Agent, tool: Tool, arguments: Mapping[str, A
     raise NotCallable(name, "a person was asked whether it may run, and did not agree")
 
 
-def _question(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    # As ASCII no character of the arguments hides or turns around what a person reads.
-    told = json.dumps(arguments, indent=1)
-    shown = told if len(told) <= ARGUMENTS_CHARS else f"{told[:ARGUMENTS_CHARS]}… ({len(told):,} characters)"
+def _question(agent: Agent, tool: Tool, shown: str) -> dict[str, Any]:
     return {
         "mode": "form",
         "message": f"May the tool {tool.name!r} of {agent.name!r} ({tool.id}) run with these arguments?\n{shown}",

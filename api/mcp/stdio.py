@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, redirect_stdout, suppress
+from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +22,6 @@ from waygraph.ingest.calling.executor import open_executor
 from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.access import LOCAL
-from waygraph.registry.arguments import check_arguments
-from waygraph.registry.errors import WaygraphError
-from waygraph.registry.model import Tool
 from waygraph.registry.policy import CallPolicy
 from waygraph.registry.policy_file import load_policy
 from waygraph.registry.registry import Registry
@@ -94,26 +91,12 @@ async def _opened(served: Served, rules: Rules, audit: Audit) -> AsyncGenerator[
             asker_of=lambda _: asker,
             surface=served.surface,
         )
-        async with running(gateway, listeners), anyio.create_task_group() as tasks:
-            tasks.start_soon(_load, gateway)
+        async with running(gateway, listeners):
             yield server_of(gateway, listeners)
-            tasks.cancel_scope.cancel()
 
 
 async def in_thread[T](work: Callable[[], T], /) -> T:
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-
-
-async def _load(gateway: Gateway) -> None:
-    """What a first question would wait for. Why it cannot be had is told to who asks."""
-    with suppress(WaygraphError):
-        await gateway.ask(lambda: _loaded(gateway.registry))
-
-
-def _loaded(registry: Registry) -> None:
-    check_arguments(Tool(id="", agent_id="", name="", input_schema='{"type":"object"}'), {})
-    if registry.exists:
-        registry.route("are you ready")
 
 
 async def _stopped_by_signal(scope: anyio.CancelScope) -> None:

@@ -124,6 +124,19 @@ def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_what_a_person_cannot_be_shown_whole_does_not_run(open_host: Open, toolbox: Place, *, era: Era) -> None:
+    async def call() -> None:
+        heard: list[str] = []
+        before = toolbox.notes.count("erased")
+        async with open_host(era, elicitation_callback=person("accept", {"run": True}, heard)) as host:
+            result = await host.call_tool("box__erase", {"about": "harmless " * 300, "path": "/tide.txt"})
+        assert (heard, toolbox.notes.count("erased")) == ([], before)
+        assert "2,000 characters" in error_of(result)["message"]
+
+    anyio.run(call)
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_where_nobody_can_be_asked_the_error_says_what_an_operator_can_do(
     open_host: Open, toolbox: Place, era: Era
 ) -> None:
