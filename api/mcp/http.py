@@ -19,6 +19,7 @@ from waygraph.api.mcp.parking import Parking
 from waygraph.api.mcp.server import running, server_of
 from waygraph.api.mcp.session import Context, session_of
 from waygraph.ingest.calling.executor import open_executor
+from waygraph.ingest.calling.services import load_services
 from waygraph.registry.policy_file import load_policy
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class HttpGateway:
         self._registry, self._settings, self._surroundings = registry, settings, surroundings
         self._audit, self._ask, self._alone = audit, ask, alone
         self._policy = load_policy(settings.policy_file)
+        self._services = load_services(settings.services_file)
         self._sessions: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
@@ -62,7 +64,8 @@ class HttpGateway:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
         listeners = Listeners()
-        async with open_executor(self._registry, self._settings, self._surroundings) as executor:
+        opened = open_executor(self._registry, self._settings, self._surroundings, services=self._services)
+        async with opened as executor:
             gateway = Gateway(
                 registry=self._registry,
                 executor=executor,

@@ -19,6 +19,7 @@ from waygraph.api.mcp.surface import Surface
 from waygraph.api.observing.audit import Audit
 from waygraph.api.observing.logs import open_logs
 from waygraph.ingest.calling.executor import open_executor
+from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.access import LOCAL
 from waygraph.registry.policy import CallPolicy
@@ -38,26 +39,34 @@ class Served:
     namespace: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the operator's files say, read before anything is begun."""
+
+    policy: CallPolicy
+    services: Services
+
+
 def run_stdio(served: Served) -> None:
     """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting."""
     settings = served.settings
-    policy = load_policy(settings.policy_file)
+    rules = Rules(load_policy(settings.policy_file), load_services(settings.services_file))
     audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
     open_logs(settings.log_format, settings.log_level, sys.stderr)
     try:
-        anyio.run(_serve, served, policy, audit, backend_options={"use_uvloop": True})
+        anyio.run(_serve, served, rules, audit, backend_options={"use_uvloop": True})
     finally:
         audit.close()
 
 
-async def _serve(served: Served, policy: CallPolicy, audit: Audit) -> None:
+async def _serve(served: Served, rules: Rules, audit: Audit) -> None:
     async with host_pipes() as (reading, writing):
         # What is printed now and flushed at the end of the process would still come out where the host listens.
         with redirect_stdout(sys.stderr):
             stopped = False
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stopped_by_signal, tasks.cancel_scope)
-                async with _opened(served, policy, audit) as server:
+                async with _opened(served, rules, audit) as server:
                     await server.run(reading, writing, server.create_initialization_options())
                     stopped = True
                 tasks.cancel_scope.cancel()
@@ -66,15 +75,16 @@ async def _serve(served: Served, policy: CallPolicy, audit: Audit) -> None:
 
 
 @asynccontextmanager
-async def _opened(served: Served, policy: CallPolicy, audit: Audit) -> AsyncGenerator[GatewayServer]:
+async def _opened(served: Served, rules: Rules, audit: Audit) -> AsyncGenerator[GatewayServer]:
     session = Session()
     asker = Asker(caller=LOCAL, session=session, namespace=served.namespace)
     listeners = Listeners()
-    async with open_executor(served.registry, served.settings, served.surroundings) as executor:
+    opened = open_executor(served.registry, served.settings, served.surroundings, services=rules.services)
+    async with opened as executor:
         gateway = Gateway(
             registry=served.registry,
             executor=executor,
-            policy=policy,
+            policy=rules.policy,
             settings=served.settings,
             audit=audit,
             ask=in_thread,

@@ -12,7 +12,7 @@ from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.openapi_calls import OpenApiCaller
 from waygraph.ingest.calling.pool import calling_pool
-from waygraph.ingest.calling.services import load_services
+from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.calling.skill_texts import SkillTexts
 from waygraph.ingest.calling.web import open_web
 from waygraph.ingest.surroundings import Surroundings
@@ -121,13 +121,16 @@ class _PlacesByAgent:
 
 
 @asynccontextmanager
-async def open_executor(registry: Registry, settings: Settings, surroundings: Surroundings) -> AsyncGenerator[Executor]:
+async def open_executor(
+    registry: Registry, settings: Settings, surroundings: Surroundings, *, services: Services | None = None
+) -> AsyncGenerator[Executor]:
     """What runs the tools of a registry. It is closed within `CLOSE_S`, with every process that it started.
 
     `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
-    Raises InvalidSetting for a services file that cannot be read.
+    `services`: by default those of the settings' file. Raises InvalidSetting if it cannot be read.
     """
-    services = load_services(settings.services_file)
+    if services is None:
+        services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(open_web(settings))
         vouched = vouched_file(settings.data_path)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
+NOTHING_ELSE_FITS = "beside the pinned agents nothing in this registry fits the request closely enough"
 NOTHING_ALLOWED = "no agent passes the filters"
 NOTHING_APPROVED = "all that this registry holds waits for approval (`waygraph approve`)"
 NOTHING_KNOWN = "this registry holds no agent yet"
@@ -112,15 +113,16 @@ class Router:
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
             confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
             matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, ask.principal)
+        pinned = _pinned(hits.records, query, ask)
         return Route(
             query=query,
             matches=matches,
-            pinned=_pinned(hits.records, query, ask),
+            pinned=pinned,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
             notice=self.notice,
-            reason="" if matches else self._reason(query, ask),
+            reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned else NOTHING_FITS),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -149,7 +151,7 @@ class Router:
         with span("legs"):
             return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
 
-    def _reason(self, query: Query, ask: Ask) -> str:
+    def _reason(self, query: Query, ask: Ask, nothing_fits: str = NOTHING_FITS) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
         held = self.index.agents().values()
         agents = [agent for agent in held if routable(agent, ask.principal, Filters())]
@@ -158,7 +160,7 @@ class Router:
             return NOTHING_APPROVED if waiting else NOTHING_KNOWN
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
-        return NOTHING_FITS
+        return nothing_fits
 
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:

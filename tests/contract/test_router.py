@@ -316,6 +316,8 @@ def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
         assert best not in ids(route)
         assert len(route.matches) == 5
         assert best in {m.agent.id for m in registry.find_tools("send a direct message in the team chat").matches}
+        assert registry.route("zzz qqq").reason.startswith("beside the pinned agents nothing")
+        assert registry.find_tools("zzz qqq").reason.startswith("nothing in this registry")
         registry.set(best, hidden=True)
         assert registry.route("send a direct message in the team chat").pinned == ()
 

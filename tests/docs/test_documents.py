@@ -28,6 +28,7 @@ IMPORT_NAMES = {
     "pydantic-settings": "pydantic_settings",
     "python-dotenv": "dotenv",
     "sentence-transformers": "sentence_transformers",
+    "sse-starlette": "sse_starlette",
 }
 WORKS_UNSEEN = {"httptools", "neo4j-rust-ext", "uvloop"}
 """Another package of ours takes them up where they are installed."""

@@ -125,14 +125,17 @@ def test_servers_end_when_it_is_killed(begun: subprocess.Popen[str]) -> None:
     until(lambda: not any(is_alive(child) for child in children), "its servers have ended")
 
 
-def test_a_wrong_policy_is_told_before_anything_is_served(toolbox: Place, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('defualt = "deny"')
-    with gateway(toolbox, WAYGRAPH_POLICY_FILE=str(policy)) as started:
+@pytest.mark.parametrize("variable", ["WAYGRAPH_POLICY_FILE", "WAYGRAPH_SERVICES_FILE"])
+def test_a_wrong_file_is_told_before_anything_is_served(toolbox: Place, tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "file.toml"
+    file.write_text('defualt = "deny"')
+    with gateway(toolbox, **{variable: str(file)}) as started:
         assert started.wait(PATIENCE_S) == 1
         assert started.stdout is not None
         assert started.stdout.read() == ""
-    assert "defualt" in (toolbox.folder / "stderr.txt").read_text()
+    told = (toolbox.folder / "stderr.txt").read_text()
+    assert "defualt" in told
+    assert "Traceback" not in told
 
 
 def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) -> None:
