@@ -57,14 +57,15 @@ def approve(
     """
     from waygraph.registry.approval import OF_SOURCE
 
-    wanted = [*(names or ()), *(f"{OF_SOURCE}{source}" for source in all_of or ())]
-    if not wanted:
+    if not (names or all_of):
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
     from waygraph.api.cli import views
+    from waygraph.api.cli.source_names import held_source
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        done = registry.approve(*wanted)
+        sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
+        done = registry.approve(*(names or ()), *sources)
     show(done, wire.approved, views.approved, as_json)
     if not (done.agents or done.tools or as_json):
         note("nothing of it waited")

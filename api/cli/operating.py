@@ -93,10 +93,11 @@ def forget(
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
     from waygraph.api.cli import views
+    from waygraph.api.cli.source_names import held_source
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        show(registry.forget(name), wire.written, views.written, as_json)
+        show(registry.forget(held_source(registry, name)), wire.written, views.written, as_json)
 
 
 def reindex(

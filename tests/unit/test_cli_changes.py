@@ -72,6 +72,17 @@ def test_a_held_change_waits_until_it_is_approved(program: Program) -> None:
     assert (status, err) == (0, "note: nothing of it waited\n")
 
 
+def test_a_source_is_named_as_it_was_ingested(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a path from the working folder; its name is the whole one."""
+    monkeypatch.chdir(program.catalogue.parent)
+    program.say(moor="Moors a ship")
+    program.run("ingest", program.catalogue.name, "--policy", "strict")
+    assert "tools\tharbor/moor" in program.run("approve", "--all-of", program.catalogue.name)
+    program.run("sources", "forget", program.catalogue.name)
+    assert "harbor" not in program.run("agents")
+    assert program.all_of("sources", "forget", program.catalogue.name)[0] == 1
+
+
 def test_a_flag_is_shown_with_its_reason_and_escaped(program: Program) -> None:
     """By ingest, show and changes; hidden characters are spelled out, as everywhere."""
     program.say(moor="Moors a ship")
