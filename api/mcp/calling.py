@@ -9,6 +9,7 @@ from waygraph.api.mcp.consent import agreed
 from waygraph.api.mcp.recording import recorded
 from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
+from waygraph.registry.access import LOCAL
 from waygraph.registry.arguments import check_arguments
 from waygraph.registry.discovery.judging import judging
 from waygraph.registry.discovery.naming import bare, named_outright
@@ -75,6 +76,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             tool=meant.tool,
             arguments=wanted.arguments,
             deadline_s=wanted.deadline_s,
+            caller="" if asker.caller == LOCAL else asker.caller.id,
             host=OnBehalf(host, meant.agent),
         )
         result = await gateway.executor.call(call)

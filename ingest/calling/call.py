@@ -12,12 +12,16 @@ __all__ = ["Deaf", "Host", "NotAnswered", "Question", "Result", "ToolCall", "Too
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call that may be made: policy and arguments are checked by whoever makes it. `deadline_s` is all its time."""
+    """One call that may be made: policy and arguments are checked by whoever makes it. `deadline_s` is all its time.
+
+    `caller` tells callers apart; empty: nobody is told apart.
+    """
 
     agent: Agent
     tool: Tool
     arguments: Mapping[str, Any] = field(repr=False)
     deadline_s: float
+    caller: str = ""
     host: Host = field(default_factory=Deaf, repr=False, compare=False)
 
 

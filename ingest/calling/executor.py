@@ -1,7 +1,7 @@
 """`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 
 import anyio
 
@@ -29,14 +29,16 @@ CLOSE_S = 2.0
 class Executor:
     """Implements ToolCaller. Opened by `open_executor`; when it closes, calls under way end with an error.
 
-    At most `calls_at_once` calls are under way, and of one agent half of them: one that hangs leaves room for others.
+    At most `calls_at_once` calls are under way, and of one agent, or of one caller who is told apart, half of them: who
+    has calls that hang leaves room for others.
     The wait for a place counts to a call's deadline.
     """
 
     def __init__(self, ways: Mapping[AgentKind, ToolCaller], calls_at_once: int) -> None:
         self._ways = ways
         self._places = anyio.CapacityLimiter(calls_at_once)
-        self._of_agents = _PlacesByAgent(max(1, calls_at_once // 2))
+        half = max(1, calls_at_once // 2)
+        self._of_agents, self._of_callers = _PlacesByName(half), _PlacesByName(half)
         self._under_way = set[anyio.CancelScope]()
         self._closed = False
 
@@ -44,12 +46,15 @@ class Executor:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
         with self._cancellable() as ending, anyio.move_on_after(call.deadline_s):
-            async with self._of_agents.place(call.agent.id), _place(self._places):
+            async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
                     return await way.call(call)
         if ending.cancel_called:
             raise UpstreamUnreachable("the gateway is being stopped")
         raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
+
+    def _place_of_caller(self, call: ToolCall) -> AbstractAsyncContextManager[None]:
+        return self._of_callers.place(call.caller) if call.caller else nullcontext()
 
     def _way(self, call: ToolCall) -> ToolCaller:
         if way := self._ways.get(call.agent.kind):
@@ -100,24 +105,24 @@ def _naming(agent: Agent) -> Iterator[None]:
         raise type(error)(f"{agent.id}: {error.reason}") from error
 
 
-class _PlacesByAgent:
-    """A limit for each agent that has calls under way or waiting, and for no other."""
+class _PlacesByName:
+    """A limit for each name that has calls under way or waiting, and for no other."""
 
     def __init__(self, each: int) -> None:
         self._each = each
         self._limits: dict[str, tuple[anyio.CapacityLimiter, int]] = {}
 
     @asynccontextmanager
-    async def place(self, agent_id: str) -> AsyncGenerator[None]:
-        limit, users = self._limits.get(agent_id) or (anyio.CapacityLimiter(self._each), 0)
-        self._limits[agent_id] = limit, users + 1
+    async def place(self, name: str) -> AsyncGenerator[None]:
+        limit, users = self._limits.get(name) or (anyio.CapacityLimiter(self._each), 0)
+        self._limits[name] = limit, users + 1
         try:
             async with _place(limit):
                 yield
         finally:
-            limit, users = self._limits.pop(agent_id)
+            limit, users = self._limits.pop(name)
             if users > 1:
-                self._limits[agent_id] = limit, users - 1
+                self._limits[name] = limit, users - 1
 
 
 @asynccontextmanager

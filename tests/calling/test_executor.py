@@ -1,5 +1,7 @@
 """What holds for every call, whatever runs the tool."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -95,6 +97,24 @@ def test_an_agent_that_hangs_leaves_room_for_others() -> None:
                 tasks.start_soon(executor.call, call("dead", seconds=HANG_S))
             await anyio.wait_all_tasks_blocked()
             answer = await executor.call(call("alive", deadline_s=10.0))
+            tasks.cancel_scope.cancel()
+        return answer
+
+    assert anyio.run(main)["content"][0]["text"] == "alive"
+
+
+def test_a_caller_whose_calls_hang_leaves_room_for_others() -> None:
+    """Though they are of as many agents as there are places."""
+
+    async def main() -> Result:
+        answer: Result = {}
+        executor = Executor({"mcp_server": Sleeping()}, 4)
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                hanging = replace(call(f"dead-{number}", seconds=HANG_S), caller="key:greedy")
+                tasks.start_soon(executor.call, hanging)
+            await anyio.wait_all_tasks_blocked()
+            answer = await executor.call(replace(call("alive", deadline_s=10.0), caller="key:other"))
             tasks.cancel_scope.cancel()
         return answer
 
