@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import a2x, agent_as_a_graph, memory, process_speed, route_speed
+from benchmarks.gateway import run as gateway
 from benchmarks.published import A2X_TAXONOMY
 from benchmarks.service import run as service
 from waygraph.registry.evaluation.tables import Table, markdown_table
@@ -17,6 +18,10 @@ SPEED = {
         "POST /v1/route, 5000 tools, 1 client, p50",
         "POST /v1/route, 100 clients, requests/s / bare endpoint's",
         "POST /v1/route, 100 clients, p99 / bare endpoint's",
+    ),
+    gateway.NAME: (
+        "tool call through `waygraph mcp`, of a tool in its list: more than directly, p50",
+        "find_tools through `waygraph mcp`, 5000 tools, new queries, p50",
     ),
 }
 """Record → the measures that are shown."""
