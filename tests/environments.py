@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -141,6 +142,14 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def install_all(environments: Collection[Environment]) -> None:
+    """Each, and what became of it, a line each."""
+    began = time.monotonic()
+    for environment in environments:
+        sys.stdout.write(f"{environment.name}: {installed(environment, tuple(environments))}\n")
+    sys.stdout.write(f"{time.monotonic() - began:.1f} s\n")
 
 
 def skipped(reason: str) -> NoReturn:

@@ -3,12 +3,10 @@
 Each has an environment of its own, since they want other versions of the MCP SDK than ours.
 """
 
-import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.environments import NotInstalled, installed, node_environment, python_environment, skipped
+from tests.environments import NotInstalled, install_all, installed, node_environment, python_environment, skipped
 
 PINS = Path(__file__).parent / "clients" / "pins"
 """What each environment holds, to the last dependency."""
@@ -46,10 +44,7 @@ def _node() -> str:
 
 def main() -> None:
     """Installs all of them: `python -m tests.host_programs`."""
-    began = time.monotonic()
-    for name in HOSTS:
-        sys.stdout.write(f"{name}: {installed(ENVIRONMENTS[name], tuple(ENVIRONMENTS.values()))}\n")
-    sys.stdout.write(f"{time.monotonic() - began:.1f} s\n")
+    install_all(ENVIRONMENTS.values())
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@ It is an installed program, started by its path: never through npx or uvx.
 """
 
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.environments import NotInstalled, installed, node_environment, python_environment, skipped
+from tests.environments import NotInstalled, install_all, installed, node_environment, python_environment, skipped
 
 PINS = Path(__file__).parent / "live" / "servers"
 """What each environment holds, to the last dependency; and our own two servers."""
@@ -78,10 +77,7 @@ def programs_of(environment: str) -> Path | NotInstalled:
 
 def main() -> None:
     """Installs all of them: `python -m tests.live_servers`."""
-    began = time.monotonic()
-    for name in ENVIRONMENTS:
-        sys.stdout.write(f"{name}: {programs_of(name)}\n")
-    sys.stdout.write(f"{time.monotonic() - began:.1f} s\n")
+    install_all(ENVIRONMENTS.values())
 
 
 if __name__ == "__main__":

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.api.mcp.asking_host import OnBehalf
 from waygraph.api.mcp.consent import agreed
+from waygraph.api.mcp.gateway import at_once
 from waygraph.api.mcp.recording import recorded
 from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
 from waygraph.registry.access import LOCAL
 from waygraph.registry.arguments import check_arguments
 from waygraph.registry.discovery.judging import judging
-from waygraph.registry.discovery.naming import bare, named_outright
+from waygraph.registry.discovery.naming import named_outright
 from waygraph.registry.discovery.resolving import is_exact_name, tool_meant
 from waygraph.registry.errors import InvalidArguments, NotCallable
-from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.policy import Judgement
 
-
-MOST_NAME_CHARS = 300
 SHORT_SCHEMA_CHARS = 4_096
 
 
@@ -66,7 +64,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
-        ask = gateway.look if _is_at_hand(gateway, asker, wanted.name) else gateway.ask
+        ask = at_once if _is_at_hand(gateway, asker, wanted.name) else gateway.ask
         meant = await ask(lambda: _meant(gateway, asker, wanted, line))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
@@ -89,9 +87,9 @@ def _is_at_hand(gateway: "Gateway", asker: "Asker", name: str) -> bool:
 
     A name that nobody bears is searched for, and a foreign schema may be made to be slow.
     """
-    if not 0 < len(name) <= MOST_NAME_CHARS or is_server(gateway.registry.store.place):
+    if not gateway.is_here:
         return False
-    found = named_outright(gateway.registry, bare(name), asker.principal, None)
+    found = named_outright(gateway.registry, name, asker.principal, None)
     return found is not None and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and "attern" not in schema
 
 

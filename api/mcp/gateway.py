@@ -55,9 +55,14 @@ class Gateway:
     """None: a host's next request may come to another process, so that none is asked by way of it."""
 
     @property
+    def is_here(self) -> bool:
+        """Whether the registry is read in this process: to look something up then takes microseconds."""
+        return not is_server(self.registry.store.place)
+
+    @property
     def look(self) -> Ask:
-        """For work of microseconds: where the registry is a file, a thread would cost more than the work."""
-        return self.ask if is_server(self.registry.store.place) else at_once
+        """For work of microseconds: where the registry is here, a thread would cost more than the work."""
+        return at_once if self.is_here else self.ask
 
     def agents_within(self, asker: Asker) -> frozenset[str] | None:
         """The agents of the door's namespace; None: all. Raises UnknownName."""

@@ -3,8 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +67,19 @@ def on_stdio(place: Place, *options: str, **environ: str) -> StdioServerParamete
             **environ,
         },
     )
+
+
+Open = Callable[..., Any]
+"""`(era, **callbacks)` → an asynchronous context with the client; untyped, since its results are unions."""
+
+
+def opened_by(door: str, url: str, launch: StdioServerParameters) -> Open:
+    """Hosts that come over HTTP to the address, or else start the launch."""
+
+    def opened(era: Era, **more: Any) -> AbstractAsyncContextManager[Client]:
+        return over_http(url, era, **more) if door == "http" else Client(launch, mode=era, **more)
+
+    return opened
 
 
 @asynccontextmanager

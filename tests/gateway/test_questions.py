@@ -1,17 +1,15 @@
 """What a server, or a policy, asks of the host's person: passed on to hosts that can, in both eras."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
 from mcp.types import ElicitRequestFormParams, ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, Place, error_of, on_stdio, over_http
+from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by
 from tests.gateway.test_answers import ENVELOPE, MODERN
 from tests.service import Served, served, until
 from waygraph.api.mcp import parking
@@ -39,22 +37,9 @@ def careful(toolbox: Place, policy: Path) -> Iterator[Served]:
         yield service
 
 
-Open = Callable[..., Any]
-
-
 @pytest.fixture(params=["stdio", "http"])
 def open_host(request: pytest.FixtureRequest, toolbox: Place, policy: Path, careful: Served) -> Open:
-    @asynccontextmanager
-    async def opened(era: Era, **more: Any) -> AsyncIterator[Client]:
-        if request.param == "http":
-            async with over_http(f"{careful.url}/mcp", era, **more) as client:
-                yield client
-        else:
-            launch = on_stdio(toolbox, WAYGRAPH_POLICY_FILE=str(policy))
-            async with Client(launch, mode=era, **more) as client:
-                yield client
-
-    return opened
+    return opened_by(request.param, f"{careful.url}/mcp", on_stdio(toolbox, WAYGRAPH_POLICY_FILE=str(policy)))
 
 
 def person(action: Any, content: Any, heard: list[str]) -> Any:

@@ -1,7 +1,5 @@
 """What is remembered of a host, and what it is told by itself."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 from mcp import Client
 from mcp.types import ToolListChangedNotification
 
-from tests.gateway.hosts import ERAS, Era, Place, on_stdio, over_http, told, toolbox_place
+from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, served
 from waygraph.api.mcp.session import MAX_KNOWN, Session
 from waygraph.registry import Registry
@@ -22,16 +20,8 @@ PATIENCE_S = 30.0
 
 
 @pytest.fixture(params=["stdio", "http"])
-def open_host(request: pytest.FixtureRequest, toolbox: Place, service: Served) -> Callable[..., Any]:
-    @asynccontextmanager
-    async def opened(era: Era, **more: Any) -> AsyncIterator[Client]:
-        if request.param == "http":
-            async with over_http(f"{service.url}/mcp", era, **more) as client:
-                yield client
-        else:
-            async with Client(on_stdio(toolbox), mode=era, **more) as client:
-                yield client
-
+def open_host(request: pytest.FixtureRequest, toolbox: Place, service: Served) -> Open:
+    opened = opened_by(request.param, f"{service.url}/mcp", on_stdio(toolbox))
     opened.remembers = lambda era: request.param == "stdio" or era == "legacy"  # type: ignore[attr-defined]
     return opened
 
