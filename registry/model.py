@@ -1,7 +1,7 @@
 """The nouns. Frozen, slotted, keyword-only values; checked where they enter, trusted inside."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
@@ -106,9 +106,11 @@ class Query:
     filters: Filters = field(default_factory=Filters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vote:
-    """How one entity spoke for an agent. `rank` 1 is best; `contribution` = weight / (k + rank)."""
+class Vote(NamedTuple):
+    """How one entity spoke for an agent. `rank` 1 is best; `contribution` = weight / (k + rank).
+
+    A tuple, as every answer has some twenty, and a tuple is made in a sixth of the time of a frozen dataclass.
+    """
 
     entity_id: str
     kind: EntityKind

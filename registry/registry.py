@@ -469,16 +469,16 @@ class Registry:
 
     def _new_router(self, index: SearchIndex) -> Router:
         if not index.state.embedder:
-            return Router(index=index, embed=None, notice=NO_VECTORS)
+            return Router(index=index, queries=None, notice=NO_VECTORS)
         try:
             chosen = self._embedders.open(self._spec or index.state.embedder_spec)
         except ModelNotFound as exc:
-            return Router(index=index, embed=None, notice=f"Searched by words only: {exc}")
+            return Router(index=index, queries=None, notice=f"Searched by words only: {exc}")
         if chosen.embedder is None:
-            return Router(index=index, embed=None, notice="Searched by words only, as the embedder `none` asks.")
+            return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
         if chosen.fingerprint != index.state.embedder:
             raise EmbedderMismatch(has=index.state.embedder, wants=chosen.fingerprint)
-        return Router(index=index, embed=self._embedders.query_vector(chosen.embedder))
+        return Router(index=index, queries=self._embedders.queries(chosen.embedder))
 
     def _choose(self, spec: str) -> ChosenEmbedder:
         """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.

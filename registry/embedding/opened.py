@@ -1,7 +1,7 @@
 """The embedders that a process has opened: each spec once, with its caches."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,7 @@ from waygraph.registry.embedding.protocol import Embedder
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from waygraph.registry.embedding.query_cache import QueryCache
-
-    Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +50,8 @@ class OpenedEmbedders:
                 self._documents[spec] = self._cached(embedder)
             return ChosenEmbedder(embedder=self._documents.get(spec), spec=spec)
 
-    def query_vector(self, embedder: Embedder) -> "Callable[[str], Vector]":
-        """Text → vector of shape (dimension,), read-only, remembered across generations of the index."""
+    def queries(self, embedder: Embedder) -> "QueryCache":
+        """The vectors of queries, remembered across generations of the index."""
         from waygraph.registry.embedding.query_cache import QueryCache
 
         with self._lock:
@@ -64,7 +59,7 @@ class OpenedEmbedders:
             if queries is None:
                 queries = QueryCache(embedder, self._settings.query_cache_entries)
                 self._queries[embedder.fingerprint] = queries
-        return lambda text: queries.embed((text,), "query")[0]
+        return queries
 
     def _cached(self, embedder: Embedder) -> Embedder:
         from waygraph.registry.embedding.cache import CachedEmbedder

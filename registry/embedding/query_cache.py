@@ -3,14 +3,18 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from waygraph.registry.embedding.protocol import Embedder, Progress, Role
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from waygraph.registry.embedding.protocol import Matrix
+
+    Vector = NDArray[np.float32]
 
 
 class QueryCache:
@@ -41,6 +45,14 @@ class QueryCache:
         rows = np.concatenate([self._row(text) for text in texts])
         rows.flags.writeable = False
         return rows
+
+    def holds(self, text: str) -> bool:
+        """Whether the query's vector is at hand."""
+        return text in self._rows
+
+    def vector(self, text: str) -> "Vector":
+        """Of one query: shape (dimension,), read-only."""
+        return cast("Vector", self._row(text)[0])
 
     def _row(self, text: str) -> "Matrix":
         """(1, dimension), read-only."""

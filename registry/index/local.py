@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -41,6 +41,8 @@ _BM25_SATURATION = 2.2
 
 class LocalIndex:
     """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
+
+    is_fixed: Final[bool] = True
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
@@ -88,12 +90,8 @@ class LocalIndex:
         # In the order asked: what is built from the hits must not depend on the order of a set.
         wanted = tuple(legs)
         with Readable(self._folder):
-            with span("vectors"):
-                similarity = self._vector_legs(
-                    found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask
-                )
-            with span("words"):
-                coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
+            similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
+            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
             if "name" in wanted:
                 with span("names"):
                     found["name"] = self._named(written or text, mask)
@@ -105,13 +103,14 @@ class LocalIndex:
         """Fills the vector legs; returns the highest cosine."""
         if vector is None or self._vectors is None or not legs or not len(self._ids):
             return 0.0
-        scores = _cosines(self._vectors, vector)
-        if mask is not None:
-            scores[~mask] = -np.inf
-        for leg in legs:
-            first, last = self._spans[leg]
-            rows = _top(scores[first:last], depth) + first
-            found[leg] = self._hits(rows, scores[rows])
+        with span("vectors"):
+            scores = _cosines(self._vectors, vector)
+            if mask is not None:
+                scores[~mask] = -np.inf
+            for leg in legs:
+                first, last = self._spans[leg]
+                rows = _top(scores[first:last], depth) + first
+                found[leg] = self._hits(rows, scores[rows])
         return max((hits.scores[0] for hits in found.values() if hits.scores), default=0.0)
 
     @cached_property
@@ -125,14 +124,16 @@ class LocalIndex:
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], text: str, depth: int, mask: "Mask | None"
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
-        words = query_terms(text) if legs else ()
-        coverage = 0.0
-        for leg in legs:
-            index = self._text_index(leg)
-            rows, scores = index.search(words, depth, mask)
-            found[leg] = self._hits(rows, scores)
-            if len(scores):
-                coverage = max(coverage, float(scores[0]) / index.best_possible(words))
+        if not legs:
+            return 0.0
+        words, coverage = query_terms(text), 0.0
+        with span("words"):
+            for leg in legs:
+                index = self._text_index(leg)
+                rows, scores = index.search(words, depth, mask)
+                found[leg] = self._hits(rows, scores)
+                if len(scores):
+                    coverage = max(coverage, float(scores[0]) / index.best_possible(words))
         return coverage
 
     def _text_index(self, leg: Leg) -> "_TextIndex":

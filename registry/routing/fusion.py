@@ -11,7 +11,7 @@ This is the hot path: scores are added up by name, and votes are made only for t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from math import sqrt
+from math import sqrt, sumprod
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -158,7 +158,7 @@ def _parts_of_words(weight: float, best: Mapping[str, float], population: int) -
     if not best:
         return {}
     size = max(population, len(best))
-    variance = sum(score * score for score in best.values()) / size - (sum(best.values()) / size) ** 2
+    variance = sumprod(best.values(), best.values()) / size - (sum(best.values()) / size) ** 2
     factor = weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best.values())
     return {target: factor * score for target, score in best.items()}
 

@@ -1,8 +1,9 @@
 """One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.flags import as_seen
-from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.lookup import shows
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
+from waygraph.registry.routing.ahead import meanwhile
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
 from waygraph.registry.tracing import span
@@ -20,6 +22,8 @@ from waygraph.registry.tracing import span
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from waygraph.registry.embedding.query_cache import QueryCache
 
     Vector = NDArray[np.float32]
 
@@ -63,10 +67,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
-    """Routes over one index. `embed` makes a query's vector (None: no model, and `notice` says so)."""
+    """Routes over one index. `queries` gives their vectors (None: no model, and `notice` says so)."""
 
     index: SearchIndex
-    embed: "Callable[[str], Vector] | None"
+    queries: "QueryCache | None"
     notice: str = ""
 
     def route(self, query: Query, ask: Ask) -> Route:
@@ -101,7 +105,7 @@ class Router:
         recipe, held = ask.recipe, self.index.state.texts
         if not recipe.needs_vectors:
             return ask
-        if self.embed is None:
+        if self.queries is None:
             return replace(ask, recipe=with_rerank(LEXICAL, recipe.rerank))
         if not recipe.takes(held):
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
@@ -144,12 +148,20 @@ class Router:
     def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
         recipe, written = ask.recipe, query_text(text, literals=True)
         told = written if recipe.literals else query_text(text)
-        vector = None
-        if self.embed and recipe.needs_vectors:
-            with span("embed"):
-                vector = self.embed(told)
-        with span("legs"):
-            return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
+
+        def search(legs: Sequence[Leg], vector: "Vector | None", during: str = "legs") -> Hits:
+            with span(during):
+                return self.index.search(legs, vector, told, recipe.depth, scope, written=written)
+
+        legs, queries = recipe.leg_names, self.queries
+        if queries is None or not recipe.needs_vectors:
+            return search(legs, None)
+        of_vectors, others = _apart(legs)
+        if not others or queries.holds(told) or not self.index.is_fixed:
+            return search(legs, _embedded(queries, told))
+        ahead = meanwhile(partial(search, others, None, "legs ahead"))
+        near = search(of_vectors, _embedded(queries, told))
+        return _together(legs, near, ahead())
 
     def _reason(self, query: Query, ask: Ask, nothing_fits: str = NOTHING_FITS) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
@@ -161,6 +173,26 @@ class Router:
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
         return nothing_fits
+
+
+def _embedded(queries: "QueryCache", text: str) -> "Vector":
+    with span("embed"):
+        return queries.vector(text)
+
+
+def _apart(legs: Iterable[Leg]) -> tuple[list[Leg], list[Leg]]:
+    """Those that need the query's vector, and the others."""
+    of_vectors: list[Leg] = []
+    others: list[Leg] = []
+    for leg in legs:
+        (of_vectors if leg in VECTOR_LEGS else others).append(leg)
+    return of_vectors, others
+
+
+def _together(legs: Iterable[Leg], near: Hits, others: Hits) -> Hits:
+    """Of a search of the vector legs and one of the others, in the order of `legs`."""
+    found = {**near.legs, **others.legs}
+    return near._replace(legs={leg: found[leg] for leg in legs if leg in found}, coverage=others.coverage)
 
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:

@@ -74,9 +74,9 @@ def worth(registry: Registry, recipe: str, text: str, vote: Vote) -> float:
     held, use = RECIPES[recipe], next(use for use in RECIPES[recipe].legs if use.leg == vote.leg)
     if held.merge != "by_score" or use.leg == "name":
         return 1 / (use.k + vote.rank)
-    embed = registry._current_router().embed
-    assert embed is not None
-    vector = embed(text)
+    queries = registry._current_router().queries
+    assert queries is not None
+    vector = queries.vector(text)
     hits = registry.store.index().search([use.leg], vector, text, held.depth, Scope()).legs[use.leg]
     if use.leg in VECTOR_LEGS:
         return max(0.0, vote.score - (hits.scores[-1] if len(hits.scores) == held.depth else 0.0))

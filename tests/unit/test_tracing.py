@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from waygraph.registry.settings import Settings
 from waygraph.registry.tracing import Attribute, set_tracer, span
 
 QUERY = "convert 250 euros to yen"
+PATH = ContextVar("PATH", default="")
+"""Of the span that is open in this context."""
 
 
 class Told:
@@ -22,17 +25,17 @@ class Told:
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.attributes: list[Mapping[str, Attribute]] = []
-        self._open: list[str] = []
 
     @contextmanager
     def span(self, name: str, attributes: Mapping[str, Attribute]) -> Iterator[None]:
-        self._open.append(name)
-        self.paths.append("/".join(self._open))
+        path = f"{PATH.get()}/{name}".removeprefix("/")
+        self.paths.append(path)
         self.attributes.append(attributes)
+        inside = PATH.set(path)
         try:
             yield
         finally:
-            self._open.pop()
+            PATH.reset(inside)
 
 
 @pytest.fixture
@@ -52,7 +55,16 @@ def registry(catalog: Path) -> Iterator[Registry]:
 
 
 def test_a_route_is_embed_legs_and_fusion(registry: Registry, told: Told) -> None:
-    """One span each, inside that of the route; the legs of the embedded index by group."""
+    """One span each, inside that of the route; the legs of the embedded index by group.
+
+    While the query is embedded, the legs that need no vector are searched; where its vector is at hand, all together.
+    """
+    words = ["route/legs ahead", "route/legs ahead/words", "route/legs ahead/names"]
+    registry.route(QUERY)
+    assert sorted(told.paths) == sorted(
+        ["route", "route/embed", *words, "route/legs", "route/legs/vectors", "route/fusion"]
+    )
+    told.paths.clear()
     registry.route(QUERY)
     legs = ["route/legs", "route/legs/vectors", "route/legs/words", "route/legs/names"]
     assert told.paths == ["route", "route/embed", *legs, "route/fusion"]

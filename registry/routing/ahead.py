@@ -1,0 +1,49 @@
+"""Work that goes on while a query is embedded: a run of the model holds no lock of Python."""
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+_free = threading.Lock()
+"""Held while the one thread works."""
+
+
+def meanwhile[T](work: Callable[[], T]) -> Callable[[], T]:
+    """Starts `work` on a thread beside the caller's; what is returned waits for the result, or raises what was raised.
+
+    There is one such thread a process: where it is busy, or the machine has one processor, nothing is started, and
+    `work` is done when its result is asked for.
+    """
+    if _processors() == 1 or not _free.acquire(blocking=False):
+        return work
+    try:
+        # The context of whoever asks goes along: a span that is opened there belongs to the same trace.
+        return _beside(os.getpid()).submit(contextvars.copy_context().run, _freeing, work).result
+    except RuntimeError:  # The interpreter is ending: threads take nothing more.
+        _free.release()
+        return work
+
+
+def _freeing[T](work: Callable[[], T]) -> T:
+    try:
+        return work()
+    finally:
+        _free.release()
+
+
+@cache
+def _processors() -> int:
+    return os.cpu_count() or 1
+
+
+@cache
+def _beside(process: int) -> "ThreadPoolExecutor":  # noqa: ARG001 - a fork takes no threads along, so it gets its own
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, thread_name_prefix="ahead")
