@@ -8,6 +8,7 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
+from waygraph.api.cli.collecting import uncollected_at_exit
 from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.on_demand import CommandsOnDemand
@@ -133,6 +134,7 @@ def _prepare_process() -> None:
     # same search took 8 ms instead of 2. Read by numpy when it is first imported, so set before any command runs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    uncollected_at_exit()
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)
 
