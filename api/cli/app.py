@@ -2,39 +2,59 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from waygraph.api.cli import (
-    asking,
-    changing,
-    connecting,
-    evaluating,
-    gateway,
-    generating,
-    ingesting,
-    keeping,
-    keys,
-    looking,
-    migrating,
-    models,
-    operating,
-    querying,
-    serving,
-    watching,
-)
+from waygraph.api.cli.collecting import uncollected_at_exit
 from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
+from waygraph.api.cli.on_demand import CommandsOnDemand
 from waygraph.api.cli.output import complain, leave_closed_pipe
-from waygraph.api.cli.quick import QuickCommand, QuickGroup
+from waygraph.api.cli.quick import QuickGroup
+
+_COMMANDS = {
+    "ingest": "ingesting:ingest",
+    "route": "asking:route",
+    "find": "asking:find",
+    "agents": "looking:agents",
+    "tools": "looking:tools",
+    "show": "looking:show_one",
+    "set": "operating:set_agent",
+    "remove": "operating:remove",
+    "changes": "changing:changes",
+    "approve": "changing:approve",
+    "cypher": "querying:cypher",
+    "status": "looking:status",
+    "export": "keeping:export",
+    "migrate": "migrating:migrate",
+    "reindex": "operating:reindex",
+    "doctor": "keeping:doctor",
+    "serve": "serving:serve",
+    "mcp": "gateway:mcp",
+    "watch": "watching:watch",
+    "connect": "connecting:connect",
+    "sources": "operating:sources",
+    "keys": "keys:keys",
+    "model": "models:model",
+    "eval": "evaluating:evaluate",
+    "generate": "generating:generate",
+}
+_CLASSES = {"ingest": CommandAfterDashes, "watch": CommandAfterDashes}
+
+
+class _Program(QuickGroup):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = cast("Any", CommandsOnDemand(_COMMANDS, _CLASSES))  # only read
+
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.
 app = typer.Typer(
     name="waygraph",
-    cls=QuickGroup,
+    cls=_Program,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -79,38 +99,6 @@ def before_command(
     context.obj = Invocation(location=registry, embedder=embedder)
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "ingest": ingesting.ingest,
-    "route": asking.route,
-    "find": asking.find,
-    "agents": looking.agents,
-    "tools": looking.tools,
-    "show": looking.show_one,
-    "set": operating.set_agent,
-    "remove": operating.remove,
-    "changes": changing.changes,
-    "approve": changing.approve,
-    "cypher": querying.cypher,
-    "status": looking.status,
-    "export": keeping.export,
-    "migrate": migrating.migrate,
-    "reindex": operating.reindex,
-    "doctor": keeping.doctor,
-    "serve": serving.serve,
-    "mcp": gateway.mcp,
-    "watch": watching.watch,
-    "connect": connecting.connect,
-}
-_TAKE_A_COMMAND = {"ingest", "watch"}
-for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=CommandAfterDashes if _name in _TAKE_A_COMMAND else QuickCommand)(_command)
-app.add_typer(operating.sources, name="sources")
-app.add_typer(keys.keys, name="keys")
-app.add_typer(models.model, name="model")
-app.add_typer(evaluating.evaluate, name="eval")
-app.add_typer(generating.generate, name="generate")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command: 0 if all went well, 1 for an error of ours, 2 for wrong usage. Others keep their traceback."""
     _prepare_process()
@@ -146,6 +134,7 @@ def _prepare_process() -> None:
     # same search took 8 ms instead of 2. Read by numpy when it is first imported, so set before any command runs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    uncollected_at_exit()
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from waygraph.api.cli.collecting import uncollected
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import (
     Agents,
@@ -26,6 +27,7 @@ Rerank = Annotated[
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
 
 
+@uncollected()
 def route(
     context: typer.Context,
     text: Text = "",
@@ -71,6 +73,7 @@ def route(
     _remark(found.notice, found.reason, as_json)
 
 
+@uncollected()
 def find(
     context: typer.Context,
     text: Text,

@@ -11,8 +11,7 @@ from typing import Any
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CJK = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_PIECE = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_IS_CJK = re.compile(rf"[{_CJK}]")
+_ASCII_PIECE = re.compile(r"[^\W_]+")
 _SEPARATORS = re.compile(r"[\s_\-./:]+")
 _QUOTED = re.compile(r"[\"'`“”‘’«»「」]([^\"'`“”‘’«»「」]{1,160})[\"'`“”‘’«»「」]")
 _IDENTIFIER = re.compile(r"[^\s\"'`,;!?()\[\]{}“”‘’«»]+")
@@ -33,16 +32,15 @@ STOP_WORDS = frozenset(
 def terms(text: str) -> list[str]:
     """Every term of a text, in order, repeats kept; each without white space."""
     words: list[str] = []
-    for piece in _PIECE.findall(unicodedata.normalize("NFKC", text)):
-        words += _bigrams(piece) if _IS_CJK.match(piece) else _words(piece)
+    for piece, is_cjk in _pieces(text):
+        words += _bigrams(piece) if is_cjk else _words(piece)
     return words
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def query_terms(text: str) -> tuple[str, ...]:
     """The distinct telling terms of a query, in order; none if it holds only stop words."""
-    pieces = _PIECE.findall(unicodedata.normalize("NFKC", text))
-    told = [piece for piece in pieces if piece.casefold() not in STOP_WORDS]
+    told = [piece for piece, _ in _pieces(text) if piece.casefold() not in STOP_WORDS]
     return tuple(dict.fromkeys(terms(" ".join(told))))
 
 
@@ -69,6 +67,21 @@ def named_in(text: str) -> tuple[str, ...]:
         candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
     folded = [form for name in candidates if len(name) <= _MAX_NAME_CHARS for form in _forms(name)]
     return tuple(dict.fromkeys(form for form in folded if form))
+
+
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    """What stands between spaces and marks, in order, and whether it is CJK, which begins a piece of its own."""
+    if text.isascii():
+        return [(piece, False) for piece in _ASCII_PIECE.findall(text)]
+    either, cjk = _unicode_patterns()
+    pieces = either.findall(unicodedata.normalize("NFKC", text))
+    return [(piece, cjk.match(piece) is not None) for piece in pieces]
+
+
+@cache
+def _unicode_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A piece, and one that is CJK. Made when they are needed: to compile them takes longer than a search."""
+    return re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+"), re.compile(rf"[{_CJK}]")
 
 
 def _forms(name: str) -> list[str]:
