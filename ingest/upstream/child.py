@@ -26,15 +26,19 @@ class Pipe:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._fd = file.fileno()
+        self._had_more = False
         os.set_blocking(self._fd, False)
 
     async def receive(self) -> bytes:
         """At most CHUNK bytes; never none."""
-        await anyio.lowlevel.checkpoint()  # one that always has more must leave others their turn
+        if self._had_more:
+            await anyio.lowlevel.checkpoint()  # one that always has more must leave others their turn
+        self._had_more = True
         while not self._file.closed:
             try:
                 chunk = os.read(self._fd, CHUNK)
             except BlockingIOError:
+                self._had_more = False
                 await anyio.wait_readable(self._fd)
                 continue
             if not chunk:
@@ -42,22 +46,31 @@ class Pipe:
             return chunk
         raise anyio.ClosedResourceError
 
-    async def send(self, content: bytes) -> None:
-        await anyio.lowlevel.checkpoint()
-        rest = memoryview(content)
-        while rest:
-            if self._file.closed:
-                raise anyio.ClosedResourceError
-            try:
-                rest = rest[os.write(self._fd, rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._fd)
-            except OSError as exc:
-                raise anyio.BrokenResourceError from exc
+    def put(self, content: bytes | bytearray) -> int:
+        """How many bytes of it are written; what does not fit now is not waited for."""
+        if self._file.closed:
+            raise anyio.ClosedResourceError
+        try:
+            return os.write(self._fd, content) if content else 0
+        except BlockingIOError:
+            return 0
+        except OSError as exc:
+            raise anyio.BrokenResourceError from exc
+
+    async def writable(self) -> None:
+        """Returns when some of what is put would fit."""
+        if self._file.closed:
+            raise anyio.ClosedResourceError
+        await anyio.wait_writable(self._fd)
+
+    def wake(self) -> None:
+        """Who waits for it gets a ClosedResourceError."""
+        if not self._file.closed:
+            anyio.notify_closing(self._fd)
 
     def close(self) -> None:
         if not self._file.closed:
-            anyio.notify_closing(self._fd)
+            self.wake()
             with suppress(OSError):
                 self._file.close()
 
