@@ -87,7 +87,10 @@ class Executor:
 async def _place(limit: anyio.CapacityLimiter) -> AsyncGenerator[None]:
     """One for each call, also for one that is made on behalf of another, in its task."""
     borrower = object()
-    await limit.acquire_on_behalf_of(borrower)
+    try:
+        limit.acquire_on_behalf_of_nowait(borrower)  # where there is room, no turn of the loop is spent on it
+    except anyio.WouldBlock:
+        await limit.acquire_on_behalf_of(borrower)
     try:
         yield
     finally:
