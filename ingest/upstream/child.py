@@ -4,6 +4,7 @@ Not by the event loop's own subprocesses: between their start and the moment at 
 the loop, and who is killed in between leaves an orphan.
 """
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ class Pipe:
         self._file = file
         self._fd = file.fileno()
         self._had_more = False
+        self._reading: asyncio.Future[bool] | None = None
         os.set_blocking(self._fd, False)
 
     async def receive(self) -> bytes:
@@ -39,7 +41,7 @@ class Pipe:
                 chunk = os.read(self._fd, CHUNK)
             except BlockingIOError:
                 self._had_more = False
-                await anyio.wait_readable(self._fd)
+                await self._readable()
                 continue
             if not chunk:
                 raise anyio.EndOfStream
@@ -65,14 +67,39 @@ class Pipe:
 
     def wake(self) -> None:
         """Who waits for it gets a ClosedResourceError."""
+        if self._reading is not None:
+            _settle(self._reading, False)
+            self._forget(self._reading)
         if not self._file.closed:
             anyio.notify_closing(self._fd)
+
+    async def _readable(self) -> None:
+        """As `anyio.wait_readable`, which finds out for each wait anew in which loop that is and what else waits."""
+        loop = asyncio.get_running_loop()
+        self._reading = reading = loop.create_future()
+        loop.add_reader(self._fd, _settle, reading, True)
+        try:
+            if not await reading:
+                raise anyio.ClosedResourceError
+        finally:
+            self._forget(reading)
+
+    def _forget(self, reading: "asyncio.Future[bool]") -> None:
+        """Once: afterwards the number may be that of another file."""
+        if self._reading is reading:
+            self._reading = None
+            reading.get_loop().remove_reader(self._fd)
 
     def close(self) -> None:
         if not self._file.closed:
             self.wake()
             with suppress(OSError):
                 self._file.close()
+
+
+def _settle(reading: "asyncio.Future[bool]", is_readable: bool) -> None:
+    if not reading.done():
+        reading.set_result(is_readable)
 
 
 class Child:
