@@ -8,6 +8,7 @@ from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import Tool
 from waygraph.registry.schemas.bounded import MAX_DEPTH, deeper_than, faults
 from waygraph.registry.schemas.keywords import OWN
+from waygraph.registry.schemas.plain import plainly_fits
 from waygraph.registry.schemas.words import TOLD_CHARS, expected, kind, kinds
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def check_arguments(tool: Tool, arguments: object) -> None:
     """
     if not isinstance(arguments, Mapping):
         raise InvalidArguments(tool.call_name, [("", f"expected an object, not {kind(arguments)}")])
+    if plainly_fits(tool.input_schema, arguments):
+        return
     if fault := _not_json(arguments):
         raise InvalidArguments(tool.call_name, [("", fault)])
     found = {place for fault in faults(tool.input_schema, arguments, _READ) for place in _told(fault)}

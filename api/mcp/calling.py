@@ -64,8 +64,9 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
-        ask = at_once if _is_at_hand(gateway, asker, wanted.name) else gateway.ask
-        meant = await ask(lambda: _meant(gateway, asker, wanted, line))
+        named = _at_hand(gateway, asker, wanted)
+        ask = at_once if named else gateway.ask
+        meant = await ask(lambda: _meant(gateway, asker, wanted, line, named))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
@@ -82,41 +83,48 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         return result
 
 
-def _is_at_hand(gateway: "Gateway", asker: "Asker", name: str) -> bool:
-    """Whether to find and check this is work of microseconds: a full name, a short schema, no pattern to compile.
+type _Named = tuple["Agent", "Tool"] | None
+
+
+def _at_hand(gateway: "Gateway", asker: "Asker", wanted: Wanted) -> _Named:
+    """What a full name means, if to check the call is work of microseconds: a short schema, no pattern to compile.
 
     A name that nobody bears is searched for, and a foreign schema may be made to be slow.
     """
-    if not gateway.is_here:
-        return False
-    found = named_outright(gateway.registry, name, asker.principal, None)
-    return found is not None and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and "attern" not in schema
+    if not gateway.is_here or wanted.query.strip():
+        return None
+    found = named_outright(gateway.registry, wanted.name, asker.principal, None)
+    is_quick = found and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and "attern" not in schema
+    return found if is_quick else None
 
 
-def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line") -> _Meant:
+def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line", named: _Named) -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
-    tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
+    if named and (within is None or named[0].id in within):
+        agent, tool = named
+    else:
+        tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
+        agent = registry.agent(tool.agent_id, principal=principal)
     line.target = tool.id
-    return _judged(gateway, asker, wanted, tool)
+    return _judged(gateway, asker, wanted, agent, tool)
 
 
 def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
     within = gateway.agents_within(asker)
     tool = tool_meant(gateway.registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
-    now = _judged(gateway, asker, wanted, tool)
+    agent = gateway.registry.agent(tool.agent_id, principal=asker.principal)
+    now = _judged(gateway, asker, wanted, agent, tool)
     if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
         raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
     return now
 
 
-def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, tool: "Tool") -> _Meant:
-    """Raises UnknownName, NotCallable, InvalidArguments."""
-    registry, principal = gateway.registry, asker.principal
-    agent = registry.agent(tool.agent_id, principal=principal)
-    judges = judging(registry, gateway.policy, principal)
+def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", tool: "Tool") -> _Meant:
+    """Raises NotCallable, InvalidArguments."""
+    judges = judging(gateway.registry, gateway.policy, asker.principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
     if judgement.verdict == "deny":
         raise NotCallable(tool.call_name, judgement.reason)

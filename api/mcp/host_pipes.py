@@ -17,13 +17,13 @@ from typing import Any
 import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from waygraph.ingest.upstream.child import Pipe
+from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message, written
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
 _log = logging.getLogger(__name__)
-_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
 @asynccontextmanager
@@ -37,11 +37,10 @@ async def host_pipes() -> AsyncGenerator[tuple[Any, Any]]:
             yield streams
         return
     with _taken(INPUT, _nothing) as asked, _taken(OUTPUT, _errors) as answers:
-        incoming, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        reading = MessagesIn(Pipe(asked), _Lines().fed)
+        writing = MessagesOut(Pipe(answers), _line, sys.stderr.flush)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, Pipe(asked), incoming)
-            tasks.start_soon(_write, outgoing, Pipe(answers))
+            tasks.start_soon(writing.run)
             yield reading, writing
             await reading.aclose()
             tasks.cancel_scope.cancel()
@@ -80,48 +79,37 @@ def _errors() -> int:
     return os.dup(ERRORS)
 
 
-async def _read(pipe: Pipe, incoming: Any) -> None:
-    """A line that is no message is told to the server as the SDK tells it: it answers nothing, and goes on."""
-    rest = bytearray()
-    async with incoming:
-        try:
-            while True:
-                rest += await pipe.receive()
-                if b"\n" not in rest:
-                    continue
-                *lines, last = bytes(rest).split(b"\n")
-                rest = bytearray(last)
-                for line in lines:
-                    await incoming.send(_message(line))
-        except _GONE:
-            return
+class _Lines:
+    """What a host writes, cut into its lines."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def fed(self, chunk: bytes) -> list[Item]:
+        """What this chunk completes."""
+        self._rest += chunk
+        if b"\n" not in chunk:
+            return []
+        *lines, last = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(last)
+        return list(map(_message, lines))
 
 
-def _message(line: bytes) -> SessionMessage | Exception:
+def _message(line: bytes) -> Item:
+    """What is no message is told to the server as the SDK tells it: it answers nothing, and goes on."""
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
+        return SessionMessage(read_message(line.decode("utf-8", "replace")))
     except ValueError as fault:
         return fault
-
-
-async def _write(outgoing: Any, pipe: Pipe) -> None:
-    """A host that has closed its end of our output is gone: what is still to be told to it is lost."""
-    async with outgoing:
-        try:
-            async for item in outgoing:
-                await pipe.send(_line(item.message))
-        except _GONE:
-            sys.stderr.flush()
 
 
 def _line(message: Any) -> bytes:
     """One that cannot be written is lost, and nothing else: who waits for it gets an error."""
     try:
-        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+        return written(message)
     except ValueError as fault:
         _log.error("a message to the host cannot be written (%s)", type(fault).__name__)
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return b""
         error = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
-        text = JSONRPCError(jsonrpc="2.0", id=message.id, error=error).model_dump_json(by_alias=True)
-    return bytes(text.encode("utf-8", "replace")) + b"\n"
+        return written(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))

@@ -45,11 +45,11 @@ class Executor:
     async def call(self, call: ToolCall) -> Result:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
-        with self._cancellable() as ending, anyio.move_on_after(call.deadline_s):
+        with self._until(anyio.current_time() + call.deadline_s):
             async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
                     return await way.call(call)
-        if ending.cancel_called:
+        if self._closed:
             raise UpstreamUnreachable("the gateway is being stopped")
         raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
 
@@ -66,13 +66,14 @@ class Executor:
         )
 
     @contextmanager
-    def _cancellable(self) -> Iterator[anyio.CancelScope]:
+    def _until(self, deadline: float) -> Iterator[None]:
+        """Ends at that time of the loop's, or when the executor closes."""
         if self._closed:
             raise UpstreamUnreachable("the gateway is being stopped")
-        with anyio.CancelScope() as scope:
+        with anyio.CancelScope(deadline=deadline) as scope:
             self._under_way.add(scope)
             try:
-                yield scope
+                yield
             finally:
                 self._under_way.discard(scope)
 
@@ -87,7 +88,10 @@ class Executor:
 async def _place(limit: anyio.CapacityLimiter) -> AsyncGenerator[None]:
     """One for each call, also for one that is made on behalf of another, in its task."""
     borrower = object()
-    await limit.acquire_on_behalf_of(borrower)
+    try:
+        limit.acquire_on_behalf_of_nowait(borrower)  # where there is room, no turn of the loop is spent on it
+    except anyio.WouldBlock:
+        await limit.acquire_on_behalf_of(borrower)
     try:
         yield
     finally:

@@ -64,13 +64,15 @@ class Launches:
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
         known = self._known.setdefault(agent.id, _Known())
+        if launch := known.fresh(agent):
+            return launch
         async with known.lock:
-            now = anyio.current_time()
-            if known.launch is None or known.transport != agent.transport or now - known.at > FRESH_S:
-                known.launch = None
-                known.launch = await to_thread.run_sync(self.of, agent)
-                known.transport, known.at = agent.transport, now
-            return known.launch
+            if launch := known.fresh(agent):
+                return launch
+            known.launch, now = None, anyio.current_time()
+            known.launch = launch = await to_thread.run_sync(self.of, agent)
+            known.transport, known.at = agent.transport, now
+            return launch
 
     def of(self, agent: Agent) -> Launch:
         """Reads files, and on a server the database.
@@ -123,6 +125,11 @@ class _Known:
     transport: str = ""
     at: float = 0.0
     launch: Launch | None = field(default=None, repr=False)
+
+    def fresh(self, agent: Agent) -> Launch | None:
+        """None: it has to be looked for."""
+        is_old = anyio.current_time() - self.at > FRESH_S
+        return None if self.transport != agent.transport or is_old else self.launch
 
 
 def _where_it_was(launch: StdioLaunch, folder: str) -> StdioLaunch:

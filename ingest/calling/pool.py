@@ -227,7 +227,8 @@ class _Line:
         """The connection, once it stands; it stays while it is used. Raises UpstreamError."""
         self._calls += 1
         try:
-            await self._settled.wait()
+            if self._connection is None:
+                await self._settled.wait()
             if self._connection is None:
                 raise self._why_not()
             with self._minding_silence(self._connection):

@@ -7,21 +7,21 @@ standard output may hold what is no message, and a line without end is not gathe
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
+from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.child import CHUNK, Child
 from waygraph.ingest.upstream.launch import StdioLaunch
+from waygraph.ingest.upstream.messages import GONE, Item, MessagesIn, MessagesOut, read_message
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -29,9 +29,6 @@ from waygraph.registry.settings import Settings
 
 FLUSH_S, LEAVE_S, TERM_S, KILL_S = 0.2, 0.4, 0.5, 0.3
 """How long its last message, its own end, SIGTERM and SIGKILL may take: together less than 2 s."""
-_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
-
-_Incoming = SessionMessage | Exception
 
 _COMES_WITH = {
     "bunx": "Bun",
@@ -92,12 +89,12 @@ class _Lines:
 @asynccontextmanager
 async def stdio_transport(
     launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion
-) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[_Incoming], MemoryObjectSendStream[SessionMessage]]]:
+) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
     """Starts the server; leaving ends it, with all of its process group. Raises UpstreamError."""
     server = _Server(_started(launch, discretion), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.read)
-        tasks.start_soon(server.write)
+        tasks.start_soon(server.drain)
+        tasks.start_soon(server.write_stream.run)
         tasks.start_soon(server.listen_to_errors)
         try:
             yield server.read_stream, server.write_stream
@@ -137,10 +134,12 @@ class _Server:
         self._wire = wire
         self._discretion = discretion
         self._errors = Ring(settings.upstream_stderr_bytes)
-        self._written = anyio.Event()
+        self._most = settings.upstream_max_message_bytes + CHUNK
+        self._lines, self._idle = _Lines(self._most), 0
         self._stopping = self._fell_silent = False
-        self._incoming, self.read_stream = anyio.create_memory_object_stream[_Incoming](0)
-        self.write_stream, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        self.read_stream = MessagesIn(child.stdout, self._fed)
+        # Whoever waits for an answer of one that takes no more questions learns that none comes.
+        self.write_stream = MessagesOut(child.stdin, on_gone=self.read_stream.end)
         wire.last_words = self.last_words
         wire.settled.set()
 
@@ -154,64 +153,42 @@ class _Server:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    async def read(self) -> None:
-        """Its standard output to messages, until it ends."""
+    def _fed(self, chunk: bytes) -> list[Item]:
+        """The messages that this chunk of its standard output completes; so much without one is too much."""
+        self._idle += len(chunk)
         try:
-            async with self._incoming:
-                await self._read_lines()
+            items = self._messages(self._lines.fed(chunk))
         except TooLong:
-            most = self._settings.upstream_max_message_bytes
+            items = None
+        if items:
+            self._idle = 0
+        elif items is None or self._idle > self._most:
             self._wire.trouble = UpstreamRefused(
-                f"wrote more than {most:,} bytes without a message that can be read "
-                "(WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                f"wrote more than {self._settings.upstream_max_message_bytes:,} bytes without a message that can be "
+                "read (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
             )
-        with suppress(*_GONE):  # one that is still writing would never come to read the end of its input
-            while True:
-                await self._child.stdout.receive()
+            self.read_stream.end()
+        return items or []
 
-    async def _read_lines(self) -> None:
-        """Raises TooLong, also for that much output between two messages."""
-        most = self._settings.upstream_max_message_bytes + CHUNK
-        lines, idle = _Lines(most), 0
-        with suppress(*_GONE):
-            while idle <= most:
-                chunk = await self._child.stdout.receive()
-                idle += len(chunk)
-                for message in self._messages(lines.fed(chunk)):
-                    idle = 0
-                    await self._incoming.send(SessionMessage(message))
-            raise TooLong
-        self._fell_silent = not self._stopping
-
-    def _messages(self, lines: list[bytes]) -> Iterator[JSONRPCMessage]:
+    def _messages(self, lines: list[bytes]) -> list[Item]:
+        items: list[Item] = []
         for line in lines:
             if (message := message_of(line)) is not None:
-                yield message
+                items.append(SessionMessage(message))
             else:
                 self._wire.skipped += bool(line.strip())
+        return items
 
-    async def write(self) -> None:
-        """Messages to its standard input."""
-        try:
-            async with self._outgoing:
-                async for item in self._outgoing:
-                    await self._write(item.message)
-        except _GONE:
-            await self._incoming.aclose()  # whoever waits for an answer learns that none comes
-        finally:
-            self._written.set()
-
-    async def _write(self, message: JSONRPCMessage) -> None:
-        text = message.model_dump_json(by_alias=True, exclude_unset=True)
-        try:
-            await self._child.stdin.send(text.encode("utf-8", "replace") + b"\n")
-        except _GONE:
-            if isinstance(message, JSONRPCRequest):  # half a line at most, which is no message
-                self._wire.on_undelivered(message.id)
-            raise
+    async def drain(self) -> None:
+        """What nobody reads any more: a server that is still writing would never come to read the end of its input."""
+        await self.read_stream.left.wait()
+        with suppress(*GONE):
+            while True:
+                await self._child.stdout.receive()
+        self._fell_silent = self._fell_silent or not self._stopping
 
     async def listen_to_errors(self) -> None:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             while True:
                 self._errors.add(await self._child.stderr.receive())
 
@@ -220,17 +197,15 @@ class _Server:
     async def stop(self) -> None:
         """Ends the process and its group: asked, told, killed. Takes less than 2 s."""
         self._stopping = True
-        self.read_stream.close()
-        self.write_stream.close()
+        self._fell_silent = self._fell_silent or self.read_stream.has_run_dry
+        await self.read_stream.aclose()
+        await self.write_stream.aclose()
         with anyio.move_on_after(FLUSH_S):
-            await self._written.wait()
+            await self.write_stream.flushed()
         self._child.stdin.close()
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = ended(self._child.status or 0, self.last_words())
         await self._child.end(TERM_S, KILL_S)
-        for stream in (self._incoming, self._outgoing):
-            stream.close()
-        await anyio.lowlevel.checkpoint()
 
 
 def message_of(line: bytes) -> JSONRPCMessage | None:
@@ -242,7 +217,7 @@ def message_of(line: bytes) -> JSONRPCMessage | None:
     if not line.lstrip().startswith(b"{"):
         return None
     with suppress(ValueError):
-        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+        return read_message(line)
     with suppress(ValueError, RecursionError):
         document = json.loads(line.decode("utf-8", "replace"))
         return jsonrpc_message_adapter.validate_python(document, by_name=False)

@@ -1,0 +1,149 @@
+"""JSON-RPC messages as lines, and as the SDK takes and gives them over a pair of pipes.
+
+They are read and written by whoever receives and sends them. With a task and a stream between each of these and its
+pipe, as the SDK's own transports have it, more of a call's time would go into changes of task than into the call.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from waygraph.ingest.upstream.child import Pipe
+
+GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+"""How a pipe tells that there is nobody at its other end, or that it was closed here."""
+
+type Item = SessionMessage | Exception
+
+
+def read_message(line: str | bytes) -> JSONRPCMessage:
+    """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
+    document = from_json(line)
+    if kind := _kind(document):
+        try:
+            return kind.model_validate(document, by_name=False)
+        except ValidationError:
+            pass  # the adapter may yet find another kind in it, and says in its words if not
+    return jsonrpc_message_adapter.validate_json(line, by_name=False)
+
+
+def _kind(document: object) -> type[JSONRPCMessage] | None:
+    """None: not told by the keys alone."""
+    if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
+        return None
+    if "method" in document:
+        return JSONRPCRequest if "id" in document else JSONRPCNotification
+    return JSONRPCResponse if "result" in document else JSONRPCError
+
+
+def written(message: JSONRPCMessage) -> bytes:
+    """One line. Raises ValueError for what JSON does not have."""
+    text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+class MessagesIn(ObjectReceiveStream[Item]):
+    """What a pipe brings; `items_of` makes of each chunk what it completes."""
+
+    def __init__(self, pipe: Pipe, items_of: Callable[[bytes], Iterable[Item]]) -> None:
+        self.left = anyio.Event()
+        """Nobody reads the pipe any more."""
+        self.has_run_dry = False
+        """The other end was closed."""
+        self._pipe, self._items_of = pipe, items_of
+        self._items = deque[Item]()
+
+    async def receive(self) -> Item:
+        """Raises EndOfStream."""
+        if self._items:
+            await anyio.lowlevel.checkpoint()  # however many came at once, each is heard of before the next
+        while not self._items:
+            if self.left.is_set():
+                raise anyio.EndOfStream
+            try:
+                self._items.extend(self._items_of(await self._pipe.receive()))
+            except GONE:
+                self.has_run_dry = not self.left.is_set()
+                self.left.set()
+        return self._items.popleft()
+
+    def end(self) -> None:
+        """What was read is still handed out, and then no more."""
+        if not self.left.is_set():
+            self.left.set()
+            self._pipe.wake()
+
+    async def aclose(self) -> None:
+        self._items.clear()
+        self.end()
+
+
+class MessagesOut(ObjectSendStream[SessionMessage]):
+    """What goes to a pipe, each message whole, though who sends it is cancelled meanwhile. `run` is its task."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        written: Callable[[JSONRPCMessage], bytes] = written,
+        on_gone: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._pipe, self._written, self._on_gone = pipe, written, on_gone
+        self._rest = bytearray()
+        self._is_full, self._is_taken = anyio.Event(), anyio.Event()
+        self._is_over = self._is_gone = False
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Returns when the pipe has all of it. Raises BrokenResourceError, ClosedResourceError."""
+        if self._is_over:
+            raise anyio.ClosedResourceError
+        line = self._written(item.message)
+        try:
+            self._rest += line[0 if self._rest else self._pipe.put(line) :]
+        except GONE:
+            self._is_over = True
+            self._on_gone()
+            raise anyio.BrokenResourceError from None
+        if self._rest:
+            self._is_full.set()
+            await self._is_taken.wait()
+            if self._is_gone:
+                raise anyio.BrokenResourceError
+
+    async def run(self) -> None:
+        """Writes on what the pipe did not take at once. Until it is cancelled, or nobody reads."""
+        try:
+            while True:
+                await self._is_full.wait()
+                self._is_full = anyio.Event()
+                while self._rest:
+                    await self._pipe.writable()
+                    del self._rest[: self._pipe.put(self._rest)]
+                self._is_taken.set()
+                self._is_taken = anyio.Event()
+        except GONE:
+            self._on_gone()
+        finally:
+            self._is_over = self._is_gone = True
+            self._is_taken.set()
+
+    async def flushed(self) -> None:
+        """Returns when nothing is left to be written, or nothing can be."""
+        if self._rest:
+            await self._is_taken.wait()
+
+    async def aclose(self) -> None:
+        self._is_over = True
