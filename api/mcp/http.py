@@ -13,8 +13,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp.gateway import Ask, Asker, Gateway
 from waygraph.api.mcp.failures import compact, protocol_error
+from waygraph.api.mcp.gateway import Ask, Asker, Gateway
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.open_sessions import OpenSessions, seated
 from waygraph.api.mcp.parking import Parking
