@@ -13,6 +13,7 @@ from mcp import Client, MCPError
 from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, process, served
+from waygraph.api.cli.app import main
 from waygraph.registry import Registry
 from waygraph.registry.settings import Settings
 
@@ -264,6 +265,34 @@ def test_a_namespace_that_is_not_there_is_no_door_to_everything(both: Served) ->
             assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
 
     anyio.run(walk)
+
+
+def test_a_namespace_that_comes_later_opens_its_door(tmp_path: Path) -> None:
+    """Until then whoever stands before it is told what there is, and what would make it."""
+    place = toolbox_place(tmp_path)
+    catalogue = place.folder / "agents.json"
+    letters = {"name": "archive", "description": "Archive a letter."}
+    catalogue.write_text(json.dumps({"waygraph": 1, "agents": [{"id": "shelf", "kind": "custom", "tools": [letters]}]}))
+
+    async def found(url: str) -> Any:
+        async with over_http(url) as host:
+            return await host.call_tool("find_tools", {"query": "archive a letter"})
+
+    with served(place.registry) as service:
+        error = error_of(anyio.run(found, f"{service.url}/files/mcp"))
+        assert (error["code"], error["noun"], error["name"]) == ("unknown-name", "namespace", "files")
+        assert "`waygraph ingest --namespace`" in error["message"]
+        assert ingest(place, str(catalogue), "--namespace", "files") == 0
+        assert list(names(told(anyio.run(found, f"{service.url}/files/mcp")))) == ["shelf__archive"]
+
+
+def test_a_mistyped_namespace_ends_the_gateway_of_a_host_at_once(two: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    """With the nearest name, and nothing on standard output."""
+    assert main(["--registry", str(two.registry), "mcp", "--namespace", "flies"]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "namespace 'flies' is not known" in err
+    assert "Did you mean 'files'?" in err
 
 
 def test_a_namespace_holds_on_stdio_too(two: Place) -> None:
