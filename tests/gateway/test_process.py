@@ -159,7 +159,7 @@ def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) ->
 
 @pytest.mark.parametrize("with_arguments", [False, True])
 def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
-    """Who, which tool, how it ended, how long it took; arguments only if asked for, and no secret in them."""
+    """Who, which tool, how it ended, how long it took; their names, and the arguments if asked for, with no secret in them."""
     place = toolbox_place(tmp_path)
 
     async def walk() -> None:
@@ -168,6 +168,7 @@ def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool
             await host.call_tool("find_tools", {"query": "add two whole numbers"})
             await host.call_tool("box__add", {"a": 1, "b": 2, "password": "tide-and-time"})
             await host.call_tool("use_tool", {"name": "box__fail", "params": {"note": "sk-abcdefghijklmnop"}})
+            await host.call_tool("box__fail", {"sk-abcdefghijklmnop": 1, **{f"{n:03}{'x' * 90}": n for n in range(70)}})
             await host.call_tool("use_tool", {"query": "erase", "params": {}})
             await host.call_tool("box__ad", {})
 
@@ -177,10 +178,14 @@ def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool
     assert told == [
         ("local", "call", "box/add", "ok", None),
         ("local", "call", "box/fail", "failed", "ToolError"),
+        ("local", "call", "box/fail", "failed", "ToolError"),
         ("local", "call", "box/erase", "refused", "NotCallable"),
         ("local", "call", "box__ad", "refused", "UnknownName"),
     ]
     assert all(line["duration_ms"] >= 0 for line in lines)
+    assert [line["parameters"] for line in lines if line["target"] != "box/fail"] == [["a", "b", "password"], [], []]
+    bounded = lines[2]["parameters"]
+    assert (len(bounded), max(map(len, bounded)), bounded[-1]) == (64, 64, "sk-***")
     text = json.dumps(lines)
     assert ('\\"a\\": 1' in text) == with_arguments
     assert "tide-and-time" not in text
