@@ -159,7 +159,7 @@ def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) ->
 
 @pytest.mark.parametrize("with_arguments", [False, True])
 def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
-    """Who, which tool, how it ended, how long it took; their names, and the arguments if asked for, with no secret in them."""
+    """Who, which tool, how it ended, how long it took, its arguments' names; their values if asked for, no secret."""
     place = toolbox_place(tmp_path)
 
     async def walk() -> None:

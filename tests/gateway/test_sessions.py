@@ -6,10 +6,13 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
+from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, served
+from waygraph.api.mcp import listening
+from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.session import MAX_KNOWN, Session
 from waygraph.registry import Registry
 
@@ -138,6 +141,43 @@ def test_hosts_are_told_when_pinned_tools_change(tmp_path: Path, era: Era, trans
         return
     with served(place.registry) as service:
         anyio.run(opened, lambda era, **more: over_http(f"{service.url}/mcp", era, **more))
+
+
+class Line:
+    """What a connection sends over: it takes a message if it is `free`, and else never."""
+
+    def __init__(self, *, free: bool) -> None:
+        self.heard, self._free = anyio.Event(), free
+
+    async def notify(self, method: str, params: Any, opts: Any = None) -> None:  # noqa: ARG002
+        if not self._free:
+            await anyio.sleep_forever()
+        assert method == "notifications/tools/list_changed"
+        self.heard.set()
+
+    async def send_raw_request(self, *asked: Any) -> dict[str, Any]:
+        raise AssertionError(f"nothing is asked: {asked}")
+
+
+def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are told at once, and the next change is looked for before long."""
+
+    async def walk() -> None:
+        listeners = Listeners()
+        lines = [Line(free=False), Line(free=True), Line(free=False), Line(free=True)]
+        connections = [Connection.for_loop(line) for line in lines]
+        for connection in connections:
+            listeners.add(connection)
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listeners.tell)
+                await lines[1].heard.wait()
+                await lines[3].heard.wait()
+                tasks.cancel_scope.cancel()
+            monkeypatch.setattr(listening, "TELL_S", 0.1)
+            await listeners.tell()
+
+    anyio.run(walk)
 
 
 def pin(place: Place, *, pinned: bool) -> None:
