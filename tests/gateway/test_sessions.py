@@ -205,8 +205,8 @@ def test_the_surface_of_the_rfc_lists_find_tools_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, era: Era) -> None:
-    """Logs as loud as the host wants them."""
+def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, toolbox: Place, era: Era) -> None:
+    """Logs as loud as the host wants them, of which the server is told."""
 
     async def walk() -> None:
         progress: list[Any] = []
@@ -225,6 +225,7 @@ def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, era: Era) ->
             await host.call_tool("box__tell", {}, progress_callback=went, meta=meta)
         assert progress == [(1, 2, "step 1"), (2, 2, "step 2")]
         assert logs == [("warning", "box", {"step": 1}), ("warning", "box", {"step": 2})]
+        assert "level info" in toolbox.notes
 
     anyio.run(walk)
 

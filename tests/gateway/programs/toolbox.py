@@ -135,6 +135,7 @@ def answer(message: dict[str, Any]) -> None:
             answers[str(number)] = message.get("result", message.get("error"))
             arrived.notify_all()
     elif number is not None and method == "logging/setLevel":
+        note(f"level {message['params']['level']}")
         send({"id": number, "result": {}})
     elif number is not None:
         send({"id": number, "error": {"code": -32601, "message": "no such method"}})
