@@ -31,6 +31,7 @@ from mcp.types import (
 
 from waygraph.api.mcp.failures import protocol_error
 from waygraph.api.mcp.host_pipes import host_pipes
+from waygraph.api.mcp.last_answers import until_answered
 from waygraph.api.mcp.link import Heard, Link
 from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, went_away
 from waygraph.api.mcp.stamping import Stamp
@@ -61,7 +62,8 @@ async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> 
     api_key(address, settings)  # refused here, not in a task
     # A host that has closed its end of our output is gone, which is no error.
     with quietly(), suppress(BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with host_pipes() as (read, write):
+        async with host_pipes() as streams:
+            read, write = until_answered(streams)
             hush()  # the loggers are there by now
             url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
             if await _bridged(read, write, partial(Link, url, address, settings)):

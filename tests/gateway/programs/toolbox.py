@@ -6,6 +6,7 @@ Its first argument is a file to which it notes what it is told.
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 def add(params: dict[str, Any]) -> dict[str, Any]:
     total = params["arguments"]["a"] + params["arguments"]["b"]
+    time.sleep(params["arguments"].get("after_s", 0))
     return {"content": [{"type": "text", "text": str(total)}], "structuredContent": {"total": total}}
 
 
