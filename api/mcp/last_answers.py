@@ -82,6 +82,6 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 def until_answered(streams: tuple[Any, Any]) -> tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]:
-    """The same streams, of which the first ends when what came by it is answered, or LAST_S after the host's own end."""
+    """The same streams. The first ends when all that came by it is answered, or LAST_S after the host left."""
     unanswered = _Unanswered()
     return _Reading(streams[0], unanswered), _Writing(streams[1], unanswered)
