@@ -7,11 +7,15 @@ restored says its own ranks, and one config among the documents of a source rais
 person opened here by `ingest`, `watch` or `serve --watch` is noted here, in the data folder, beside the tokens: each
 server that was asked, under its source and key, with the digest of its launch as the graph holds it. Nothing that a
 source, a service's caller or a copy of a registry says gets into this file, and a launch that became another is none
-that was vouched for.
+that was vouched for. Of a server in a config the graph has no values, and a variable of a command may load code
+(`LD_PRELOAD`, `NODE_OPTIONS`): so what the config says, values included, is noted too, as a digest under a key that is
+made here and kept in this file alone. A value is not in the file, and without the file no guess of it can be checked.
 """
 
+import hmac
 import json
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +29,10 @@ from waygraph.registry.identity import digest
 from waygraph.registry.model import JsonText
 from waygraph.registry.storage.lock import write_lock
 
-VERSION = 1
+VERSION = 2
+_READ = (1, VERSION)
+"""The first had no digests of what configs say."""
+_KEY_BYTES = 32
 STREAM = "stdin"
 """The document that standard input is, which cannot be read again."""
 _LOCK_TIMEOUT_S = 10.0
@@ -38,6 +45,8 @@ class VouchedServer:
     launch: str
     config: str = ""
     """The client's config that names it, absolute; empty: the transport in the graph is all there is."""
+    written: str = ""
+    """The digest of all that the config says of it (`VouchedFile.digest_of`); empty: noted when there was none yet."""
     folder: str = ""
     """Where it was started, absolute."""
     public: bool = False
@@ -72,9 +81,15 @@ class VouchedSource:
         )
 
 
-def vouched_servers(servers: Iterable[ServerEntry], folder: str) -> dict[str, VouchedServer]:
-    """Of servers that are asked by a person's word. `folder`: the working folder. Raises Refusal."""
-    return {server.key: _server(server, folder) for server in servers if isinstance(server.record.transport, Mapping)}
+def vouched_servers(
+    servers: Iterable[ServerEntry], folder: str, digest_of: Callable[[str], str]
+) -> dict[str, VouchedServer]:
+    """Of servers that are asked by a person's word. `folder`: the working folder. `digest_of`: the file's own.
+
+    Raises Refusal, and what `digest_of` raises.
+    """
+    asked = (server for server in servers if isinstance(server.record.transport, Mapping))
+    return {server.key: _server(server, folder, digest_of) for server in asked}
 
 
 def vouched_cards(manifest: Manifest) -> dict[str, str]:
@@ -86,15 +101,25 @@ def launch_digest(transport: JsonText) -> str:
     return digest("launch", transport)
 
 
-def _server(server: ServerEntry, folder: str) -> VouchedServer:
+def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -> VouchedServer:
     transport, launch = server.record.transport, server.launch
+    config = str(Path(folder, server.where)) if server.in_config and server.where != STREAM else ""
     return VouchedServer(
         launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
-        config=str(Path(folder, server.where)) if server.in_config and server.where != STREAM else "",
+        config=config,
+        written=digest_of(server.written) if config else "",
         folder=folder,
         public=isinstance(launch, HttpLaunch) and launch.public,
         oauth=isinstance(launch, HttpLaunch) and launch.oauth,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """`key`: in hex; empty where nothing was noted under one yet."""
+
+    key: str = field(default="", repr=False)
+    sources: Mapping[str, VouchedSource] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -103,52 +128,67 @@ class VouchedFile:
 
     path: Path
     _read_at: tuple[int, int, int] | None = None
-    _sources: Mapping[str, VouchedSource] = field(default_factory=dict)
+    _content: _Content = field(default_factory=_Content)
 
     def source(self, name: str) -> VouchedSource:
         """Empty for a source that nobody opened here. Raises StorageFailed for a file that is no such file."""
-        return self._held().get(name, VouchedSource())
+        return self._held().sources.get(name, VouchedSource())
+
+    def digest_of(self, written: str) -> str:
+        """Of what a config says, under this file's key. Raises RegistryLocked, StorageFailed."""
+        key = self._held().key or self._new_key()
+        return hmac.digest(bytes.fromhex(key), written.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def keep(self, name: str, vouched: VouchedSource, *, partial: bool = False) -> None:
         """In place of what was held of the source, or with `partial` beside it. Raises StorageFailed."""
         if not self._differs(name, vouched, partial=partial):
             return
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            sources = dict(self._held())
-            sources[name] = vouched.beside(self.source(name)) if partial else vouched
-            self._write({name: source for name, source in sources.items() if not source.is_empty})
+            held = self._held()
+            sources = {**held.sources, name: vouched.beside(self.source(name)) if partial else vouched}
+            kept = {name: source for name, source in sources.items() if not source.is_empty}
+            self._write(_Content(held.key, kept))
+
+    def _new_key(self) -> str:
+        with write_lock(self.path, _LOCK_TIMEOUT_S):
+            held = self._held()  # another process may have made one
+            if not held.key:
+                held = _Content(secrets.token_hex(_KEY_BYTES), held.sources)
+                self._write(held)
+            return held.key
 
     def _differs(self, name: str, vouched: VouchedSource, *, partial: bool) -> bool:
         held = self.source(name)
         return (vouched.beside(held) if partial else vouched) != held
 
-    def _held(self) -> Mapping[str, VouchedSource]:
+    def _held(self) -> _Content:
         """Read anew when the file is another one."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            return {}
+            return _Content()
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         if stamp != self._read_at:
-            self._sources = self._read()
+            self._content = self._read()
             self._read_at = stamp
-        return self._sources
+        return self._content
 
-    def _read(self) -> dict[str, VouchedSource]:
+    def _read(self) -> _Content:
         try:
             document = json.loads(self.path.read_bytes())
-            if document["version"] == VERSION:
-                return {str(name): _source(told) for name, told in document["sources"].items()}
+            if document["version"] in _READ:
+                return _content(document)
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise StorageFailed(f"{self.path}: is no file of what was vouched for; remove it, and ingest anew") from None
 
-    def _write(self, sources: Mapping[str, VouchedSource]) -> None:
-        told = {"version": VERSION, "sources": {name: asdict(source) for name, source in sources.items()}}
+    def _write(self, content: _Content) -> None:
+        sources = {name: asdict(source) for name, source in content.sources.items()}
+        told = {"version": VERSION, "key": content.key, "sources": sources}
         try:
             write_atomically(self.path, json.dumps(told, indent=1).encode(), private=True)
         except OSError as exc:
@@ -158,6 +198,13 @@ class VouchedFile:
 def vouched_file(folder: Path) -> VouchedFile:
     """The file in the data folder."""
     return VouchedFile(folder / "vouched.json")
+
+
+def _content(document: Mapping[str, Any]) -> _Content:
+    """Raises KeyError, TypeError, ValueError, AttributeError."""
+    key = document.get("key", "")
+    bytes.fromhex(key)
+    return _Content(key, {str(name): _source(told) for name, told in document["sources"].items()})
 
 
 def _source(told: Mapping[str, Any]) -> VouchedSource:

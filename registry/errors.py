@@ -375,6 +375,19 @@ class TooManyRequests(AccessError):
         super().__init__(f"too many requests; the next one is taken in {retry_after_s:.1f} s")
 
 
+class TooManySessions(AccessError):
+    """Of MCP's handshake era. `most`: so many may be open."""
+
+    retryable = True
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(
+            f"this caller has {most:,} sessions of MCP open, and may have no more (WAYGRAPH_SESSIONS_PER_CALLER). Close "
+            "some, by DELETE with their Mcp-Session-Id; one that is not used ends by itself after half an hour."
+        )
+
+
 class KeysUnusable(AccessError):
     def __init__(self, path: str | Path, reason: str) -> None:
         self.path, self.reason = str(path), reason

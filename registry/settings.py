@@ -110,6 +110,9 @@ class Settings:
     rate_max_callers: int = 10_000
     """So many callers are counted at a time, so that memory is bounded."""
 
+    sessions_per_caller: int = 1_000
+    """Of MCP's handshake era, open at a time; of an address, where nobody is asked who they are. 0: no limit."""
+
     api_key: str = field(default="", repr=False)
     """Shown to a service that is opened by its URL, as a bearer token."""
     remote_plain_http: bool = False

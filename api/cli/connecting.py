@@ -115,6 +115,7 @@ def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
         name=asked.called,
         shelf=shelf_of(told.settings().data_path, host.id, path, usual),
         project=project,
+        folder=str(places.cwd) if host.folders and project is None else "",
     )
 
 

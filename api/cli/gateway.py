@@ -50,10 +50,14 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
 
 
 def _serve(told: Invocation, surface: "Surface", namespace: str) -> None:
+    """Raises UnknownName for a namespace that the registry does not have; one that is not there yet may get it."""
     from waygraph.api.mcp.loading import loading
+    from waygraph.registry.discovery.namespaces import agents_of_namespace
 
     settings = told.settings()
     with told.open() as registry, loading(registry):
+        if namespace and registry.exists:
+            agents_of_namespace(registry, namespace)  # a mistyped name is told now, not by each of its requests
         from waygraph.api.mcp.stdio import Served, run_stdio  # the SDK takes half a second to import
         from waygraph.ingest.surroundings import Surroundings
 

@@ -96,11 +96,19 @@ class Heard:
         except _GONE:
             return
 
+    @property
+    def log_level(self) -> str:
+        said = (self._ctx.meta or {}).get(LOG_LEVEL_META_KEY) if self._is_modern else self._session.log_level
+        return str(said) if said in _LEVELS else ""
+
     def _wants(self, level: str) -> bool:
         """A modern host says so with each request, and hears nothing unless it does."""
-        is_modern = self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        least = (self._ctx.meta or {}).get(LOG_LEVEL_META_KEY) if is_modern else self._session.log_level or _LEVELS[0]
-        return level in _LEVELS and least in _LEVELS and _LEVELS.index(level) >= _LEVELS.index(str(least))
+        least = self.log_level or ("" if self._is_modern else _LEVELS[0])
+        return level in _LEVELS and least in _LEVELS and _LEVELS.index(level) >= _LEVELS.index(least)
+
+    @property
+    def _is_modern(self) -> bool:
+        return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 class SessionHost(Heard):
@@ -141,6 +149,7 @@ class OnBehalf:
     def __init__(self, host: Host, agent: Agent) -> None:
         self._host, self._agent = host, agent
         self.can, self.progress, self.log = host.can, host.progress, host.log
+        self.log_level = host.log_level
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if question == "elicitation/create":

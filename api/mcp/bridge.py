@@ -29,9 +29,11 @@ from mcp.types import (
     RequestId,
 )
 
+from waygraph.api.mcp.failures import protocol_error
 from waygraph.api.mcp.host_pipes import host_pipes
+from waygraph.api.mcp.last_answers import until_answered
 from waygraph.api.mcp.link import Heard, Link
-from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, told, went_away
+from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, went_away
 from waygraph.api.mcp.stamping import Stamp
 from waygraph.ingest.upstream.quiet import hush, quietly
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
@@ -60,7 +62,8 @@ async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> 
     api_key(address, settings)  # refused here, not in a task
     # A host that has closed its end of our output is gone, which is no error.
     with quietly(), suppress(BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with host_pipes() as (read, write):
+        async with host_pipes() as streams:
+            read, write = until_answered(streams)
             hush()  # the loggers are there by now
             url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
             if await _bridged(read, write, partial(Link, url, address, settings)):
@@ -314,7 +317,7 @@ class Bridge:
             return await receive.receive()
         self._hellos.pop(name, None)
         error = ServiceUnavailable(self._link.place, f"no answer within {link.patience_s:g} s")
-        return JSONRPCError(jsonrpc="2.0", id=name, error=ErrorData.model_validate(told(error)))
+        return JSONRPCError(jsonrpc="2.0", id=name, error=ErrorData.model_validate(protocol_error(error)))
 
     def _close_if_done(self, link: Link) -> None:
         """A former session ends when nothing that went out on it is without an answer."""
@@ -326,7 +329,7 @@ class Bridge:
             return self._told_plainly(answer).error
         if answer.result.get("protocolVersion") != self._stamp.version:
             reason = "it came back with another version of the protocol: connect again"
-            return ErrorData.model_validate(told(ServiceFailed(self._link.place, reason)))
+            return ErrorData.model_validate(protocol_error(ServiceFailed(self._link.place, reason)))
         return None
 
     async def _tell_renewed(self, former: Link) -> None:

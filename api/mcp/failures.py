@@ -27,7 +27,7 @@ from waygraph.registry.errors import (
     UpstreamAnswered,
     WaygraphError,
 )
-from waygraph.registry.wire.problems import TYPE_PREFIX, problem_of
+from waygraph.registry.wire.problems import TYPE_PREFIX, code_of, problem_of
 
 logger = logging.getLogger("waygraph.mcp")
 
@@ -60,6 +60,12 @@ def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[
     told = {name: value for name, value in (facts or {}).items() if name != "reason" or str(value) not in message}
     error = ours | told | ours
     return {"content": [text(compact({"error": error}))], "structuredContent": {"error": error}, "isError": True}
+
+
+def protocol_error(error: WaygraphError) -> dict[str, Any]:
+    """The error of the door itself, as JSON-RPC has it: what was asked did not get as far as a tool."""
+    facts = {"code": code_of(type(error)), "retryable": error.retryable}
+    return {"code": CONNECTION_CLOSED, "message": str(error), "data": facts}
 
 
 def told_as_text(value: Mapping[str, Any]) -> Result:

@@ -13,13 +13,17 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
 
+from waygraph.api.mcp.failures import compact, protocol_error
 from waygraph.api.mcp.gateway import Ask, Asker, Gateway
 from waygraph.api.mcp.listening import Listeners
+from waygraph.api.mcp.open_sessions import OpenSessions, seated
 from waygraph.api.mcp.parking import Parking
 from waygraph.api.mcp.server import running, server_of
 from waygraph.api.mcp.session import Context, session_of
 from waygraph.ingest.calling.executor import open_executor
 from waygraph.ingest.calling.services import load_services
+from waygraph.registry.access import LOCAL
+from waygraph.registry.errors import TooManySessions
 from waygraph.registry.policy_file import load_policy
 
 if TYPE_CHECKING:
@@ -58,6 +62,7 @@ class HttpGateway:
         self._policy = load_policy(settings.policy_file)
         self._services = load_services(settings.services_file)
         self._sessions: StreamableHTTPSessionManager | None = None
+        self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -76,8 +81,10 @@ class HttpGateway:
                 asker_of=_asker_of,
                 parking=Parking() if self._alone else None,
             )
+            server = server_of(gateway, listeners)
+            server.middleware.append(seated)
             self._sessions = StreamableHTTPSessionManager(
-                server_of(gateway, listeners),
+                server,
                 stateless=not self._alone,
                 max_request_body_size=self._settings.max_body_bytes,
             )
@@ -92,7 +99,24 @@ class HttpGateway:
         scope[_CALLER], scope[_NAMESPACE] = caller, namespace
         # By this the SDK binds a session to who opened it.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
-        await self._sessions.handle_request(scope, receive, send)
+        try:
+            with self._open.around(scope, _owner(caller, scope)):
+                await self._sessions.handle_request(scope, receive, send)
+        except TooManySessions as error:
+            await _refuse(error, send)
+
+
+def _owner(caller: "Caller", scope: Scope) -> str:
+    """Whose a session is: where nobody is asked who they are, whoever has the address."""
+    return caller.id if caller is not LOCAL else str((scope["client"] or [""])[0])
+
+
+async def _refuse(error: TooManySessions, send: Send) -> None:
+    """In JSON-RPC: hosts tell their users its message, and of any other body nothing."""
+    body = compact({"jsonrpc": "2.0", "id": None, "error": protocol_error(error)}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 429, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _asker_of(ctx: Context) -> Asker:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 2.0
 """From one look at the registry's revision to the next."""
+TELL_S = 5.0
+"""For a host to take what it is told: one that does not read holds up nobody for longer."""
 
 
 class Listeners:
@@ -35,9 +37,11 @@ class Listeners:
         self._connections.add(connection)
 
     async def tell(self) -> None:
+        """All at once; who does not take it within TELL_S is told the next time."""
         await self._bus.publish(ToolsListChanged())
-        for connection in list(self._connections):
-            await connection.send_tool_list_changed()
+        async with anyio.create_task_group() as tasks:
+            for connection in list(self._connections):
+                tasks.start_soon(_told, connection)
 
     async def follow(self, gateway: "Gateway", look_s: float = LOOK_S) -> None:
         """Tells whenever other tools are pinned, or they changed. Runs until it is cancelled."""
@@ -48,6 +52,11 @@ class Listeners:
             if now.listed != seen.listed:
                 await self.tell()
             seen = now
+
+
+async def _told(connection: Connection) -> None:
+    with anyio.move_on_after(TELL_S):
+        await connection.send_tool_list_changed()
 
 
 async def _looked(gateway: "Gateway", before: "_Seen | None") -> "_Seen":

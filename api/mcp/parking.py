@@ -34,6 +34,9 @@ Run = Callable[[Host], Awaitable[Result]]
 class Hearing(Protocol):
     """The request of the host that waits now."""
 
+    @property
+    def log_level(self) -> str: ...
+
     async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, level: str, data: object, logger: str | None) -> None: ...
@@ -111,6 +114,10 @@ class _Call:
             self._news.set()
 
     # -- Host, for what it runs --------------------------------------------------------------------
+
+    @property
+    def log_level(self) -> str:
+        return self._hearing.log_level if self._hearing else ""
 
     def can(self, question: Question) -> bool:
         return takes(self._capabilities, question)

@@ -5,10 +5,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.observing.audit import REFUSED, Outcome
-from waygraph.api.observing.redaction import without_secrets
+from waygraph.api.observing.redaction import without_keys, without_secrets
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Gateway
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
+MAX_NAMES, NAME_CHARS = 64, 64
+"""So many arguments are named, each by so much of its name."""
 TOOL_ERROR = "ToolError"
 """In place of the name of an exception: the tool ran, and told an error."""
 
@@ -44,7 +47,22 @@ def recorded(gateway: "Gateway", caller: "Caller", asked: str, arguments: Mappin
     finally:
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         told = _told(arguments) if gateway.settings.audit_arguments else ""
-        gateway.audit.record(caller, "call", line.target, outcome, error=error, duration_ms=took_ms, arguments=told)
+        names = _names(arguments)
+        gateway.audit.record(
+            caller,
+            "call",
+            line.target,
+            outcome,
+            parameters=names,
+            error=error,
+            duration_ms=took_ms,
+            arguments=told,
+        )
+
+
+def _names(arguments: Mapping[str, Any]) -> list[str]:
+    """Of the outermost arguments. A model may name them as it likes, so they are bounded as values are."""
+    return [without_keys(name[:NAME_CHARS]) for name in islice(arguments, MAX_NAMES)]
 
 
 def _told(arguments: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio
 import httpx2
-from mcp.types import CONNECTION_CLOSED
 
+from waygraph.api.mcp.failures import protocol_error
 from waygraph.ingest.upstream.error_body import error_code, start_of
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.remote.address import ServiceAddress
@@ -57,7 +57,7 @@ class ServiceClient(httpx2.AsyncClient):
         if request.method == "DELETE":
             with anyio.move_on_after(LEAVE_TIMEOUT_S):
                 return await self._answered(request, **how)
-            return _failure(request, told(ServiceUnavailable(self._place, "no answer in time")))
+            return _failure(request, protocol_error(ServiceUnavailable(self._place, "no answer in time")))
         attempts = self._patience.attempts(_MESSAGE)
         while True:
             try:
@@ -98,18 +98,12 @@ class ServiceClient(httpx2.AsyncClient):
         try:
             answer_of(_MESSAGE, Reply(response.status_code, headers, body), self._place)
         except WaygraphError as error:
-            return _failure(request, _with_advice(told(error), response.status_code), response.status_code)
+            return _failure(request, _with_advice(protocol_error(error), response.status_code), response.status_code)
         raise AssertionError("an answer of 400 and above is an error")
 
     def _no_answer(self, request: httpx2.Request, broken: Broken) -> httpx2.Response:
         went = broken.sent and broken.passing
-        return _failure(request, went_away(self._place) if went else told(broken.error))
-
-
-def told(error: WaygraphError) -> dict[str, Any]:
-    """An error of ours as JSON-RPC has it."""
-    facts = {"code": code_of(type(error)), "retryable": error.retryable}
-    return {"code": CONNECTION_CLOSED, "message": str(error), "data": facts}
+        return _failure(request, went_away(self._place) if went else protocol_error(broken.error))
 
 
 def _with_advice(error: dict[str, Any], status: int) -> dict[str, Any]:
@@ -121,7 +115,7 @@ def _with_advice(error: dict[str, Any], status: int) -> dict[str, Any]:
 def went_away(place: str) -> dict[str, Any]:
     """The error for what was sent, and never answered: asked again it might be done twice."""
     error = ServiceUnavailable(place, "it went away before it answered; whether it did what was asked is not known")
-    return told(error) | {"data": {"code": code_of(type(error)), "retryable": False}}
+    return protocol_error(error) | {"data": {"code": code_of(type(error)), "retryable": False}}
 
 
 class _Unanswered(Exception):

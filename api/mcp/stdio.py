@@ -12,6 +12,7 @@ import anyio
 
 from waygraph.api.mcp.gateway import Asker, Gateway
 from waygraph.api.mcp.host_pipes import host_pipes
+from waygraph.api.mcp.last_answers import until_answered
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.server import GatewayServer, running, server_of
 from waygraph.api.mcp.session import Session
@@ -60,7 +61,8 @@ def run_stdio(served: Served) -> None:
 
 
 async def _serve(served: Served, rules: Rules, audit: Audit) -> None:
-    async with host_pipes() as (reading, writing):
+    async with host_pipes() as streams:
+        reading, writing = until_answered(streams)
         # What is printed now and flushed at the end of the process would still come out where the host listens.
         with redirect_stdout(sys.stderr):
             stopped = False

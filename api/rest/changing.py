@@ -16,7 +16,7 @@ from waygraph.api.rest.holding import AgentId
 from waygraph.api.rest.problems import told
 from waygraph.api.rest.requests import ApprovalRequest, ManifestRequest, SettingsRequest
 from waygraph.api.rest.service import Calling, Service, Serving
-from waygraph.ingest.sources import read_documents
+from waygraph.ingest.sources import export, read_documents
 from waygraph.ingest.sync import sync
 from waygraph.registry.access import Caller
 from waygraph.registry.changes import Document
@@ -33,7 +33,10 @@ router = APIRouter(prefix="/v1", tags=["changing"])
 
 @router.post("/manifests", **operation("manifests"))
 async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -> Response:
-    """Bring the registry to what a source says now. An export holds several sources: a report for each."""
+    """Bring the registry to what a source says now. An export holds several sources: a report for each.
+
+    With `kind` "export" it also restores what operators had set. That needs a caller who sees everything.
+    """
     return as_json(await service.lanes.write(lambda: _taken(asked, service, caller)))
 
 
@@ -113,6 +116,9 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     reports: list[Shape] = []
     try:
         with _writing(service, caller, "ingest", asked.source) as attempt:
+            if asked.kind == export.KIND:
+                # What operators set, approved and ranked comes back with it, of whichever agent the file names.
+                caller.require_everything(f"a manifest of kind {export.KIND!r}")
             for manifest in _manifests(asked, service):
                 done = sync(
                     service.registry,

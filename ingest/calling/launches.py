@@ -8,14 +8,14 @@ catalogue stands in a source whose other parts are alive, and a registry may be 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.manifest import Refusal, held_transport
+from waygraph.ingest.manifest import Refusal
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.interpolation import Scope
 from waygraph.ingest.sources.mcp_config import config_entry
@@ -108,13 +108,13 @@ class Launches:
     def _from_config(self, claim: Claimed, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""
         entry = config_entry(server.config, claim.key, self.settings, around)
-        written = entry.record.transport
-        if launch_digest(held_transport(written if isinstance(written, Mapping) else {})) != server.launch:
-            raise SourceError(
-                server.config,
-                f"server {claim.key!r} is another than was ingested: look at it, and run `waygraph ingest` again",
-            )
-        return entry.launch
+        if not server.written:
+            reason = "was ingested when its values were not noted yet"
+        elif self.vouched.digest_of(entry.written) != server.written:
+            reason = "is another than was ingested"
+        else:
+            return entry.launch
+        raise SourceError(server.config, f"server {claim.key!r} {reason}: look at it, and run `waygraph ingest` again")
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from waygraph.ingest.origins import origin_of
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
-from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.hosts import names_user
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
@@ -114,9 +114,7 @@ def load_services(path: str) -> Services:
     except tomllib.TOMLDecodeError as exc:
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     except ValidationError as exc:
-        fault = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "its top"
-        raise InvalidSetting(f"services file {path}, at {place}: {fault['msg']}") from None
+        raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
     return Services(tuple(entry.told() for entry in checked.service), path)
 
 
@@ -200,3 +198,23 @@ class _Entry(_Strict):
 
 class _File(_Strict):
     service: list[_Entry] = []
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The place and what is wrong there. A key that is not known comes first: it is why another one is missing."""
+    faults = error.errors(include_url=False, include_input=False)
+    fault = next((fault for fault in faults if fault["type"] == _NOT_KNOWN), faults[0])
+    place, reason = fault["loc"], fault["msg"]
+    if fault["type"] == _NOT_KNOWN:
+        reason = str(UnknownName("key", str(place[-1]), _keys_beside(place)))
+    return f"{'.'.join(map(str, place)) or 'its top'}: {reason}"
+
+
+def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
+    """What is known where this key stands."""
+    table: type[_Strict] = _File if len(place) == 1 else Auth if "auth" in place[:-1] else _Entry
+    return [field.alias or name for name, field in table.model_fields.items()]
+
+
+_NOT_KNOWN = "extra_forbidden"
+"""As pydantic calls it."""

@@ -28,9 +28,15 @@ class HostConfig:
     @property
     def servers(self) -> dict[str, Any]:
         """As the file has them, by name. Raises SourceError."""
-        table = self._document().get(self.host.table, {})
-        if not isinstance(table, dict):
-            raise self._fault(f"{self.host.table} is no object")
+        return self.servers_of("")
+
+    def servers_of(self, folder: str) -> dict[str, Any]:
+        """Those that a user's file keeps for this folder alone; empty: for all. Raises SourceError."""
+        table: Any = self._document()
+        for name in self._table(folder):
+            table = table.get(name, {})
+            if not isinstance(table, dict):
+                raise self._fault(f"{name} is no object")
         return dict(table)
 
     @property
@@ -38,21 +44,24 @@ class HostConfig:
         """What stands beside the servers. Raises SourceError."""
         return {name: value for name, value in self._document().items() if name != self.host.table}
 
-    def with_servers(self, entries: Mapping[str, Any]) -> "HostConfig":
+    def with_servers(self, entries: Mapping[str, Any], folder: str = "") -> "HostConfig":
         """Raises SourceError if the text cannot be changed to just that."""
+        table = self._table(folder)
         return self._changed(
-            {**self.servers, **entries},
-            lambda text, syntax: _each(text, entries.items(), lambda text, item: syntax.put(text, self._table, *item)),
+            table,
+            {**self.servers_of(folder), **entries},
+            lambda text, syntax: _each(text, entries.items(), lambda text, item: syntax.put(text, table, *item)),
         )
 
-    def without_servers(self, names: Sequence[str]) -> "HostConfig":
+    def without_servers(self, names: Sequence[str], folder: str = "") -> "HostConfig":
         """Raises SourceError if the text cannot be changed to just that."""
-        kept = {name: entry for name, entry in self.servers.items() if name not in names}
-        return self._changed(kept, lambda text, syntax: syntax.remove(text, self._table, names))
+        table = self._table(folder)
+        kept = {name: entry for name, entry in self.servers_of(folder).items() if name not in names}
+        return self._changed(table, kept, lambda text, syntax: syntax.remove(text, table, names))
 
-    @property
-    def _table(self) -> str:
-        return self.host.table
+    def _table(self, folder: str) -> Sequence[str]:
+        """The names that lead to it."""
+        return (self.host.folders, folder, self.host.table) if folder else (self.host.table,)
 
     def _document(self) -> dict[str, Any]:
         if self.text is None or not self.text.strip(_BLANK):
@@ -67,7 +76,9 @@ class HostConfig:
             raise self._fault("is no object")
         return document
 
-    def _changed(self, servers: Mapping[str, Any], change: "Callable[[str, Syntax], str]") -> "HostConfig":
+    def _changed(
+        self, table: Sequence[str], servers: Mapping[str, Any], change: "Callable[[str, Syntax], str]"
+    ) -> "HostConfig":
         before, syntax = self._document(), _SYNTAXES[self.host.syntax]
         text = self.text if self.text and self.text.strip(_BLANK) else syntax.empty
         try:
@@ -75,7 +86,7 @@ class HostConfig:
             after = changed._document()
         except (json_text.Unfit, toml_text.Unfit, SourceError, ValueError, RecursionError):
             after, changed = {}, self
-        if not _same(_filled(after, self._table), _filled({**before, self._table: dict(servers)}, self._table)):
+        if not _same(_filled(after, table), _filled(_put(before, table, dict(servers)), table)):
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
         return changed
 
@@ -92,10 +103,10 @@ class Syntax(Protocol):
     def parsed(self, text: str) -> Any: ...
 
     @abstractmethod
-    def put(self, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str: ...
+    def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str: ...
 
     @abstractmethod
-    def remove(self, text: str, table: str, names: Sequence[str]) -> str: ...
+    def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str: ...
 
 
 class _Json:
@@ -104,11 +115,11 @@ class _Json:
     def parsed(self, text: str) -> Any:
         return json_text.parsed(text)
 
-    def put(self, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
-        return json_text.with_member(text, [table], name, entry)
+    def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
+        return json_text.with_member(text, table, name, entry)
 
-    def remove(self, text: str, table: str, names: Sequence[str]) -> str:
-        return json_text.without_members(text, [table], names)
+    def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str:
+        return json_text.without_members(text, table, names)
 
 
 class _Toml:
@@ -117,11 +128,11 @@ class _Toml:
     def parsed(self, text: str) -> Any:
         return toml_text.parsed(text)
 
-    def put(self, text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
-        return toml_text.with_member(text, table, name, entry)
+    def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
+        return toml_text.with_member(text, table[0], name, entry)
 
-    def remove(self, text: str, table: str, names: Sequence[str]) -> str:
-        return toml_text.without_members(text, table, names)
+    def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str:
+        return toml_text.without_members(text, table[0], names)
 
 
 _SYNTAXES: Mapping[str, Syntax] = {"json": _Json(), "toml": _Toml()}
@@ -160,9 +171,18 @@ def _each[T](text: str, items: Iterable[T], change: Callable[[str, T], str]) -> 
     return text
 
 
-def _filled(document: Mapping[str, Any], table: str) -> dict[str, Any]:
-    """A table without servers is as good as none."""
-    return {name: value for name, value in document.items() if name != table or value}
+def _put(document: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """The document with this value at the path."""
+    name, *rest = path
+    return {**document, name: _put(document.get(name, {}), rest, value) if rest else value}
+
+
+def _filled(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """A table without servers is as good as none, and so is what leads to nothing else."""
+    name, *rest = path
+    there = document.get(name)
+    kept = _filled(there, rest) if rest and isinstance(there, Mapping) else there
+    return {**document, name: kept} if kept else {key: value for key, value in document.items() if key != name}
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -18,7 +18,8 @@ from waygraph.registry.errors import InvalidSetting
 class Host:
     """`place`, `project`: the user's file and a project's, as `known_places` writes places.
 
-    `table`: under which name servers stand. `address_key`: the field of an address. `reference`: how a variable of the
+    `table`: under which name servers stand. `folders`: under which name the user's file keeps tables of single folders,
+    by their paths. `address_key`: the field of an address. `reference`: how a variable of the
     environment is referred to, with `{}` for its name. `typed`: whether an entry says what it is by `type`.
     """
 
@@ -27,6 +28,7 @@ class Host:
     place: str
     project: str = ""
     table: str = "mcpServers"
+    folders: str = ""
     syntax: Literal["json", "toml"] = "json"
     address_key: str = ""
     reference: str = ""
@@ -80,6 +82,7 @@ HOSTS: Mapping[str, Host] = {
             name="Claude Code",
             place="{claude}/.claude.json",
             project="{cwd}/.mcp.json",
+            folders="projects",
             address_key="url",
             reference="${{{}}}",
             typed=True,

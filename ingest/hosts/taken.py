@@ -22,13 +22,19 @@ VERSION = 1
 class Take:
     """One takeover. `before` and `after`: digests of the host's file without and with it; `original`: that file.
 
-    A take whose `before` is what the file has now did not come about.
+    A take whose `before` is what the file has now did not come about. `places`: of the servers that the file keeps for
+    one folder, that folder and what it calls them.
     """
 
     names: tuple[str, ...]
     before: str
     after: str
     original: bytes = field(repr=False)
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def place_of(self, key: str) -> tuple[str, str]:
+        """The folder, empty for all, and the name there."""
+        return self.places.get(key, ("", key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Shelf:
             return []
         except OSError as exc:
             raise StorageFailed(f"{self.record}: cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise StorageFailed(f"{self.record}: is no record of a takeover; the servers are in {self.config}")
 
@@ -68,6 +74,7 @@ class Shelf:
                 "before": take.before,
                 "after": take.after,
                 "original": b64encode(take.original).decode(),
+                "places": {key: list(place) for key, place in take.places.items()},
             }
             for take in takes
         ]
@@ -120,4 +127,5 @@ def _take(held: Mapping[str, Any]) -> Take:
         before=str(held["before"]),
         after=str(held["after"]),
         original=b64decode(held["original"]),
+        places={str(key): (str(folder), str(name)) for key, (folder, name) in held.get("places", {}).items()},
     )

@@ -11,7 +11,7 @@ Each step leaves a state from which the next run goes on, or `put_back` undoes i
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.hosts.config import HostConfig
@@ -35,14 +35,20 @@ class Target:
     shelf: Shelf
     project: Path | None = None
     """The folder of the project that the file belongs to."""
+    folder: str = ""
+    """The folder whose own servers in a user's file are meant too; empty: only those for all folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a host's file has to take over, in the standard form, and what stays there, each with its reason."""
+    """What a host's file has to take over, in the standard form, and what stays there, each with its reason.
+
+    `places`: as of a Take.
+    """
 
     servers: Mapping[str, Any] = field(repr=False)
     stays: Mapping[str, str]
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +65,28 @@ def offer_of(target: Target) -> Offer:
     """Raises SourceError for a file that cannot be read."""
     servers: dict[str, Any] = {}
     stays: dict[str, str] = {}
-    for key, entry in target.config.servers.items():
-        if key == target.name:
-            continue
+    places = _of_folder(target)
+    everywhere = {key: entry for key, entry in target.config.servers.items() if key != target.name}
+    own = target.config.servers_of(target.folder) if places else {}
+    for key, entry in {**everywhere, **{key: own[name] for key, (_, name) in places.items()}}.items():
+        project = Path(target.folder) if key in places else target.project
         try:
-            servers[key] = standard(target.config.host, entry, project=target.project)
+            servers[key] = standard(target.config.host, entry, project=project)
         except Stays as why:
             stays[key] = str(why)
-    return Offer(servers=servers, stays=stays)
+    return Offer(servers=servers, stays=stays, places={key: places[key] for key in servers if key in places})
+
+
+def _of_folder(target: Target) -> dict[str, tuple[str, str]]:
+    """The folder's own servers, each under a key that no other has: its folder's name before it, or all of its path."""
+    if not target.folder:
+        return {}
+    others = {*target.config.servers, *(key for take in target.shelf.takes() for key in take.names)}
+    keys: dict[str, tuple[str, str]] = {}
+    for name in target.config.servers_of(target.folder):
+        short = f"{PurePath(target.folder).name}/{name}"
+        keys[f"{target.folder.strip('/')}/{name}" if short in others else short] = (target.folder, name)
+    return keys
 
 
 def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
@@ -84,7 +104,10 @@ def planned(target: Target, offer: Offer) -> HostConfig:
     """The host's file with the gateway in place of the servers on offer. Raises SourceError, InvalidSetting."""
     behind = {**target.shelf.servers(), **offer.servers}
     entry = entry_of(target.config.host, gateway_for(target.gateway, behind))
-    return target.config.without_servers([*offer.servers]).with_servers({target.name: entry})
+    own = [offer.places[key][1] for key in offer.servers if key in offer.places]
+    without = target.config.without_servers([key for key in offer.servers if key not in offer.places])
+    without = without.without_servers(own, target.folder) if own else without
+    return without.with_servers({target.name: entry})
 
 
 def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
@@ -99,7 +122,13 @@ def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
         raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {told}")
     after = planned(target, replace(offer, servers=answered))
     original, changed = (config.text or "").encode(), (after.text or "").encode()
-    take = Take(names=tuple(answered), before=digest(original), after=digest(changed), original=original)
+    take = Take(
+        names=tuple(answered),
+        before=digest(original),
+        after=digest(changed),
+        original=original,
+        places={key: offer.places[key] for key in answered if key in offer.places},
+    )
     shelf.keep_takes(config.path, [*takes, take])
     backup = replaced(config, after)
     return Takeover(taken=take.names, stays={**offer.stays, **failed}, after=after, backup=backup)
@@ -159,14 +188,18 @@ def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
 
 def _beside(config: HostConfig, take: Take, name: str) -> tuple[HostConfig, list[str]]:
     """The gateway out, and each server back whose name is free."""
-    original = replace(config, text=take.original.decode())
-    entries = original.servers
-    own = {name: entries[name]} if name in entries else {}
-    without = config.without_servers([name])
-    there = without.servers
-    back = {key: entries[key] for key in take.names if key not in there}
-    kept = [key for key in take.names if key in there and there[key] != entries[key]]
-    return without.with_servers({**own, **back}), kept
+    original, now = replace(config, text=take.original.decode()), config.without_servers([name])
+    if name in original.servers:
+        now = now.with_servers({name: original.servers[name]})
+    kept = list[str]()
+    for key in take.names:
+        folder, called = take.place_of(key)
+        entry, there = original.servers_of(folder)[called], now.servers_of(folder)
+        if called not in there:
+            now = now.with_servers({called: entry}, folder)
+        elif there[called] != entry:
+            kept.append(key)
+    return now, kept
 
 
 def write_back(config: HostConfig, back: PutBack, shelf: Shelf, forget: Callable[[str], None]) -> Path | None:

@@ -1,9 +1,10 @@
 """One server of a client's config: its fields checked, then what is kept of it, and how it is started or reached."""
 
+import json
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,8 @@ _FORMS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "streamablehttp": "http",
     "sse": "sse",
 }
+_LABELS = ("disabled", "name", "description")
+"""What says nothing of the launch."""
 
 
 class Faulty(Exception):
@@ -53,6 +56,16 @@ class ConfiguredServer:
             return {"type": self.form, "url": without_path_keys(self.url), **_told(headers=self.headers)}
         rest = _told(env=self.env, envFile=self.env_file, cwd=self.cwd)
         return {"command": self.command, "args": [without_path_keys(argument) for argument in self.args], **rest}
+
+    def written(self, launch: Launch, inputs: Mapping[str, str]) -> str:
+        """All that decides the launch and stands in files, in one text. It holds secrets.
+
+        `launch`: this server's, which has read the `envFile`. `inputs`: the defaults that the config gives.
+        """
+        told = {name: value for name, value in asdict(self).items() if name not in _LABELS}
+        env = launch.env if isinstance(launch, StdioLaunch) else {}
+        in_file = {name: value for name, value in env.items() if name not in self.env}
+        return json.dumps([told, in_file, dict(inputs)], sort_keys=True)
 
 
 def configured(entry: object) -> ConfiguredServer:

@@ -57,7 +57,8 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         except Faulty as fault:
             intake.reject_agent(entry.pointer, str(fault), key=entry.key)
             continue
-        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True)
+        written = entry.server.written(launch, inputs)
+        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, written=written)
 
 
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:

@@ -144,13 +144,15 @@ def _vouching(
             return said
         cards = vouched_cards(manifest) if origin else {}
         try:
+            file = vouched_file(how.settings.data_path)
+            asked = said.servers if how.reading().ask else ()
             vouched = VouchedSource(
-                servers=vouched_servers(said.servers, how.surroundings.cwd) if how.reading().ask else {},
+                servers=vouched_servers(asked, how.surroundings.cwd, file.digest_of),
                 cards=cards,
                 origin=origin if cards else "",
                 path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
             )
-            vouched_file(how.settings.data_path).keep(manifest.source, vouched, partial=manifest.partial)
+            file.keep(manifest.source, vouched, partial=manifest.partial)
         except (Refusal, RegistryLocked, StorageFailed) as exc:
             raise SourceError(manifest.source, str(exc)) from exc
         return said

@@ -17,6 +17,11 @@ class Host(Protocol):
     under way there are that host's.
     """
 
+    @property
+    def log_level(self) -> str:
+        """From which of MCP's levels on it wants to hear what tools log; empty: it has not said."""
+        ...
+
     def can(self, question: Question) -> bool:
         """Whether it takes such questions."""
         ...
@@ -38,6 +43,8 @@ class NotAnswered(Exception):
 
 class Deaf:
     """A Host that takes no questions and hears nothing."""
+
+    log_level = ""
 
     def can(self, question: Question) -> bool:  # noqa: ARG002
         return False

@@ -226,7 +226,9 @@ class OpenConnection:
         if self._agreed is None or self._calls.tasks is None or not self.is_open:
             await self._ended.wait()
             raise NotDelivered(self._lost().reason)
-        calls = ToolCalls(self._agreed.session, self._agreed.version, self._calls)
+        calls = ToolCalls(
+            self._agreed.session, self._agreed.version, self._calls, sets_level=self._agreed.offered.logging is not None
+        )
         with self._calls.begun(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
             try:
                 return await calls.call(call, name, arguments, input_schema)

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
+from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 from mcp.types import LOG_LEVEL_META_KEY
@@ -15,13 +17,13 @@ from waygraph.ingest.upstream.host import Host, NotAnswered, Question, Result
 from waygraph.ingest.upstream.questions import QUESTIONS
 from waygraph.ingest.upstream.raw import raw_cancel, raw_request
 from waygraph.ingest.upstream.sendable import sendable
-from waygraph.ingest.upstream.underway import CallsUnderway, Underway
+from waygraph.ingest.upstream.underway import LOG_LEVEL, CallsUnderway, Underway
 from waygraph.registry.errors import UpstreamRefused
 
 MOST_ROUNDS = 10
 """How often a server of the modern era may ask on before it answers."""
-LOG_LEVEL = "info"
-"""From which level on a server of the modern era tells its log; those of the handshake era choose it themselves."""
+_LEVEL_S = 1.0
+"""For a server of the handshake era to take a level: a call waits no longer."""
 _CANCEL_S = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.25
 """Before a server that only wants to be asked again is."""
@@ -40,11 +42,15 @@ class ToolCalls:
     session: ClientSession
     version: str
     underway: CallsUnderway
+    sets_level: bool = False
+    """Whether the server lets its client say, for the whole connection, how loud it is."""
 
     async def call(self, call: Underway, name: str, arguments: Mapping[str, Any], input_schema: str) -> Result:
         """Raises MCPError, and UpstreamRefused for a question that nobody answers."""
         asked: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
         headers = _param_headers(input_schema, arguments) if self._is_modern and _MARKED in input_schema else {}
+        if self.sets_level and not self._is_modern:
+            await self._set_level()
         result = await self._request(call, asked, headers)
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
@@ -62,7 +68,7 @@ class ToolCalls:
         call.request_id = None
         meta: dict[str, Any] = {"progressToken": call.token}
         if self._is_modern:
-            meta[LOG_LEVEL_META_KEY] = LOG_LEVEL
+            meta[LOG_LEVEL_META_KEY] = call.host.log_level or LOG_LEVEL
         try:
             return await raw_request(
                 self.session,
@@ -75,6 +81,14 @@ class ToolCalls:
         except anyio.get_cancelled_exc_class():
             self._leave(call)
             raise
+
+    async def _set_level(self) -> None:
+        """As loud as the loudest host of a call under way wants it; each hears of it what it asked for."""
+        level = self.underway.loudest()
+        if level and level != self.underway.level:
+            self.underway.level = level
+            with anyio.move_on_after(_LEVEL_S), suppress(MCPError):  # a server that will not be told goes on as it was
+                await raw_request(self.session, "logging/setLevel", {"level": level}, cancels=False)
 
     def _leave(self, call: Underway) -> None:
         if call.request_id is not None:

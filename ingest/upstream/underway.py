@@ -23,7 +23,10 @@ LAST_NOTICES_S = 1.0
 LEFT_S = 10.0
 """How long a server may go on with a call that was given up: what it says may still be of that one."""
 
-_LEVELS = frozenset(get_args(LoggingLevel))
+LOG_LEVEL = "info"
+"""From which level on a host hears that has not said."""
+_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
+"""The loudest first."""
 _log = logging.getLogger(__name__)
 
 _Notice = Callable[[], Awaitable[None]]
@@ -100,6 +103,8 @@ class CallsUnderway:
     def __init__(self, discretion: Discretion) -> None:
         self.tasks: TaskGroup | None = None
         """Of the connection, while it serves."""
+        self.level = ""
+        """How loud the server was told to be; empty: it was not told."""
         self._discretion = discretion
         self._calls: dict[int, Underway] = {}
         self._left: deque[tuple[float, Host]] = deque(maxlen=1024)
@@ -118,6 +123,16 @@ class CallsUnderway:
             _CALL.reset(known)
             del self._calls[call.token]
             call.end()
+
+    def loudest(self) -> str:
+        """The level of the host, of those with a call here, that wants to hear most; empty: none has ever said.
+
+        Who has not said is not to lose what it would hear because another one wants less.
+        """
+        wanted = {call.host.log_level for call in self._calls.values()}
+        if wanted <= {""} and not self.level:
+            return ""
+        return min((level or LOG_LEVEL for level in wanted), key=_LEVELS.index)
 
     def leave(self, call: Underway) -> None:
         """Given up before its answer came: the server may go on with it for a while."""

@@ -20,4 +20,5 @@ def agents_of_namespace(registry: "Registry", namespace: str, principal: Princip
             held.setdefault(source.namespace, set()).update(source.agent_ids)
     if agents := held.get(namespace):
         return frozenset(agents)
-    raise UnknownName("namespace", namespace, (name for name, agents in held.items() if agents))
+    hint = "It is there as soon as a source is ingested with it (`waygraph ingest --namespace`)."
+    raise UnknownName("namespace", namespace, (name for name, agents in held.items() if agents), hint=hint)

@@ -54,6 +54,11 @@ class Here:
         return {"command": self.command[0], "args": self.command[1:]}
 
     @property
+    def vouched(self) -> Path:
+        """The file of what a person had asked here."""
+        return self.settings.data_path / "vouched.json"
+
+    @property
     def starts(self) -> int:
         """How often the program was started."""
         marks = self.folder / "started"

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -46,10 +47,138 @@ def test_a_server_of_a_config_has_the_values_that_stand_in_the_config(here: Here
     launch = here.launches.of(agent)
     assert isinstance(launch, StdioLaunch)
     assert launch.env == {"KEY": "literal-s3cret"}
-    here.config({"scales": {**here.entry, "env": {"KEY": "renewed-s3cret"}}})
-    renewed = here.launches.of(agent)
-    assert isinstance(renewed, StdioLaunch)
-    assert renewed.env == {"KEY": "renewed-s3cret"}
+    assert "literal-s3cret" not in here.vouched.read_text()
+
+
+CODE = ["LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP"]
+CODE += ["BASH_ENV", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS", "PATH", "GIT_SSH_COMMAND", "OF_NO_KNOWN_MEANING"]
+
+
+def test_a_variable_of_a_config_that_has_another_value_now_starts_nothing(here: Here) -> None:
+    """Many load code into whatever is started, and which do, only the program knows."""
+    env = dict.fromkeys(CODE, "/usr/lib/good")
+    path = here.config({"scales": {**here.entry, "env": env}})
+    [agent] = here.ingest(path)
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == env
+    for name in CODE:
+        here.config({"scales": {**here.entry, "env": env | {name: "./evil"}}})
+        with pytest.raises(NotCallable, match="'scales' is another than was ingested") as caught:
+            here.launches.of(agent)
+        assert "evil" not in str(caught.value)
+
+
+def test_a_value_that_was_looked_at_counts_once_it_is_ingested(here: Here) -> None:
+    path = here.config({"scales": {**here.entry, "env": {"KEY": "old"}}})
+    [agent] = here.ingest(path)
+    here.config({"scales": {**here.entry, "env": {"KEY": "new"}}})
+    with pytest.raises(NotCallable):
+        here.launches.of(agent)
+    [same] = here.ingest(path)
+    assert same.transport == agent.transport, "of the graph nothing changed"
+    launch = here.launches.of(same)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == {"KEY": "new"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"env": {"A": "${A}"}}, {"env": {"A": "typed"}}),
+        ({"env": {"A": "${A}"}}, {"env": {"A": "${A:-typed}"}}),
+        ({"env": {"A": "${A}"}}, {"env": {"A": "${B}"}}),
+        ({"more": ["-e", "NODE_OPTIONS=--a"]}, {"more": ["-e", "NODE_OPTIONS=--b"]}),
+        ({"more": ["--token", "mine"]}, {"more": ["--token", "theirs"]}),
+    ],
+)
+def test_whatever_a_config_says_differently_starts_nothing(
+    here: Here, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Also where the graph, which has references only, would have the same."""
+
+    def entry(said: dict[str, Any]) -> dict[str, Any]:
+        return {**here.entry, "args": [*here.command[1:], *said.get("more", ())], "env": said.get("env", {})}
+
+    here.environ |= {"A": "1", "B": "2"}
+    [agent] = here.ingest(here.config({"scales": entry(before)}))
+    assert isinstance(here.launches.of(agent), StdioLaunch)
+    here.config({"scales": entry(after)})
+    with pytest.raises(NotCallable, match="'scales' is another than was ingested"):
+        here.launches.of(agent)
+
+
+def test_the_file_of_variables_that_a_config_names_is_looked_at_too(here: Here) -> None:
+    here.write(".env", "LD_PRELOAD=/usr/lib/good\n")
+    [agent] = here.ingest(here.config({"scales": {**here.entry, "envFile": str(here.folder / ".env")}}))
+    here.write(".env", "# said otherwise\nLD_PRELOAD='/usr/lib/good'\n")
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == {"LD_PRELOAD": "/usr/lib/good"}
+    here.write(".env", "LD_PRELOAD=./evil\n")
+    with pytest.raises(NotCallable, match="'scales' is another than was ingested"):
+        here.launches.of(agent)
+
+
+def test_the_default_of_an_input_is_a_value_too(here: Here) -> None:
+    def config(default: str) -> str:
+        asked = {"id": "library", "type": "promptString", "default": default}
+        servers = {"scales": {**here.entry, "env": {"LD_PRELOAD": "${input:library}"}}}
+        return here.write("mcp.json", {"servers": servers, "inputs": [asked]})
+
+    [agent] = here.ingest(config("/usr/lib/good"))
+    assert isinstance(here.launches.of(agent), StdioLaunch)
+    config("./evil")
+    with pytest.raises(NotCallable, match="'scales' is another than was ingested"):
+        here.launches.of(agent)
+
+
+def test_an_address_with_another_login_is_not_asked(here: Here) -> None:
+    """What is sent there would reach somebody else's account."""
+    with served() as server:
+        path = here.config({"far": {"url": server.url, "headers": {"Authorization": "Bearer mine"}}})
+        [agent] = here.ingest(path)
+        assert isinstance(here.launches.of(agent), HttpLaunch)
+        here.config({"far": {"url": server.url, "headers": {"Authorization": "Bearer theirs"}}})
+        with pytest.raises(NotCallable, match="'far' is another than was ingested"):
+            here.launches.of(agent)
+
+
+def test_a_server_whose_values_were_not_noted_is_asked_for_anew(here: Here) -> None:
+    """By a file of before: nobody knows which values a person looked at."""
+    path = here.config({"scales": {**here.entry, "env": {"KEY": "a"}}})
+    [agent] = here.ingest(path)
+    held = json.loads(here.vouched.read_text())
+    del held["key"], held["sources"][path]["servers"]["scales"]["written"]
+    here.vouched.write_text(json.dumps({**held, "version": 1}))
+    with pytest.raises(NotCallable, match="its values were not noted yet: look at it, and run `waygraph ingest` again"):
+        here.launches.of(agent)
+    [again] = here.ingest(path)
+    assert isinstance(here.launches.of(again), StdioLaunch)
+
+
+def test_a_command_of_before_stays_vouched_for(here: Here) -> None:
+    """The graph has all of it: there is no config whose values could change."""
+    [agent] = here.ingest_command(here.command)
+    held = json.loads(here.vouched.read_text())
+    held["sources"] = {
+        name: {
+            **source,
+            "servers": {key: {k: v for k, v in s.items() if k != "written"} for key, s in source["servers"].items()},
+        }
+        for name, source in held["sources"].items()
+    }
+    here.vouched.write_text(json.dumps({"version": 1, "sources": held["sources"]}))
+    assert isinstance(here.launches.of(agent), StdioLaunch)
+
+
+def test_the_same_values_are_noted_differently_on_each_machine(here: Here, tmp_path: Path) -> None:
+    """So that no table of digests tells a short value."""
+    other = vouched_file(tmp_path / "other")
+    mine = vouched_file(here.settings.data_path)
+    assert mine.digest_of("1234") == vouched_file(here.settings.data_path).digest_of("1234")
+    assert mine.digest_of("1234") != other.digest_of("1234")
+    assert here.vouched.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("options", [{}, {"source": "my servers"}])
@@ -205,14 +334,14 @@ def test_a_launch_is_looked_for_once_a_second(here: Here) -> None:
 def test_the_file_of_what_was_vouched_for_is_its_owner_s_and_holds_no_value(here: Here) -> None:
     here.environ["SCALE_KEY"] = "s3cret-of-the-scales"
     here.ingest_command(here.command, env={"SCALE_KEY": "${SCALE_KEY}", "OTHER": "literal-s3cret"})
-    file = here.settings.data_path / "vouched.json"
+    file = here.vouched
     assert file.stat().st_mode & 0o777 == 0o600
     assert "s3cret" not in file.read_text()
 
 
 def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
     [agent] = here.ingest_command(here.command)
-    file = here.settings.data_path / "vouched.json"
+    file = here.vouched
     file.write_text('{"version": 1, "sources": []}')
     with pytest.raises(StorageFailed, match="is no file of what was vouched for"):
         here.launches.of(agent)

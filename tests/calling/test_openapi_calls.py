@@ -556,7 +556,20 @@ def test_a_service_that_is_not_there(here: Here) -> None:
         ('[[service]]\nbase_url = "https://x"\n', "name an agent by its id, or a source"),
         ('[[service]]\nagent = "a"\nbase_url = "ftp://x"\n', "begins with https:// or http://"),
         ('[[service]]\nagent = "a"\nbase_url = "https://me:s3cret@x"\n', "may hold no login"),
-        ('[[service]]\nagent = "a"\nbase_url = "https://x"\nbase = 1\n', "service.0.base: Extra inputs"),
+        (
+            '[[service]]\nagent = "a"\nbase_urll = "https://x"\n',
+            "service.0.base_urll: key 'base_urll' is not known; known: agent, allow_private, also, auth, base_url, "
+            "headers, source. Did you mean 'base_url'?",
+        ),
+        (
+            '[[services]]\nagent = "a"\n',
+            "services: key 'services' is not known; known: service. Did you mean 'service'?",
+        ),
+        (
+            '[[service]]\nagent = "a"\nbase_url = "https://x"\nauth = { beerer = "s3cret" }\n',
+            "service.0.auth.beerer: key 'beerer' is not known; known: bearer, in, key, name, password, user. Did you "
+            "mean 'bearer'",
+        ),
         (
             '[[service]]\nagent = "a"\nbase_url = "https://x"\nauth = { bearer = "s3cret", key = "s3cret" }\n',
             "give one",

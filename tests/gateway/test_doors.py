@@ -1,20 +1,23 @@
 """Who may come in over HTTP, what each sees, and whose a session is."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
 from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, process, served
+from waygraph.api.cli.app import main
 from waygraph.registry import Registry
 from waygraph.registry.settings import Settings
 
+PATIENCE_S = 30.0
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
 BARE = {**ACCEPT, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
@@ -133,6 +136,64 @@ def test_a_session_belongs_to_who_opened_it(guarded: Served) -> None:
     assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 404
 
 
+SESSIONS = Settings(sessions_per_caller=2)
+
+
+def test_one_caller_s_sessions_leave_room_for_those_of_others(toolbox: Place, tmp_path: Path) -> None:
+    """The next one is refused, in the protocol, so that its host can say why; one that is closed makes room."""
+    with served(toolbox.registry, auth=True, folder=tmp_path, settings=SESSIONS) as service:
+        mine, other = service.caller(everything=True), service.caller(everything=True)
+        opened = [mine.post("/mcp", json=HELLO, headers=ACCEPT) for _ in range(2)]
+        assert [answer.status_code for answer in opened] == [200, 200]
+        refused = mine.post("/mcp", json=HELLO, headers=ACCEPT)
+        assert (refused.status_code, refused.headers["content-type"]) == (429, "application/json")
+        error = refused.json()["error"]
+        assert error["data"] == {"code": "too-many-sessions", "retryable": True}
+        assert "this caller has 2 sessions" in error["message"]
+        assert "WAYGRAPH_SESSIONS_PER_CALLER" in error["message"]
+        assert other.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
+        assert mine.post("/mcp", json=LIST, headers=BARE).status_code == 200, "who needs no session is not counted"
+        session = {**ACCEPT, "Mcp-Session-Id": opened[0].headers["mcp-session-id"]}
+        assert mine.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=session).status_code == 200
+        assert mine.delete("/mcp", headers=session).status_code == 200
+        assert eventually(lambda: mine.post("/mcp", json=HELLO, headers=ACCEPT).status_code) == 200
+
+
+def test_a_request_that_opens_no_session_keeps_no_room(toolbox: Place) -> None:
+    """Where nobody is asked who they are, an address has so many."""
+    with served(toolbox.registry, settings=SESSIONS) as service:
+        client = service.client()
+        for _ in range(4):
+            assert client.post("/mcp", json=LIST, headers=ACCEPT).status_code == 400
+            assert client.post("/mcp", content=b"{", headers=ACCEPT).status_code == 400
+            assert client.delete("/mcp").status_code == 400
+        statuses = [client.post("/mcp", json=HELLO, headers=ACCEPT).status_code for _ in range(3)]
+        assert statuses == [200, 200, 429]
+
+
+def test_a_host_is_told_that_it_has_too_many_sessions(toolbox: Place) -> None:
+    """By the SDK's client, which shows nothing of an answer that is no JSON-RPC."""
+
+    async def walk() -> None:
+        async with over_http(f"{service.url}/mcp", "legacy"):
+            pass
+
+    with served(toolbox.registry, settings=SESSIONS) as service:
+        for _ in range(2):
+            service.client().post("/mcp", json=HELLO, headers=ACCEPT)
+        refused = pytest.RaisesExc(MCPError, match="has 2 sessions of MCP open")
+        with pytest.RaisesGroup(refused, flatten_subgroups=True):
+            anyio.run(walk)
+
+
+def eventually(status: Callable[[], int]) -> int:
+    """The status once it is no refusal: a session that was closed ends a moment later."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while (found := status()) == 429 and time.monotonic() < give_up_at:
+        time.sleep(0.02)
+    return found
+
+
 def test_a_service_without_the_gateway_has_no_such_path(tmp_path: Path) -> None:
     with Registry.open(tmp_path / "r.grafeo", embedder="none"):
         pass
@@ -204,6 +265,34 @@ def test_a_namespace_that_is_not_there_is_no_door_to_everything(both: Served) ->
             assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
 
     anyio.run(walk)
+
+
+def test_a_namespace_that_comes_later_opens_its_door(tmp_path: Path) -> None:
+    """Until then whoever stands before it is told what there is, and what would make it."""
+    place = toolbox_place(tmp_path)
+    catalogue = place.folder / "agents.json"
+    letters = {"name": "archive", "description": "Archive a letter."}
+    catalogue.write_text(json.dumps({"waygraph": 1, "agents": [{"id": "shelf", "kind": "custom", "tools": [letters]}]}))
+
+    async def found(url: str) -> Any:
+        async with over_http(url) as host:
+            return await host.call_tool("find_tools", {"query": "archive a letter"})
+
+    with served(place.registry) as service:
+        error = error_of(anyio.run(found, f"{service.url}/files/mcp"))
+        assert (error["code"], error["noun"], error["name"]) == ("unknown-name", "namespace", "files")
+        assert "`waygraph ingest --namespace`" in error["message"]
+        assert ingest(place, str(catalogue), "--namespace", "files") == 0
+        assert list(names(told(anyio.run(found, f"{service.url}/files/mcp")))) == ["shelf__archive"]
+
+
+def test_a_mistyped_namespace_ends_the_gateway_of_a_host_at_once(two: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    """With the nearest name, and nothing on standard output."""
+    assert main(["--registry", str(two.registry), "mcp", "--namespace", "flies"]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "namespace 'flies' is not known" in err
+    assert "Did you mean 'files'?" in err
 
 
 def test_a_namespace_holds_on_stdio_too(two: Place) -> None:

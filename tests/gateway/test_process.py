@@ -89,6 +89,35 @@ def test_only_the_protocol_is_written_to_output(begun: subprocess.Popen[str], to
     assert "audit" in (toolbox.folder / "stderr.txt").read_text()
 
 
+def test_what_runs_when_its_host_closes_its_side_is_answered(begun: subprocess.Popen[str], toolbox: Place) -> None:
+    """A script writes its requests, closes the pipe, and reads then."""
+    say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
+    assert hear(begun)["id"] == 1, "its server runs"
+    for number in (2, 3):
+        asked = {"name": "box__add", "arguments": {"a": 1, "b": number, "after_s": 0.2}}
+        say(begun, id=number, method="tools/call", params=asked)
+    out, _ = begun.communicate(timeout=PATIENCE_S)
+    answers = {message["id"]: message for message in map(json.loads, out.splitlines())}
+    assert [answers[number]["result"]["structuredContent"] for number in (2, 3)] == [{"total": 3}, {"total": 4}]
+    assert begun.returncode == 0
+    assert [line["outcome"] for line in toolbox.audit[-3:]] == ["ok"] * 3
+
+
+def test_what_does_not_end_when_its_host_closes_its_side_is_cancelled(
+    begun: subprocess.Popen[str], toolbox: Place
+) -> None:
+    """Its server is told, the audit has its line, and the host an answer if it still reads."""
+    waits, cancelled = toolbox.notes.count("waits"), toolbox.notes.count("cancelled")
+    say(begun, id=1, method="tools/call", params={"name": "box__wait", "arguments": {}})
+    until(lambda: toolbox.notes.count("waits") > waits, "the call is under way")
+    out, _ = begun.communicate(timeout=PATIENCE_S)
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [1]
+    assert begun.returncode == 0
+    last = toolbox.audit[-1]
+    assert (last["target"], last["outcome"], last["error"]) == ("box/wait", "failed", "CancelledError")
+    assert toolbox.notes.count("cancelled") == cancelled + 1
+
+
 def test_it_ends_when_its_host_closes_its_side(begun: subprocess.Popen[str], toolbox: Place) -> None:
     """Also while a call is under way; and the servers that it started end with it."""
     waits = toolbox.notes.count("waits")
@@ -159,7 +188,7 @@ def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) ->
 
 @pytest.mark.parametrize("with_arguments", [False, True])
 def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
-    """Who, which tool, how it ended, how long it took; arguments only if asked for, and no secret in them."""
+    """Who, which tool, how it ended, how long it took, its arguments' names; their values if asked for, no secret."""
     place = toolbox_place(tmp_path)
 
     async def walk() -> None:
@@ -168,6 +197,7 @@ def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool
             await host.call_tool("find_tools", {"query": "add two whole numbers"})
             await host.call_tool("box__add", {"a": 1, "b": 2, "password": "tide-and-time"})
             await host.call_tool("use_tool", {"name": "box__fail", "params": {"note": "sk-abcdefghijklmnop"}})
+            await host.call_tool("box__fail", {"sk-abcdefghijklmnop": 1, **{f"{n:03}{'x' * 90}": n for n in range(70)}})
             await host.call_tool("use_tool", {"query": "erase", "params": {}})
             await host.call_tool("box__ad", {})
 
@@ -177,10 +207,14 @@ def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool
     assert told == [
         ("local", "call", "box/add", "ok", None),
         ("local", "call", "box/fail", "failed", "ToolError"),
+        ("local", "call", "box/fail", "failed", "ToolError"),
         ("local", "call", "box/erase", "refused", "NotCallable"),
         ("local", "call", "box__ad", "refused", "UnknownName"),
     ]
     assert all(line["duration_ms"] >= 0 for line in lines)
+    assert [line["parameters"] for line in lines if line["target"] != "box/fail"] == [["a", "b", "password"], [], []]
+    bounded = lines[2]["parameters"]
+    assert (len(bounded), max(map(len, bounded)), bounded[-1]) == (64, 64, "sk-***")
     text = json.dumps(lines)
     assert ('\\"a\\": 1' in text) == with_arguments
     assert "tide-and-time" not in text

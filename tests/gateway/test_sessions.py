@@ -6,10 +6,13 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
+from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, served
+from waygraph.api.mcp import listening
+from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.session import MAX_KNOWN, Session
 from waygraph.registry import Registry
 
@@ -140,6 +143,43 @@ def test_hosts_are_told_when_pinned_tools_change(tmp_path: Path, era: Era, trans
         anyio.run(opened, lambda era, **more: over_http(f"{service.url}/mcp", era, **more))
 
 
+class Line:
+    """What a connection sends over: it takes a message if it is `free`, and else never."""
+
+    def __init__(self, *, free: bool) -> None:
+        self.heard, self._free = anyio.Event(), free
+
+    async def notify(self, method: str, params: Any, opts: Any = None) -> None:  # noqa: ARG002
+        if not self._free:
+            await anyio.sleep_forever()
+        assert method == "notifications/tools/list_changed"
+        self.heard.set()
+
+    async def send_raw_request(self, *asked: Any) -> dict[str, Any]:
+        raise AssertionError(f"nothing is asked: {asked}")
+
+
+def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are told at once, and the next change is looked for before long."""
+
+    async def walk() -> None:
+        listeners = Listeners()
+        lines = [Line(free=False), Line(free=True), Line(free=False), Line(free=True)]
+        connections = [Connection.for_loop(line) for line in lines]
+        for connection in connections:
+            listeners.add(connection)
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listeners.tell)
+                await lines[1].heard.wait()
+                await lines[3].heard.wait()
+                tasks.cancel_scope.cancel()
+            monkeypatch.setattr(listening, "TELL_S", 0.1)
+            await listeners.tell()
+
+    anyio.run(walk)
+
+
 def pin(place: Place, *, pinned: bool) -> None:
     with Registry.open(place.registry, embedder="none") as registry:
         registry.set("box", pinned=pinned)
@@ -165,8 +205,8 @@ def test_the_surface_of_the_rfc_lists_find_tools_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, era: Era) -> None:
-    """Logs as loud as the host wants them."""
+def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, toolbox: Place, era: Era) -> None:
+    """Logs as loud as the host wants them, of which the server is told."""
 
     async def walk() -> None:
         progress: list[Any] = []
@@ -185,6 +225,7 @@ def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, era: Era) ->
             await host.call_tool("box__tell", {}, progress_callback=went, meta=meta)
         assert progress == [(1, 2, "step 1"), (2, 2, "step 2")]
         assert logs == [("warning", "box", {"step": 1}), ("warning", "box", {"step": 2})]
+        assert "level info" in toolbox.notes
 
     anyio.run(walk)
 

@@ -153,6 +153,83 @@ def test_of_a_project_the_servers_still_run_in_it(home: Home) -> None:
     assert (work / ".cursor" / "mcp.json").read_text() == config.replace("PYTHON", sys.executable)
 
 
+OF_FOLDERS = """{
+  "numStartups": 7,
+  "mcpServers": {"tides": {"type": "stdio", "command": "PYTHON", "args": ["-u", "PROGRAM"]}},
+  "projects": {
+    "THAT ONE": {"mcpServers": {"tides": {"command": "never-there", "args": []}}},
+    "THIS ONE": {
+      "allowedTools": [],
+      "mcpServers": {
+        "tides": {"type": "stdio", "command": "PYTHON", "args": ["-u", "PROGRAM"], "env": {"TOKEN": "s3cr3t-value"}},
+        "gone": {"command": "never-there"}
+      },
+      "history": ["old-password-42"]
+    }
+  }
+}"""
+
+
+@pytest.fixture
+def of_folders(home: Home) -> Path:
+    """Claude Code's own file, with servers for all folders, for this one and for another one."""
+    text = OF_FOLDERS.replace("THIS ONE", str(Path.cwd())).replace("THAT ONE", str(home.folder / "else" / "work"))
+    return home.put("claude-code", text)
+
+
+def test_servers_of_the_current_folder_are_taken_over_too(home: Home, of_folders: Path) -> None:
+    """They run in it, wherever the gateway was started; those of other folders are not touched."""
+    before = of_folders.read_bytes()
+    told = home.run("connect", "claude-code", "--import", "--json").told
+    assert told["taken"] == ["tides", "work/tides"]
+    assert "work/gone" in told["stays"]
+    now = json.loads(of_folders.read_text())
+    assert [*now["mcpServers"]] == ["waygraph"]
+    assert [*now["projects"][str(Path.cwd())]["mcpServers"]] == ["gone"]
+    assert now["projects"][str(home.folder / "else" / "work")] == {
+        "mcpServers": {"tides": {"command": "never-there", "args": []}}
+    }
+    entry = config_entry(told["kept_in"], "work/tides", Settings(), Surroundings())
+    assert isinstance(entry.launch, StdioLaunch)
+    assert (entry.launch.cwd, entry.launch.env) == (str(Path.cwd()), {"TOKEN": "s3cr3t-value"})
+    back = home.run("connect", "claude-code", "--restore", "--json").told
+    assert (back["restored"], back["whole"]) == (["tides", "work/tides"], True)
+    assert of_folders.read_bytes() == before
+    assert home.told_a_secret() == []
+
+
+def test_servers_of_a_folder_come_back_to_it_from_anywhere(
+    home: Home, of_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the host wrote its file meanwhile, as it does all the time."""
+    here = str(Path.cwd())
+    before = json.loads(of_folders.read_text())
+    home.run("connect", "claude-code", "--import")
+    of_folders.write_text(of_folders.read_text().replace('"numStartups": 7', '"numStartups": 8'))
+    monkeypatch.chdir(home.folder)
+    told = home.run("connect", "claude-code", "--restore", "--json").told
+    assert (told["whole"], told["kept"]) == (False, [])
+    after = json.loads(of_folders.read_text())
+    assert after["mcpServers"] == before["mcpServers"]
+    assert after["projects"][here]["mcpServers"] == before["projects"][here]["mcpServers"]
+    assert after == {**before, "numStartups": 8}
+
+
+def test_folders_of_one_name_are_told_apart(home: Home, of_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = home.folder / "else" / "work"
+    elsewhere.mkdir(parents=True)
+    before = of_folders.read_text().replace(
+        '"never-there", "args": []', f'"{sys.executable}", "args": ["{home.program}"]'
+    )
+    of_folders.write_text(before)
+    home.run("connect", "claude-code", "--import")
+    monkeypatch.chdir(elsewhere)
+    assert home.run("connect", "claude-code", "--import", "--json").told["taken"] == [f"{elsewhere}/tides".strip("/")]
+    assert len(home.tools()) == 3 * len({tool.split("/")[-1] for tool in home.tools()})
+    home.run("connect", "claude-code", "--restore")
+    assert of_folders.read_text() == before
+
+
 # -- a file that went on ---------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ class Listening:
     thinks: anyio.Event | None = None
     """A question is answered when it is set."""
     name: str = ""
+    log_level: str = ""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Listening) and self.name == other.name != "")

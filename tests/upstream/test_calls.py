@@ -85,6 +85,40 @@ def test_a_flood_of_logs_costs_the_oldest() -> None:
     over(tools_by_hand(), act)
 
 
+def levels(heard: tuple[Any, ...]) -> list[str]:
+    return [message["level"] for message in heard if "level" in message]
+
+
+def test_a_server_is_as_loud_as_the_loudest_host_of_its_calls_wants() -> None:
+    """It is told when that changes, before the call; who has not said is taken to want `info`."""
+
+    async def act(calls: Asking) -> None:
+        await calls.text("echo", Listening())
+        assert levels(await calls.heard()) == [], "nobody said: it chooses itself"
+        for _ in range(2):
+            await calls.text("echo", Listening(log_level="error"))
+        assert levels(await calls.heard()) == ["error"]
+        await calls.text("echo", Listening(log_level="debug"))
+        await calls.text("echo", Listening())
+        assert levels(await calls.heard()) == ["error", "debug", "info"]
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls.text, "waits", Listening(log_level="debug"))
+            while levels(await calls.heard())[-1] != "debug":
+                await anyio.sleep(0.02)
+            await calls.text("release", Listening(log_level="alert"))
+        assert levels(await calls.heard()) == ["error", "debug", "info", "debug"]
+
+    over(tools_by_hand(), act)
+
+
+def test_a_server_that_takes_no_level_holds_up_no_call_for_long() -> None:
+    async def act(calls: Asking) -> None:
+        assert await calls.json("echo", Listening(log_level="debug"), say="hello") == {"say": "hello"}
+        assert levels(await calls.heard()) == ["debug"]
+
+    over(tools_by_hand("0", "will_not_be_told"), act)
+
+
 def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
     async def act(calls: Asking) -> None:
         hosts = [Listening() for _ in range(20)]

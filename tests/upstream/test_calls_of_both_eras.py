@@ -87,6 +87,18 @@ def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -
     over(launch, act)
 
 
+@pytest.mark.parametrize(("level", "heard"), [("", ["warning"]), ("debug", ["warning", "debug"]), ("error", [])])
+def test_a_server_of_the_modern_era_is_as_loud_as_the_host_of_a_call_wants(
+    modern: Launch, level: str, heard: list[str]
+) -> None:
+    async def act(calls: Asking) -> None:
+        host = Listening(log_level=level)
+        await calls.json("tells", host, times=1, of="one")
+        assert [entry[0] for entry in host.heard if entry[2] == "press"] == heard
+
+    over(modern, act)
+
+
 def test_over_http_each_host_hears_its_own_call(http: Launch) -> None:
     """Logs name no call; the stream that they come on does."""
 

@@ -6,6 +6,7 @@ Its first argument is a file to which it notes what it is told.
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 def add(params: dict[str, Any]) -> dict[str, Any]:
     total = params["arguments"]["a"] + params["arguments"]["b"]
+    time.sleep(params["arguments"].get("after_s", 0))
     return {"content": [{"type": "text", "text": str(total)}], "structuredContent": {"total": total}}
 
 
@@ -135,6 +137,7 @@ def answer(message: dict[str, Any]) -> None:
             answers[str(number)] = message.get("result", message.get("error"))
             arrived.notify_all()
     elif number is not None and method == "logging/setLevel":
+        note(f"level {message['params']['level']}")
         send({"id": number, "result": {}})
     elif number is not None:
         send({"id": number, "error": {"code": -32601, "message": "no such method"}})

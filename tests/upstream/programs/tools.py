@@ -167,6 +167,10 @@ def main() -> None:
             say(id=message["id"], result={"tools": heard})
         elif method == "notifications/initialized":
             say(id="roots-1", method="roots/list")
+        elif method == "logging/setLevel":
+            heard.append({"level": message["params"]["level"]})
+            if "will_not_be_told" not in sys.argv:
+                say(id=message["id"], result={})
         elif "id" in message:
             say(id=message["id"], error={"code": -32601, "message": "Method not found"})
         else:
