@@ -12,7 +12,7 @@
     │   ├── RegistryLocked      another process writes (retryable)
     │   ├── RegistryClosed
     │   ├── WriteConflict       two transactions met (retryable)
-    │   ├── IndexOutdated       its vectors were just made anew by another embedder (retryable)
+    │   ├── IndexOutdated       it was just embedded anew, or written each time that it was read (retryable)
     │   ├── CopyDiffers         a copy of a registry is not what it was copied from
     │   ├── StorageFailed       the disk is full or refuses writes
     │   ├── ServerUnavailable   the graph server does not answer (retryable)
@@ -146,8 +146,8 @@ class WriteConflict(RegistryError):
 class IndexOutdated(RegistryError):
     retryable = True
 
-    def __init__(self) -> None:
-        super().__init__("the registry was just embedded anew; ask again")
+    def __init__(self, what: str = "was just embedded anew") -> None:
+        super().__init__(f"the registry {what}; ask again")
 
 
 class CopyDiffers(RegistryError):

@@ -202,11 +202,15 @@ class Registry:
         return self._store.look(lambda index: named(index, name, principal))
 
     def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
-        """All that is known of an agent. Raises UnknownName."""
-        from waygraph.registry.graph.reading import read_settings
+        """All that is known of an agent, at one revision. Raises UnknownName; IndexOutdated amid many writes."""
+        from waygraph.registry.graph.reading import read_said_of
 
-        settings = self.read(read_settings).get(agent_id)
-        return self._store.look(lambda index: about(index, agent_id, principal, settings))
+        for _ in range(_ATTEMPTS):
+            revision, settings = self.read(lambda session: read_said_of(session, agent_id))
+            known = self._store.look(lambda index: about(index, agent_id, principal, settings))
+            if known.revision == revision:
+                return known
+        raise IndexOutdated("changed each time that it was read")
 
     def agents_page(
         self,

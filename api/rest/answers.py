@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from waygraph.api.rest.service import Service
     from waygraph.registry.access import Caller
 
+ANY = "*"
+"""In place of tags (RFC 9110, 13.1.2): whichever there is."""
 _VERSION = version("waygraph")
 
 
@@ -25,16 +27,18 @@ def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type:
 async def unless_known(
     request: Request, service: "Service", caller: "Caller", shape: Callable[[], object], media_type: str = ""
 ) -> Response:
-    """304 if the caller has the answer of this revision; else `shape` as JSON, with the revision's ETag.
+    """304 if the caller has the answer of this revision, or any (`*`); else `shape` as JSON, with the revision's ETag.
 
     The revision is read before the answer is made: at worst an answer is newer than its tag.
     """
     tag = etag(await service.lanes.ask(lambda: service.registry.stamp), caller)
     headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, X-API-Key"}
-    if tag in _tags(request.headers.get("if-none-match", "")):
+    has = _tags(request.headers.get("if-none-match", ""))
+    if tag in has:
         return Response(status_code=304, headers=headers)
-    told = await service.lanes.ask(shape)
-    return as_json(told, headers, media_type=media_type or "application/json")
+    told = await service.lanes.ask(lambda: as_json(shape(), headers, media_type=media_type or "application/json"))
+    # Whether there is any answer is known when it is made.
+    return Response(status_code=304, headers=headers) if has == {ANY} else told
 
 
 def etag(stamp: str, caller: "Caller") -> str:

@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
+from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
+from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import complete
 from waygraph.api.rest.gateway import at_work, routes
 from waygraph.api.rest.limits import Limited
@@ -20,6 +23,7 @@ from waygraph.api.rest.responses import Problem
 if TYPE_CHECKING:
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.observing.logs import Logger
+    from waygraph.api.rest.lanes import Lanes
     from waygraph.api.rest.observing.traces import Traces
     from waygraph.api.rest.service import Service
 
@@ -57,6 +61,7 @@ def create_app(service: "Service", gateway: "HttpGateway | None" = None) -> Fast
         description=DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         openapi_tags=_TAGS,
+        openapi_url=None,  # `_document` does it
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -64,6 +69,7 @@ def create_app(service: "Service", gateway: "HttpGateway | None" = None) -> Fast
         lifespan=lifespan,
     )
     app.state.service = service
+    app.add_route("/openapi.json", _document, include_in_schema=False)
     routers = [part.router for part in (asking, holding, changing, querying, wellbeing)]
     for router in routers:
         app.include_router(router)
@@ -81,17 +87,31 @@ async def _load(service: "Service") -> None:
 
 
 class _Documented(FastAPI):
+    _document: dict[str, Any] | None = None
+    _making = Lock()
+
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, with the one shape of problems in place of FastAPI's."""
-        if self.openapi_schema is None:
-            document = super().openapi()
-            shapes = document["components"]["schemas"]
-            for unused in ("HTTPValidationError", "ValidationError"):
-                shapes.pop(unused, None)
-            shapes["Problem"] = Problem.model_json_schema()
-            complete(document)
-        assert self.openapi_schema is not None  # noqa: S101 - FastAPI has set it
-        return self.openapi_schema
+        """The OpenAPI document, with the one shape of problems in place of FastAPI's. Threads may share it."""
+        with self._making:
+            if self._document is None:
+                self._document = self._made()
+            return self._document
+
+    def _made(self) -> dict[str, Any]:
+        document = super().openapi()
+        shapes = document["components"]["schemas"]
+        for unused in ("HTTPValidationError", "ValidationError"):
+            shapes.pop(unused, None)
+        shapes["Problem"] = Problem.model_json_schema()
+        complete(document)
+        return document
+
+
+async def _document(request: Request) -> Response:
+    """In a lane: to make it takes so long the first time that all other requests would notice."""
+    app: FastAPI = request.app
+    lanes: Lanes = app.state.service.lanes
+    return await lanes.wait(lambda: as_json(app.openapi()))
 
 
 def application(

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", tags=["asking"])
 @router.post("/route", **operation("route"))
 async def route(asked: RouteRequest, service: Serving, caller: ForRoute) -> Response:
     """The agents that can do this, best first, each with its best tools."""
-    return as_json(await service.lanes.ask(lambda: _routed(asked, service, caller)))
+    return await service.lanes.ask(lambda: as_json(_routed(asked, service, caller)))
 
 
 @router.post("/route/batch", **operation("route_batch"))

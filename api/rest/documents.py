@@ -64,6 +64,16 @@ _CONDITIONAL = {
     "ai_catalog",
 }
 _OPEN = {"healthz", "readyz"}
+_WHO_CALLS: dict[str, dict[str, str]] = {
+    "HTTPBearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, or a token of the issuer that the service trusts.",
+    },
+    "APIKeyHeader": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
+}
+"""How a request shows it: one of these."""
+_SHOWN_OR_NOT = {"ai_catalog"}
 
 
 def operation(name: str) -> dict[str, Any]:
@@ -77,7 +87,9 @@ def operation(name: str) -> dict[str, Any]:
         responses[503] = _problem("It is not ready.")
     extra: dict[str, Any] = {}
     if name in REQUESTS:
-        extra = {"requestBody": {"content": {"application/json": {"example": REQUESTS[name]}}}}
+        extra["requestBody"] = {"content": {"application/json": {"example": REQUESTS[name]}}}
+    if name not in _OPEN | _SHOWN_OR_NOT:
+        extra["security"] = [{scheme: []} for scheme in _WHO_CALLS]
     return {"operation_id": name, "response_model": None, "responses": responses, "openapi_extra": extra or None}
 
 
@@ -104,7 +116,10 @@ def _problem(text: str) -> dict[str, Any]:
 
 
 def complete(document: dict[str, Any]) -> None:
-    """Brings back what FastAPI loses of it: what is null in examples, and answers of no other kinds than are said."""
+    """Brings in what FastAPI does not know, or loses: how callers show who they are, what is null in examples, and that
+    answers are of no other kinds than are said.
+    """
+    document["components"]["securitySchemes"] = _WHO_CALLS
     for methods in document["paths"].values():
         for told in methods.values():
             name = told["operationId"]

@@ -87,8 +87,9 @@ class OnnxEmbedder:
 @contextmanager
 def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
     """`map`, on as many threads as pay: a run holds no lock of Python."""
-    threads = min(os.cpu_count() or 1, MAX_THREADS, texts)
-    if threads <= 1:
+    # How many processors there are the system is asked anew each time: not for a query.
+    threads = 1 if texts <= 1 else min(os.cpu_count() or 1, MAX_THREADS, texts)
+    if threads == 1:
         yield map
         return
     from concurrent.futures import ThreadPoolExecutor

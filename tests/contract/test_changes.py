@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ from tests.places import PLACES, Place, Servers, new_place
 from waygraph.cypher import load
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import AgentEntry, Change, Manifest, Policy
-from waygraph.registry.errors import InvalidQuery, InvalidSetting, MassRemoval, NotAllowed, UnknownName, WaygraphError
+from waygraph.registry.errors import (
+    IndexOutdated,
+    InvalidQuery,
+    InvalidSetting,
+    MassRemoval,
+    NotAllowed,
+    UnknownName,
+    WaygraphError,
+)
 from waygraph.registry.graph import change_log
 from waygraph.registry.identity import canonical_json, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import Agent, Filters, Principal, Query, Tool
@@ -240,6 +249,36 @@ def test_hold_keeps_out_what_comes_after_the_first_sync(registry: Registry) -> N
     sync(registry, second)
     assert findable(registry) == {"a", "a/same"}
     assert registry.status().state.revision == 2
+
+
+def write_beside(registry: Registry, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """So many reads of the graph are each followed by another writer's word on agent `a`."""
+    reads, words = registry.store.read, iter(range(times))
+
+    def read(work: Any) -> Any:
+        found = reads(work)
+        for number in islice(words, 1):
+            registry.set("a", tags=[f"word-{number}"])
+        return found
+
+    monkeypatch.setattr(registry.store, "read", read)
+
+
+def test_what_is_told_about_an_agent_is_of_one_revision(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators' words and the index are read apart: a write between the two makes it look again."""
+    sync(registry, manifest(entry("a")))
+    write_beside(registry, monkeypatch, 2)
+    known = registry.about("a")
+    assert known.settings is not None
+    assert known.settings.tags == known.agent.tags == ("word-1",)
+    assert known.revision == registry.status().state.revision
+
+
+def test_amid_writes_without_end_it_says_so(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync(registry, manifest(entry("a")))
+    write_beside(registry, monkeypatch, 1_000)
+    with pytest.raises(IndexOutdated, match="changed each time that it was read; ask again"):
+        registry.about("a")
 
 
 def turned(key: str) -> AgentEntry:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.service import Served, agent, assert_careful, assert_good, ingest, served
+from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served
+from waygraph.registry.errors import UnknownName
 
 PATHS = (
     "/v1/agents",
@@ -56,6 +57,23 @@ def test_what_is_known_is_not_told_again(filled: Served, path: str) -> None:
         304
     ] * 3
     assert [status(client, path, each) for each in ('"other"', "", known.strip('"'), f'"x{known[1:]}')] == [200] * 4
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_whoever_has_any_answer_is_told_none(filled: Served, path: str) -> None:
+    """`*` stands for every tag (RFC 9110, 13.1.2), but only by itself, and only where there is an answer."""
+    client = filled.admin()
+    known = tag(client, path)
+    response = client.get(path, headers={"If-None-Match": "*"})
+    assert (response.status_code, response.content) == (304, b"")
+    assert response.headers["etag"] == known
+    assert_careful(response)
+    assert status(client, path, '*, "other"') == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/agents/none", "/v1/agents/none/tools", "/v1/tools/open/none"])
+def test_of_what_is_not_there_nobody_has_an_answer(filled: Served, path: str) -> None:
+    assert_problem(filled.admin().get(path, headers={"If-None-Match": "*"}), 404, UnknownName)
 
 
 @pytest.mark.parametrize("path", PATHS)
