@@ -1,14 +1,22 @@
 """`ingest`: sources into the registry."""
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.dashes import after_dashes
-from waygraph.api.cli.invocation import invocation
+from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.opening import Connect, Env, Header, Namespace, OAuth, Policy, Since, SourceKind, opening
 from waygraph.api.cli.options import AsJson, TextForm
 from waygraph.api.cli.output import show
+
+if TYPE_CHECKING:
+    from waygraph.api.cli.intake import Intake
+    from waygraph.api.cli.pages import Outcome
+    from waygraph.ingest.sources.opening import Opening
 
 
 def ingest(
@@ -68,52 +76,82 @@ def ingest(
     import os
 
     from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.discovering import chosen_configs
-    from waygraph.api.cli.intake import Intake, asking, refuse_other_texts, remark
-    from waygraph.api.cli.progress import progress_bar
-    from waygraph.api.cli.servers_asked import asking_servers
+    from waygraph.api.cli.intake import Intake, remark
 
-    told = invocation(context)
-    settings = told.settings()
-    command = after_dashes(context)
-    wanted = [*(given or ()), *(chosen_configs(settings, os.environ, all_of_them=yes) if discover else ())]
-    if not wanted and not command:
-        if discover:
-            return
-        raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
-    if source and len(wanted) + bool(command) > 1:
-        raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
-    if questions:
-        told.own_place(settings)
-    with (
-        asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as asked,
-        told.open() as registry,
-        asking_servers(settings) as ask,
-        progress_bar("Embedding", settings.progress_after_s) as progress,
-    ):
-        refuse_other_texts(registry, texts)
-        intake = Intake(
-            opening=opening(
-                settings,
-                os.environ,
-                source=source,
-                namespace=namespace,
-                kind=kind,
-                headers=header,
-                env=env,
-                oauth=oauth,
-                since=since,
-                connect=connect,
-                ask=ask,
-            ),
-            policy=policy,
-            texts=texts,
-            asking=asked,
-            dry_run=dry_run,
-            allow_mass_removal=allow_mass_removal,
-        )
-        outcomes = list(intake.outcomes(registry, wanted, command, progress))
+    told, command = invocation(context), after_dashes(context)
+    found = _found(told, all_of_them=yes) if discover else []
+    wanted = [*(given or ()), *found]
+    if discover and not wanted and not command:
+        return
+    _refuse_unnamed(len(wanted) + bool(command), source)
+    read = partial(
+        opening,
+        told.settings(),
+        os.environ,
+        source=source,
+        namespace=namespace,
+        kind=kind,
+        headers=header,
+        env=env,
+        oauth=oauth,
+        since=since,
+        connect=connect,
+    )
+    take = partial(Intake, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
+    outcomes = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
     show(outcomes, shapes.ingest, views.ingest, as_json)
     remark(outcomes)
     if any(outcome.failed for outcome in outcomes):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which sources, and the questions that their tools are to have."""
+
+    given: Sequence[str]
+    command: Sequence[str]
+    questions: int
+    questions_by: str
+    dry_run: bool
+
+
+def _found(told: Invocation, *, all_of_them: bool) -> list[str]:
+    import os
+
+    from waygraph.api.cli.discovering import chosen_configs
+
+    return chosen_configs(told.settings(), os.environ, all_of_them=all_of_them)
+
+
+def _refuse_unnamed(sources: int, name: str) -> None:
+    """Raises BadParameter for no source, and for several under one name."""
+    if not sources:
+        raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
+    if name and sources > 1:
+        raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
+
+
+def _outcomes(
+    told: Invocation, asked: _Asked, read: "Callable[..., Opening]", take: "Callable[..., Intake]"
+) -> "list[Outcome]":
+    """`read` and `take` have all of the options, and lack what lives as long as the intake: who asks the servers, and
+    who writes questions."""
+    import os
+
+    from waygraph.api.cli.intake import asking, refuse_other_texts
+    from waygraph.api.cli.progress import progress_bar
+    from waygraph.api.cli.servers_asked import asking_servers
+
+    settings = told.settings()
+    if asked.questions:
+        told.own_place(settings)
+    with (
+        asking(asked.questions, asked.questions_by, settings, os.environ, dry_run=asked.dry_run) as author,
+        told.open() as registry,
+        asking_servers(settings) as ask,
+        progress_bar("Embedding", settings.progress_after_s) as progress,
+    ):
+        intake = take(opening=read(ask=ask), asking=author)
+        refuse_other_texts(registry, intake.texts)
+        return list(intake.outcomes(registry, asked.given, asked.command, progress))

@@ -99,6 +99,21 @@ def write() -> Call[Any]:
     return calls.forget("s", None)
 
 
+def offer(*, dry_run: bool = False) -> Call[calls.Taken]:
+    """A source without documents."""
+    return calls.ingest(
+        [],
+        source="s",
+        namespace="",
+        kind="",
+        policy=None,
+        texts=None,
+        partial=False,
+        dry_run=dry_run,
+        allow_mass_removal=False,
+    )
+
+
 def fails[E: WaygraphError](kind: type[E], client: Client, service: Flaky, call: Call[Any], **settings: Any) -> E:
     """Just this error, which tells no key."""
     with pytest.raises(kind) as caught:
@@ -192,16 +207,8 @@ def test_a_write_that_may_have_been_done_is_not_sent_again(
 
 def test_a_rehearsal_changes_nothing(client: Client) -> None:
     """So a dry run is asked again, as what only reads."""
-    options: dict[str, Any] = {
-        "source": "s",
-        "namespace": "",
-        "kind": "",
-        "policy": None,
-        "texts": None,
-        "partial": False,
-    }
     with flaky(drop, reply({"reports": [], "problem": None})) as service:
-        told = client.ask(service.url, calls.ingest([], dry_run=True, allow_mass_removal=False, **options))
+        told = client.ask(service.url, offer(dry_run=True))
     assert told.all() == []
     assert len(service.seen) == 2
 
@@ -347,20 +354,11 @@ def test_redirects_are_not_followed(client: Client, status: int, call: Callable[
 
 def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> None:
     """Which error it is depends on what was asked; the detail is the service's."""
-    options: dict[str, Any] = {
-        "namespace": "",
-        "kind": "",
-        "policy": None,
-        "texts": None,
-        "partial": False,
-        "dry_run": False,
-    }
-    offered = calls.ingest([], source="s", allow_mass_removal=False, **options)
     said = calls.set_agent(
         "a", tags=["x"], visible_to=None, everyone=False, pinned=None, hidden=None, removed=None, principal=None
     )
     asked = calls.route("x", recipe="hybrid", agent_weight=None, tool_weight=None, principal=None)
-    for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offered, SourceError)):
+    for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offer(), SourceError)):
         for problem in (trouble(422, "invalid-request", "body.x: too long"), trouble(413, "too-large", "too long")):
             with flaky(problem) as service:
                 assert "too long" in str(fails(kind, client, service, call))
@@ -386,16 +384,8 @@ def test_what_was_done_before_an_error_is_told(client: Client) -> None:
         "renamed": [{"key": "k", "id": "i"}], "withheld": [], "rejected": [], "cut": [],
     }  # fmt: skip
     told = {"reports": [report], "problem": {"code": "mass-removal", "detail": "too many", "facts": gone}}
-    options: dict[str, Any] = {
-        "source": "s",
-        "namespace": "",
-        "kind": "",
-        "policy": None,
-        "texts": None,
-        "partial": False,
-    }
     with flaky(reply(told)) as service:
-        taken = client.ask(service.url, calls.ingest([], dry_run=False, allow_mass_removal=False, **options))
+        taken = client.ask(service.url, offer())
     assert [done.revision for done in taken.reports] == [3]
     assert taken.reports[0].changes.created_agents == ("a",)
     with pytest.raises(MassRemoval, match="too many") as caught:
