@@ -34,10 +34,11 @@
     │   └── UpstreamRefused     a server that answered with what is no answer, or with no
     │       └── UpstreamAnswered  with an error of the protocol, which it says itself
     ├── CallError
-    │   ├── NotCallable         a policy, an approval or the tool's kind stands against it; says how else to reach it
-    │   ├── NeedsConsent        only a person may let it run, and this host cannot ask one
-    │   ├── InvalidArguments    arguments that do not fit the tool's schema, with the place of each fault
-    │   ├── AmbiguousTool       a request that fits several tools, which it names: none was run
+    │   ├── NotRun              nothing was sent to a tool
+    │   │   ├── NotCallable     a policy, an approval or the tool's kind stands against it; says how else to reach it
+    │   │   ├── NeedsConsent    only a person may let it run, and this host cannot ask one
+    │   │   ├── InvalidArguments  arguments that do not fit the tool's schema, with the place of each fault
+    │   │   └── AmbiguousTool   a request that fits several tools, which it names
     │   └── CallTimedOut        no answer within the deadline
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
@@ -51,6 +52,7 @@
     │   ├── NotAuthenticated    a service does not know who calls
     │   ├── NotAllowed          who calls may not do this, or not see all that it needs
     │   ├── TooManyRequests     more than one caller may ask for in this time (retryable)
+    │   ├── TooManySessions     more than one caller may have open (retryable)
     │   ├── KeysUnusable        the file of API keys is damaged, or cannot be read or written
     │   └── IssuerUnavailable   the issuer of tokens does not tell its keys (retryable)
     └── ServiceError
@@ -265,7 +267,11 @@ class CallError(WaygraphError):
     """A tool that was not run, or gave no answer."""
 
 
-class NotCallable(CallError):
+class NotRun(CallError):
+    """Nothing was sent to any tool."""
+
+
+class NotCallable(NotRun):
     """`reason` says what stands against it and what to do."""
 
     def __init__(self, tool: str, reason: str) -> None:
@@ -273,7 +279,7 @@ class NotCallable(CallError):
         super().__init__(f"{tool!r} cannot be called: {reason}")
 
 
-class NeedsConsent(CallError):
+class NeedsConsent(NotRun):
     """A person has to say yes, and nobody can ask one here."""
 
     def __init__(self, tool: str, reason: str) -> None:
@@ -281,7 +287,7 @@ class NeedsConsent(CallError):
         super().__init__(f"{tool!r} runs only if a person agrees: {reason}")
 
 
-class InvalidArguments(CallError):
+class InvalidArguments(NotRun):
     """`faults`: the place of each (a JSON pointer) and what was expected there."""
 
     def __init__(self, tool: str, faults: Iterable[tuple[str, str]]) -> None:
@@ -290,7 +296,7 @@ class InvalidArguments(CallError):
         super().__init__(f"arguments of {tool!r}: {told}")
 
 
-class AmbiguousTool(CallError):
+class AmbiguousTool(NotRun):
     """`candidates`: call names, best first."""
 
     def __init__(self, query: str, candidates: Iterable[str]) -> None:
@@ -383,8 +389,8 @@ class TooManySessions(AccessError):
     def __init__(self, most: int) -> None:
         self.most = most
         super().__init__(
-            f"this caller has {most:,} sessions of MCP open, and may have no more (WAYGRAPH_SESSIONS_PER_CALLER). Close "
-            "some, by DELETE with their Mcp-Session-Id; one that is not used ends by itself after half an hour."
+            f"this caller has {most:,} sessions of MCP open, and may have no more (WAYGRAPH_SESSIONS_PER_CALLER). "
+            "Close some, by DELETE with their Mcp-Session-Id; one that is not used ends by itself after half an hour."
         )
 
 

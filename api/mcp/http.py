@@ -14,17 +14,12 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
 
 from waygraph.api.mcp.failures import compact, protocol_error
-from waygraph.api.mcp.gateway import Ask, Asker, Gateway
-from waygraph.api.mcp.listening import Listeners
+from waygraph.api.mcp.gateway import Ask, Asker
 from waygraph.api.mcp.open_sessions import OpenSessions, seated
-from waygraph.api.mcp.parking import Parking
-from waygraph.api.mcp.server import running, server_of
+from waygraph.api.mcp.opening import load_rules, open_gateway
 from waygraph.api.mcp.session import Context, session_of
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.ingest.calling.services import load_services
 from waygraph.registry.access import LOCAL
 from waygraph.registry.errors import TooManySessions
-from waygraph.registry.policy_file import load_policy
 
 if TYPE_CHECKING:
     from waygraph.api.observing.audit import Audit
@@ -59,8 +54,7 @@ class HttpGateway:
     ) -> None:
         self._registry, self._settings, self._surroundings = registry, settings, surroundings
         self._audit, self._ask, self._alone = audit, ask, alone
-        self._policy = load_policy(settings.policy_file)
-        self._services = load_services(settings.services_file)
+        self._rules = load_rules(settings)
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
 
@@ -68,27 +62,24 @@ class HttpGateway:
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
-        listeners = Listeners()
-        opened = open_executor(self._registry, self._settings, self._surroundings, services=self._services)
-        async with opened as executor:
-            gateway = Gateway(
-                registry=self._registry,
-                executor=executor,
-                policy=self._policy,
-                settings=self._settings,
-                audit=self._audit,
-                ask=self._ask,
-                asker_of=_asker_of,
-                parking=Parking() if self._alone else None,
-            )
-            server = server_of(gateway, listeners)
+        opened = open_gateway(
+            self._registry,
+            self._settings,
+            self._surroundings,
+            self._rules,
+            audit=self._audit,
+            ask=self._ask,
+            asker_of=_asker_of,
+            parks=self._alone,
+        )
+        async with opened as server:
             server.middleware.append(seated)
             self._sessions = StreamableHTTPSessionManager(
                 server,
                 stateless=not self._alone,
                 max_request_body_size=self._settings.max_body_bytes,
             )
-            async with running(gateway, listeners), self._sessions.run():
+            async with self._sessions.run():
                 yield
 
     async def answer(

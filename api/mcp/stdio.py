@@ -3,28 +3,24 @@
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from waygraph.api.mcp.gateway import Asker, Gateway
+from waygraph.api.mcp.gateway import Asker
 from waygraph.api.mcp.host_pipes import host_pipes
 from waygraph.api.mcp.last_answers import until_answered
-from waygraph.api.mcp.listening import Listeners
-from waygraph.api.mcp.server import GatewayServer, running, server_of
+from waygraph.api.mcp.opening import Rules, load_rules, open_gateway
+from waygraph.api.mcp.server import GatewayServer
 from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.surface import Surface
 from waygraph.api.observing.audit import Audit
 from waygraph.api.observing.logs import open_logs
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.access import LOCAL
-from waygraph.registry.policy import CallPolicy
-from waygraph.registry.policy_file import load_policy
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
@@ -40,18 +36,10 @@ class Served:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the operator's files say, read before anything is begun."""
-
-    policy: CallPolicy
-    services: Services
-
-
 def run_stdio(served: Served) -> None:
     """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting."""
     settings = served.settings
-    rules = Rules(load_policy(settings.policy_file), load_services(settings.services_file))
+    rules = load_rules(settings)
     audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
     open_logs(settings.log_format, settings.log_level, sys.stderr)
     try:
@@ -76,25 +64,18 @@ async def _serve(served: Served, rules: Rules, audit: Audit) -> None:
                 _leave(served, audit)
 
 
-@asynccontextmanager
-async def _opened(served: Served, rules: Rules, audit: Audit) -> AsyncGenerator[GatewayServer]:
-    session = Session()
-    asker = Asker(caller=LOCAL, session=session, namespace=served.namespace)
-    listeners = Listeners()
-    opened = open_executor(served.registry, served.settings, served.surroundings, services=rules.services)
-    async with opened as executor:
-        gateway = Gateway(
-            registry=served.registry,
-            executor=executor,
-            policy=rules.policy,
-            settings=served.settings,
-            audit=audit,
-            ask=in_thread,
-            asker_of=lambda _: asker,
-            surface=served.surface,
-        )
-        async with running(gateway, listeners):
-            yield server_of(gateway, listeners)
+def _opened(served: Served, rules: Rules, audit: Audit) -> AbstractAsyncContextManager[GatewayServer]:
+    asker = Asker(caller=LOCAL, session=Session(), namespace=served.namespace)
+    return open_gateway(
+        served.registry,
+        served.settings,
+        served.surroundings,
+        rules,
+        audit=audit,
+        ask=in_thread,
+        asker_of=lambda _: asker,
+        surface=served.surface,
+    )
 
 
 async def in_thread[T](work: Callable[[], T], /) -> T:

@@ -19,15 +19,12 @@ from waygraph.api.observing.logs import FACTS, request_id
 from waygraph.api.observing.redaction import without_keys
 from waygraph.registry.errors import (
     AccessError,
-    AmbiguousTool,
     CypherBusy,
     CypherRefused,
-    InvalidArguments,
     InvalidQuery,
     InvalidSetting,
     MassRemoval,
-    NeedsConsent,
-    NotCallable,
+    NotRun,
     SourceError,
     UnknownName,
 )
@@ -44,15 +41,12 @@ TARGET_CHARS = 2_000
 """Of a statement or another target."""
 REFUSED = (
     AccessError,
-    AmbiguousTool,
     CypherBusy,
     CypherRefused,
-    InvalidArguments,
     InvalidQuery,
     InvalidSetting,
     MassRemoval,
-    NeedsConsent,
-    NotCallable,
+    NotRun,
     SourceError,
     UnknownName,
 )
