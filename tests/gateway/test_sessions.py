@@ -155,8 +155,8 @@ class Line:
         assert method == "notifications/tools/list_changed"
         self.heard.set()
 
-    async def send_raw_request(self, *asked: Any) -> dict[str, Any]:
-        raise AssertionError(f"nothing is asked: {asked}")
+    async def send_raw_request(self, method: str, params: Any, opts: Any = None) -> dict[str, Any]:  # noqa: ARG002
+        raise AssertionError(f"nothing is asked: {method}")
 
 
 def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
