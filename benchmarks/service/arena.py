@@ -106,7 +106,7 @@ class Loading:
         self._process.terminate()
 
     def result(self) -> "Loaded":
-        """Raises RuntimeError if the generator failed, or had too few requests."""
+        """Raises RuntimeError if the generator failed, had too few requests, or got no answer in time."""
         assert self._process.stdout is not None
         said = self._process.stdout.read()
         if self._process.wait():
@@ -114,6 +114,8 @@ class Loading:
         tally = Tally(**json.loads(said))
         if tally.used_up:
             raise RuntimeError("the load generator ran out of requests: give it more")
+        if not tally.latency_ms:
+            raise RuntimeError(f"port {self._server.port} answered nothing in {tally.seconds:g} s")
         return Loaded(
             tally=tally, server_cpu_s=self._server.cpu_s() - self._used, whole_s=self._warm_up_s + tally.seconds
         )

@@ -57,7 +57,9 @@ def embedding(graph: str, vocabulary: str) -> "Callable[[str], Vector]":
 
     def embed(text: str) -> "Vector":
         tokens = np.array([tokenizer.encode(text).ids])
-        return cast("Vector", session.run(None, {"input_ids": tokens})[0][0])
+        vectors = cast("NDArray[np.float32]", session.run(None, {"input_ids": tokens})[0])
+        vector: Vector = vectors[0]
+        return vector
 
     return embed
 
