@@ -18,6 +18,8 @@ SPEED = {
         "POST /v1/route, 5000 tools, 1 client, p50",
         "POST /v1/route, 100 clients, requests/s / bare endpoint's",
         "POST /v1/route, 100 clients, p99 / bare endpoint's",
+        "POST /v1/route, 100 clients, requests/s / tuned bare endpoint's",
+        "POST /v1/route, 100 clients, p99 / tuned bare endpoint's",
     ),
     gateway.NAME: (
         "tool call through `waygraph mcp`, of a tool in its list: more than directly, p50",
@@ -68,4 +70,4 @@ def _means(table: Table, metric: str, methods: Iterable[str]) -> list[str]:
 def _speed_rows(record: Mapping[str, Any] | None, names: Sequence[str]) -> Iterable[Sequence[object]]:
     for each in record["measures"] if record else ():
         if each["name"] in names:
-            yield each["name"], f"{each['value']:.3g} {each['unit']}", f"{each['target']} {MET[each['met']]}"
+            yield each["name"], f"{each['value']:.3g} {each['unit']}", f"{each['target'] or ''} {MET[each['met']]}"

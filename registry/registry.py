@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -206,8 +207,8 @@ class Registry:
         from waygraph.registry.graph.reading import read_said_of
 
         for _ in range(_ATTEMPTS):
-            revision, settings = self.read(lambda session: read_said_of(session, agent_id))
-            known = self._store.look(lambda index: about(index, agent_id, principal, settings))
+            revision, settings = self.read(partial(read_said_of, agent_id=agent_id))
+            known = self._store.look(partial(about, agent_id=agent_id, principal=principal, settings=settings))
             if known.revision == revision:
                 return known
         raise IndexOutdated("changed each time that it was read")

@@ -4,11 +4,12 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.catalogue import requests
+from benchmarks.process_speed import model_files
 from benchmarks.processes import waygraph_command
 from benchmarks.service import bare
 from benchmarks.service.load import Job, Tally
@@ -26,6 +27,8 @@ ROUTE = "/v1/route"
 LIMIT = 5
 INVENTED = 4_000
 """Requests that are invented; what is asked is one of them with a number of its own, so that no text comes twice."""
+ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""For the tuned endpoint: by default each of its threads starts some for the matrix, and they wait for each other."""
 MOST_A_SECOND = 1_200
 """Bodies are made for so many requests a second: more than either server answers."""
 
@@ -103,7 +106,7 @@ class Loading:
         self._process.terminate()
 
     def result(self) -> "Loaded":
-        """Raises RuntimeError if the generator failed, or had too few requests."""
+        """Raises RuntimeError if the generator failed, had too few requests, or got no answer in time."""
         assert self._process.stdout is not None
         said = self._process.stdout.read()
         if self._process.wait():
@@ -111,6 +114,8 @@ class Loading:
         tally = Tally(**json.loads(said))
         if tally.used_up:
             raise RuntimeError("the load generator ran out of requests: give it more")
+        if not tally.latency_ms:
+            raise RuntimeError(f"port {self._server.port} answered nothing in {tally.seconds:g} s")
         return Loaded(
             tally=tally, server_cpu_s=self._server.cpu_s() - self._used, whole_s=self._warm_up_s + tally.seconds
         )
@@ -160,11 +165,19 @@ class Arena:
         with serving(command, port, self._environ(), self.folder / "service.log") as server:
             yield Endpoint(server=server, headers={"Authorization": f"Bearer {key}"})
 
+    def bare(self) -> AbstractContextManager[Endpoint]:
+        """With every library as it comes."""
+        return self._bare("benchmarks.service.bare", model_files(self.world.settings), {})
+
+    def tuned(self) -> AbstractContextManager[Endpoint]:
+        """With the threads that are best here."""
+        return self._bare("benchmarks.service.tuned", (), ONE_BLAS_THREAD)
+
     @contextmanager
-    def bare(self, **environ: str) -> Iterator[Endpoint]:
+    def _bare(self, module: str, files: Sequence[str], environ: Mapping[str, str]) -> Iterator[Endpoint]:
         port = free_port()
-        command = python_module("benchmarks.service.bare", str(self.folder), str(port))
-        with serving(command, port, self._environ() | environ, self.folder / "bare.log") as server:
+        command = python_module(module, str(self.folder), str(port), *files)
+        with serving(command, port, {**self._environ(), **environ}, self.folder / f"{module}.log") as server:
             yield Endpoint(server=server, headers={})
 
     def _environ(self) -> dict[str, str]:

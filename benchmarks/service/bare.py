@@ -1,20 +1,28 @@
-"""The least that a routing endpoint must do: `python -m benchmarks.service.bare FOLDER PORT`.
+"""A routing endpoint as one would first write it: `python -m benchmarks.service.bare FOLDER PORT GRAPH TOKENIZER`.
 
-As anyone would write it: FastAPI, one worker, a plain `def` endpoint (which FastAPI runs in its own threads) that
-embeds the query, multiplies the matrix and answers with the ids of the best five. No words, no graph, no access
-control, no logs, no limits. FOLDER holds the matrix and its ids.
+FastAPI, one worker, a plain `def` endpoint (which FastAPI runs in its own threads) that embeds the query, multiplies
+the matrix and answers with the ids of the best five. No words, no graph, no access control, no logs, no limits. Every
+library is as it comes: onnxruntime and numpy's BLAS choose their threads themselves. It imports nothing of Waygraph.
+FOLDER holds the matrix and its ids; GRAPH and TOKENIZER are the model's files.
 """
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import onnxruntime
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
+from tokenizers import Tokenizer
 
-from waygraph.registry.embedding.protocol import Embedder
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
 
 MATRIX, IDS = "vectors.npy", "ids.json"
 
@@ -24,14 +32,14 @@ class Asked(BaseModel):
     limit: int = 5
 
 
-def app(folder: Path, embedder: Embedder) -> FastAPI:
+def app(folder: Path, embed: "Callable[[str], Vector]") -> FastAPI:
     matrix = np.load(folder / MATRIX)
     ids = json.loads((folder / IDS).read_bytes())
     made = FastAPI()
 
     @made.post("/v1/route")
     def route(asked: Asked) -> dict[str, list[str]]:
-        scores = matrix @ embedder.embed([asked.text], "query")[0]
+        scores = matrix @ embed(asked.text)
         best = np.argpartition(-scores, asked.limit)[: asked.limit]
         return {"ids": [ids[row] for row in best[np.argsort(-scores[best])]]}
 
@@ -42,13 +50,26 @@ def app(folder: Path, embedder: Embedder) -> FastAPI:
     return made
 
 
-def main(folder: str, port: str) -> None:
-    from waygraph.registry.embedding.factory import open_embedder
-    from waygraph.registry.settings import DEFAULT_EMBEDDER, load_settings
+def embedding(graph: str, vocabulary: str) -> "Callable[[str], Vector]":
+    session = onnxruntime.InferenceSession(graph)
+    tokenizer = Tokenizer.from_file(vocabulary)
+    tokenizer.no_padding()  # the graph takes one text and no mask
 
-    embedder = open_embedder(DEFAULT_EMBEDDER, load_settings(), {})
-    assert embedder is not None
-    uvicorn.run(app(Path(folder), embedder), host="127.0.0.1", port=int(port), log_level="warning", access_log=False)
+    def embed(text: str) -> "Vector":
+        tokens = np.array([tokenizer.encode(text).ids])
+        vectors = cast("NDArray[np.float32]", session.run(None, {"input_ids": tokens})[0])
+        vector: Vector = vectors[0]
+        return vector
+
+    return embed
+
+
+def serve(made: FastAPI, port: int) -> None:
+    uvicorn.run(made, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+
+
+def main(folder: str, port: str, graph: str, vocabulary: str) -> None:
+    serve(app(Path(folder), embedding(graph, vocabulary)), int(port))
 
 
 if __name__ == "__main__":

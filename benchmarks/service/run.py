@@ -10,11 +10,15 @@ TOOLS, QUICK_TOOLS = 5_000, 500
 SYNCED, QUICK_SYNCED = 1_000, 100
 ROUNDS, QUICK_ROUNDS = 5, 1
 NOTES = (
-    "`waygraph serve` as it comes, one worker, API keys on, log to a file, in a process of its own; so is the bare "
+    "`waygraph serve` as it comes, one worker, API keys on, log to a file, in a process of its own; so is each bare "
     "endpoint; so is the load generator (benchmarks/service/load.py), on the same processors. Every query is new.",
-    "Bare endpoint: benchmarks/service/bare.py. FastAPI and uvicorn, a plain `def` that embeds the query with the same "
-    "embedder, multiplies the same matrix and answers with five ids; BLAS on one thread, which is faster here than as "
-    "it comes (that is in the details).",
+    "Bare endpoint: benchmarks/service/bare.py, as one would first write it. FastAPI and uvicorn, a plain `def` that "
+    "embeds the query with the same model, multiplies the same matrix and answers with five ids; onnxruntime and BLAS "
+    "take the threads that they take by themselves. The limits of throughput and p99 are against it.",
+    "Tuned bare endpoint: the same with Waygraph's own embedder and BLAS on one thread, the stronger opponent; "
+    "throughput has the same limit against it. Its p99 has none: of a fixed number of clients that each wait for their "
+    "answer the mean latency is their number / throughput, so whoever does more for each request can have no lower p99 "
+    "than one who does less, unless that one is unfair to its clients. How fair each is: p99 / p50.",
     "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. The "
     "first 1.5 s of a round do not count.",
     "While tools are synchronised: every text of the thousand tools is new each time, so all are embedded. An answer "

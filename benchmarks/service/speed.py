@@ -10,9 +10,7 @@ from benchmarks.record import Measure, Target
 from benchmarks.route_speed import percentile
 from benchmarks.service.arena import MOST_A_SECOND, Arena, Endpoint, Loaded, Queries
 
-SERVICE, BARE, BARE_THREADED = "service", "bare", "bare, BLAS as it comes"
-ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""The bare endpoint is faster so, under load and alone: by default each of its threads starts some for the matrix."""
+SERVICE, BARE, TUNED = "service", "bare endpoint", "tuned bare endpoint"
 CROWD = 100
 ALONE_P50, ALONE_P99 = Target(bound="at_most", value=5.0), Target(bound="at_most", value=15.0)
 SHARE, P99_RATIO = Target(bound="at_least", value=0.6), Target(bound="at_most", value=1.0)
@@ -36,8 +34,8 @@ def measured(arena: Arena, queries: Queries, timing: Timing) -> tuple[list[Measu
     with ExitStack() as stack:
         arms = {
             SERVICE: stack.enter_context(arena.service()),
-            BARE: stack.enter_context(arena.bare(**ONE_BLAS_THREAD)),
-            BARE_THREADED: stack.enter_context(arena.bare()),
+            BARE: stack.enter_context(arena.bare()),
+            TUNED: stack.enter_context(arena.tuned()),
         }
         server = arms[SERVICE].server
         started = [
@@ -66,33 +64,45 @@ def in_turn(
 
 
 def _alone_measures(tools: int, loaded: Mapping[str, Sequence[Loaded]]) -> list[Measure]:
-    name = f"POST /v1/route, {tools} tools, 1 client"
-    ours, bare = loaded[SERVICE], loaded[BARE]
-    return [
+    name, ours = f"POST /v1/route, {tools} tools, 1 client", loaded[SERVICE]
+    measures = [
         Measure(name=f"{name}, p50", value=_latency_ms(ours, 0.5), unit="ms", target=ALONE_P50),
         Measure(name=f"{name}, p99", value=_latency_ms(ours, 0.99), unit="ms", target=ALONE_P99),
-        Measure(name="bare endpoint, 1 client, p50", value=_latency_ms(bare, 0.5), unit="ms"),
-        Measure(name="bare endpoint, 1 client, p99", value=_latency_ms(bare, 0.99), unit="ms"),
     ]
+    for arm in (BARE, TUNED):
+        for share in (0.5, 0.99):
+            value = _latency_ms(loaded[arm], share)
+            measures.append(Measure(name=f"{arm}, 1 client, p{share * 100:g}", value=value, unit="ms"))
+    return measures
 
 
 def _crowd_measures(loaded: Mapping[str, Sequence[Loaded]]) -> list[Measure]:
-    ours, bare = loaded[SERVICE], loaded[BARE]
-    pairs = list(zip(ours, bare, strict=True))
+    errors = sum(one.tally.errors for one in loaded[SERVICE])
+    return [
+        *_arm_measures(LOADED, loaded[SERVICE]),
+        Measure(name=f"{LOADED}, errors", value=errors, target=NONE),
+        *(each for arm in (BARE, TUNED) for each in _arm_measures(f"{arm}, {CROWD} clients", loaded[arm])),
+        *_compared(loaded[SERVICE], BARE, loaded[BARE], p99=P99_RATIO),
+        *_compared(loaded[SERVICE], TUNED, loaded[TUNED], p99=None),
+    ]
+
+
+def _arm_measures(name: str, loaded: Sequence[Loaded]) -> list[Measure]:
+    return [
+        Measure(name=name, value=_a_second(loaded), unit="requests/s"),
+        Measure(name=f"{name}, p50", value=_latency_ms(loaded, 0.5), unit="ms"),
+        Measure(name=f"{name}, p99", value=_latency_ms(loaded, 0.99), unit="ms"),
+        Measure(name=f"{name}, processor time", value=_cpu_ms(loaded), unit="ms a request"),
+    ]
+
+
+def _compared(ours: Sequence[Loaded], arm: str, others: Sequence[Loaded], *, p99: Target | None) -> list[Measure]:
+    pairs = list(zip(ours, others, strict=True))
     rates = median(one.tally.a_second / other.tally.a_second for one, other in pairs)
     slowest = median(_latency_ms([one], 0.99) / _latency_ms([other], 0.99) for one, other in pairs)
     return [
-        Measure(name=LOADED, value=_a_second(ours), unit="requests/s"),
-        Measure(name=f"bare endpoint, {CROWD} clients", value=_a_second(bare), unit="requests/s"),
-        Measure(name=f"{LOADED}, requests/s / bare endpoint's", value=rates, unit="×", target=SHARE),
-        Measure(name=f"{LOADED}, p50", value=_latency_ms(ours, 0.5), unit="ms"),
-        Measure(name=f"{LOADED}, p99", value=_latency_ms(ours, 0.99), unit="ms"),
-        Measure(name=f"bare endpoint, {CROWD} clients, p50", value=_latency_ms(bare, 0.5), unit="ms"),
-        Measure(name=f"bare endpoint, {CROWD} clients, p99", value=_latency_ms(bare, 0.99), unit="ms"),
-        Measure(name=f"{LOADED}, p99 / bare endpoint's", value=slowest, unit="×", target=P99_RATIO),
-        Measure(name=f"{LOADED}, errors", value=sum(one.tally.errors for one in ours), target=NONE),
-        Measure(name=f"{LOADED}, processor time", value=_cpu_ms(ours), unit="ms a request"),
-        Measure(name=f"bare endpoint, {CROWD} clients, processor time", value=_cpu_ms(bare), unit="ms a request"),
+        Measure(name=f"{LOADED}, requests/s / {arm}'s", value=rates, unit="×", target=SHARE),
+        Measure(name=f"{LOADED}, p99 / {arm}'s", value=slowest, unit="×", target=p99),
     ]
 
 

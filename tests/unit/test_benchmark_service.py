@@ -197,8 +197,8 @@ def test_growth_is_told_from_a_beginning_and_from_noise() -> None:
 
 
 def test_a_server_that_does_not_start_is_told_with_what_it_said(tmp_path: Path) -> None:
-    """The bare endpoint without its matrix."""
+    """A bare endpoint without its matrix."""
     port, log = free_port(), tmp_path / "log"
-    command = python_module("benchmarks.service.bare", str(tmp_path), str(port))
+    command = python_module("benchmarks.service.tuned", str(tmp_path), str(port))
     with pytest.raises(ServerFailed, match=r"vectors\.npy"), serving(command, port, os.environ, log):
         raise AssertionError("it has nothing to serve")
