@@ -29,7 +29,7 @@ from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.index.analyser import query_terms
-from waygraph.registry.index.search_index import TEXT_LEGS
+from waygraph.registry.index.search_index import TEXT_LEGS, Leg
 from waygraph.registry.model import TextForm
 from waygraph.registry.settings import Settings
 
@@ -151,7 +151,8 @@ def of_one_tool(case: Case) -> Matrix:
     best, words = case.catalogue.best_of_owner, among_the_best(case.capability_words)
     share = dict(zip(LEGS, SHARES, strict=True))["capability_text"]
     both = above_the_last(case.capability_cosines) + share * words / scale_of_words(best(words))
-    return hybrid(case, worths={"capability_vector": best(both), "capability_text": np.zeros_like(case.agent_words)})
+    found = best(both.astype(np.float32))
+    return hybrid(case, worths={"capability_vector": found, "capability_text": np.zeros_like(case.agent_words)})
 
 
 def words_above_the_last(case: Case) -> Matrix:
@@ -169,8 +170,10 @@ def words_above_the_last(case: Case) -> Matrix:
 def by_coverage(case: Case, *, enough: float = 1 / 3) -> Matrix:
     """Words count for less where even the best hit holds less than `enough` of what is rare in the query."""
     own = dict(zip(LEGS, worths_of(case), strict=True))
-    covered = {leg: np.minimum(case.catalogue.coverage(leg, case.texts) / enough, 1) for leg in TEXT_LEGS}
-    return hybrid(case, worths={leg: share * own[leg] for leg, share in covered.items()})
+    worths: dict[Leg, Matrix] = {
+        leg: own[leg] * np.minimum(case.catalogue.coverage(leg, case.texts) / enough, 1) for leg in TEXT_LEGS
+    }
+    return hybrid(case, worths=worths)
 
 
 def centroids(case: Case, *, strength: float = 0.5) -> Matrix:
