@@ -66,6 +66,11 @@ class Catalogue:
             scores[row, [column[name] for name in hits.entity_ids]] = hits.scores
         return scores
 
+    def coverage(self, leg: Leg, texts: Sequence[str]) -> Matrix:
+        """How much of each text the leg's best hit holds, in [0, 1]; (texts, 1)."""
+        found = [self.index.search((leg,), None, text, 1, Scope()).coverage for text in texts]
+        return np.array(found, dtype=np.float32)[:, None]
+
     def best_of_owner(self, scores: Matrix) -> Matrix:
         """(queries, capabilities) → (queries, agents): the best of each agent's capabilities, which it always has."""
         best = np.full((len(scores), len(self.entries)), -np.inf, dtype=np.float32)

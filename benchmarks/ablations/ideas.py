@@ -13,13 +13,23 @@ from numpy.typing import NDArray
 
 from benchmarks.ablations.case import Case, Matrix, vectors_of
 from benchmarks.ablations.learned import learned
-from benchmarks.ablations.worths import hybrid, worth_of_cosines, worth_of_words
+from benchmarks.ablations.worths import (
+    LEGS,
+    SHARES,
+    above_the_last,
+    among_the_best,
+    hybrid,
+    scale_of_words,
+    worth_of_words,
+    worths_of,
+)
 from waygraph.ingest.questions.author import with_questions
 from waygraph.ingest.questions.templates import TemplateAuthor
 from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.index.analyser import query_terms
+from waygraph.registry.index.search_index import TEXT_LEGS, Leg
 from waygraph.registry.model import TextForm
 from waygraph.registry.settings import Settings
 
@@ -83,9 +93,20 @@ def without_hubs(case: Case, *, strength: float = 0.2) -> Matrix:
     )
 
 
-def nearness(rows: Matrix, strength: float) -> Matrix:
-    """Mean cosine of each row with its nearest others, less the mean of that, times `strength`."""
+def without_hubs_of_others(case: Case, *, strength: float = 0.2) -> Matrix:
+    """Less for tools that are near to many tools of other agents."""
+    near = nearness(case.catalogue.capabilities, strength, case.catalogue.owners)
+    return hybrid(case, capability_cosines=case.capability_cosines - near)
+
+
+def nearness(rows: Matrix, strength: float, owners: NDArray[np.intp] | None = None) -> Matrix:
+    """Mean cosine of each row with its nearest others, less the mean of that, times `strength`.
+
+    With `owners`, one a row, those of the same owner are no others.
+    """
     cosines = rows @ rows.T
+    if owners is not None:
+        cosines[owners[:, None] == owners] = -1
     np.fill_diagonal(cosines, -1)
     near = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1)
     return (strength * (near - near.mean())).astype(np.float32)
@@ -119,10 +140,40 @@ def by_size(case: Case, *, strength: float = 0.01) -> Matrix:
 
 def second_best(case: Case, *, strength: float = 0.2) -> Matrix:
     """The second-best tool counts too."""
-    worth = worth_of_cosines(case.capability_cosines)
+    worth = above_the_last(case.capability_cosines)
     best = case.catalogue.best_of_owner(worth)
     beaten = np.where(worth >= best[:, case.catalogue.owners], 0, worth).astype(np.float32)
     return (hybrid(case) + strength * case.catalogue.best_of_owner(beaten)).astype(np.float32)
+
+
+def of_one_tool(case: Case) -> Matrix:
+    """Vector and words of one and the same tool, where `hybrid` takes the best tool by either."""
+    best, words = case.catalogue.best_of_owner, among_the_best(case.capability_words)
+    share = dict(zip(LEGS, SHARES, strict=True))["capability_text"]
+    both = above_the_last(case.capability_cosines) + share * words / scale_of_words(best(words))
+    found = best(both.astype(np.float32))
+    return hybrid(case, worths={"capability_vector": found, "capability_text": np.zeros_like(case.agent_words)})
+
+
+def words_above_the_last(case: Case) -> Matrix:
+    """BM25 above the last candidate's, as cosines count: what a hundred have in common speaks for none of them."""
+    capabilities = case.catalogue.best_of_owner(above_the_last(case.capability_words))
+    return hybrid(
+        case,
+        worths={
+            "capability_text": worth_of_words(capabilities),
+            "agent_text": worth_of_words(above_the_last(case.agent_words)),
+        },
+    )
+
+
+def by_coverage(case: Case, *, enough: float = 1 / 3) -> Matrix:
+    """Words count for less where even the best hit holds less than `enough` of what is rare in the query."""
+    own = dict(zip(LEGS, worths_of(case), strict=True))
+    worths: dict[Leg, Matrix] = {
+        leg: own[leg] * np.minimum(case.catalogue.coverage(leg, case.texts) / enough, 1) for leg in TEXT_LEGS
+    }
+    return hybrid(case, worths=worths)
 
 
 def centroids(case: Case, *, strength: float = 0.5) -> Matrix:
@@ -179,16 +230,18 @@ def deviations(case: Case) -> Matrix:
     """Cosines too in standard deviations over the population, as words are."""
     return hybrid(
         case,
-        agent_worth=worth_of_words(case.agent_cosines),
-        capability_worth=worth_of_words(case.catalogue.best_of_owner(case.capability_cosines)),
+        worths={
+            "agent_vector": worth_of_words(case.agent_cosines),
+            "capability_vector": worth_of_words(case.catalogue.best_of_owner(case.capability_cosines)),
+        },
     )
 
 
 def ranks(case: Case, *, k: float = 10.0) -> Matrix:
     """Reciprocal ranks of agents in every leg, as the recipe `ranks`."""
     worths = (
-        (1.0, case.catalogue.best_of_owner(worth_of_cosines(case.capability_cosines))),
-        (0.5, worth_of_cosines(case.agent_cosines)),
+        (1.0, case.catalogue.best_of_owner(above_the_last(case.capability_cosines))),
+        (0.5, above_the_last(case.agent_cosines)),
         (0.75, case.catalogue.best_of_owner(case.capability_words)),
         (0.25, case.agent_words),
     )
@@ -224,6 +277,7 @@ IDEAS: Mapping[str, Idea] = {
     "query: feedback of the first found": feedback,
     "vectors: centred": centred,
     "vectors: less for hubs": without_hubs,
+    "vectors: less for tools near to others' tools": without_hubs_of_others,
     "vectors: agents towards their tools": centroids,
     "vectors: agents without tool names": bare_agents,
     "vectors: tools with agent names only": partial(one_view, view=0),
@@ -234,6 +288,9 @@ IDEAS: Mapping[str, Idea] = {
     "vectors: one text, 5 questions by template": partial(other_texts, form="concat", questions=5),
     "fusion: reciprocal ranks": ranks,
     "fusion: cosines in deviations": deviations,
+    "fusion: words above the last read": words_above_the_last,
+    "fusion: words by the share of the query they cover": by_coverage,
+    "fusion: vector and words of one tool": of_one_tool,
     "fusion: second-best tool": second_best,
     "fusion: less for many tools": by_size,
     "fusion: acronyms of names": acronyms,

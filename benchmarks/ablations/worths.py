@@ -1,5 +1,7 @@
 """What `hybrid` makes of scores, over whole matrices: see `waygraph.registry.routing.fusion`."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from benchmarks.ablations.case import Case, Matrix
@@ -16,16 +18,13 @@ def hybrid(
     *,
     agent_cosines: Matrix | None = None,
     capability_cosines: Matrix | None = None,
-    agent_worth: Matrix | None = None,
-    capability_worth: Matrix | None = None,
+    worths: Mapping[Leg, Matrix] | None = None,
 ) -> Matrix:
-    """(queries, agents); what is given takes the place of the case's own. Names are left out."""
-    worths = list(worths_of(case, agent_cosines, capability_cosines))
-    if capability_worth is not None:
-        worths[0] = capability_worth
-    if agent_worth is not None:
-        worths[1] = agent_worth
-    return np.asarray(sum(share * worth for share, worth in zip(SHARES, worths, strict=True)), dtype=np.float32)
+    """(queries, agents); what is given takes the place of the case's own, cosines or a leg's worths. Names are left
+    out."""
+    own = dict(zip(LEGS, worths_of(case, agent_cosines, capability_cosines), strict=True))
+    own.update(worths or {})
+    return np.asarray(sum(share * own[leg] for leg, share in zip(LEGS, SHARES, strict=True)), dtype=np.float32)
 
 
 def worths_of(
@@ -36,24 +35,29 @@ def worths_of(
     capabilities = case.capability_cosines if capability_cosines is None else capability_cosines
     agents = case.agent_cosines if agent_cosines is None else agent_cosines
     return (
-        best(worth_of_cosines(capabilities)),
-        worth_of_cosines(agents),
+        best(above_the_last(capabilities)),
+        above_the_last(agents),
         worth_of_words(best(among_the_best(case.capability_words))),
         worth_of_words(among_the_best(case.agent_words)),
     )
 
 
-def worth_of_cosines(cosines: Matrix) -> Matrix:
-    """Above the last candidate's, where more are there than are read."""
-    floor = _last_read(cosines) if cosines.shape[1] > HYBRID.depth else 0.0
-    return np.maximum(cosines - np.maximum(floor, 0.0), 0.0).astype(np.float32)
+def above_the_last(scores: Matrix) -> Matrix:
+    """By how much they are above the last candidate's, where more are there than are read; 0 below it."""
+    floor = _last_read(scores) if scores.shape[1] > HYBRID.depth else 0.0
+    return np.maximum(scores - np.maximum(floor, 0.0), 0.0).astype(np.float32)
 
 
 def worth_of_words(scores: Matrix) -> Matrix:
     """In standard deviations over all agents: ten are 1, which is the most."""
-    scale = np.maximum(DEVIATIONS * scores.std(axis=1, keepdims=True), scores.max(axis=1, keepdims=True))
-    worth: Matrix = (scores / np.maximum(scale, 1e-9)).astype(np.float32)
+    worth: Matrix = (scores / scale_of_words(scores)).astype(np.float32)
     return worth
+
+
+def scale_of_words(scores: Matrix) -> Matrix:
+    """The score that is worth 1, (queries, 1), above 0."""
+    scale: Matrix = np.maximum(DEVIATIONS * scores.std(axis=1, keepdims=True), scores.max(axis=1, keepdims=True))
+    return np.maximum(scale, 1e-9)
 
 
 def among_the_best(scores: Matrix) -> Matrix:

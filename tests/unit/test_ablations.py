@@ -8,8 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.ablations.case import Case, case_of, opened
-from benchmarks.ablations.ideas import BASELINE, IDEAS, acronyms, clauses
+from benchmarks.ablations.case import Case, Matrix, case_of, opened
+from benchmarks.ablations.ideas import (
+    BASELINE,
+    IDEAS,
+    acronyms,
+    by_coverage,
+    clauses,
+    nearness,
+    of_one_tool,
+    words_above_the_last,
+)
 from benchmarks.ablations.learned import fitted
 from benchmarks.ablations.run import compared, judged, tables_of
 from benchmarks.ablations.worths import hybrid
@@ -17,6 +26,7 @@ from benchmarks.world import EXAMPLES, World
 from waygraph.ingest.sync import sync
 from waygraph.registry.index.analyser import named_in
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import HYBRID
 from waygraph.registry.settings import Settings
 
 
@@ -71,6 +81,43 @@ def test_a_single_clause_is_the_whole(case: Case) -> None:
     """Nothing to split, nothing changed."""
     single = replace(case, texts=("parcel",) * len(case.texts))
     np.testing.assert_array_equal(clauses(single), hybrid(single))
+
+
+def test_words_that_all_candidates_share_speak_for_none(case: Case) -> None:
+    """All tools have the same score, more of them than are read: their words are worth nothing, agents' stay."""
+    alike = replace(case, capability_words=np.ones_like(case.capability_words))
+    assert alike.capability_words.shape[1] > HYBRID.depth > alike.agent_words.shape[1]
+    without = hybrid(alike, worths={"capability_text": np.zeros_like(case.agent_words)})
+    np.testing.assert_array_equal(words_above_the_last(alike), without)
+    assert (without < hybrid(alike)).all()
+
+
+def test_one_tool_gives_no_more_than_the_best_of_each_kind(case: Case) -> None:
+    """Where the best tool by vector is the best by words too it gives as much, elsewhere less."""
+    lost = hybrid(case) - of_one_tool(case)
+    assert lost.min() > -1e-6
+    assert (lost < 1e-6).any()
+    assert lost.max() > 0.01
+
+
+def test_words_count_by_what_they_cover(case: Case) -> None:
+    """A query of which enough is found keeps its words' worth; one of which next to nothing is found loses most."""
+    np.testing.assert_allclose(by_coverage(case, enough=1e-9), hybrid(case), atol=1e-6)
+    bare = hybrid(case, worths={"capability_text": zeros(case), "agent_text": zeros(case)})
+    np.testing.assert_allclose(by_coverage(case, enough=1e9), bare, atol=1e-6)
+
+
+def zeros(case: Case) -> Matrix:
+    return np.zeros_like(case.agent_words)
+
+
+def test_tools_of_the_same_agent_make_no_hub() -> None:
+    """Of three like tools and one apart the three are hubs, unless they are one agent's."""
+    rows = np.eye(2, dtype=np.float32)[[0, 0, 0, 1]]
+    like, _, _, apart = nearness(rows, 1.0)
+    assert like > apart
+    like, _, _, apart = nearness(rows, 1.0, np.array([0, 0, 0, 1]))
+    assert like < apart
 
 
 def test_initials_in_capitals_speak_for_their_agent(case: Case) -> None:
