@@ -421,7 +421,7 @@ SCHEMAS = st.fixed_dictionaries(
 
 
 @given(schema=SCHEMAS, arguments=st.dictionaries(NAMES, VALUES))
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_what_plainly_fits_is_json_in_which_the_library_finds_no_fault(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:

@@ -46,7 +46,7 @@ def ours(line: bytes) -> JSONRPCMessage | None:
 @example(document={"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}})
 @example(document={"jsonrpc": "2.0", "id": None, "method": "ping"})
 @example(document={"jsonrpc": "2.0", "id": 1, "method": "ping", "result": {}})
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_a_line_is_the_message_that_the_sdk_takes_it_for(document: dict[str, object]) -> None:
     line = json.dumps(document).encode()
     assert ours(line) == of_the_sdk(line)
