@@ -86,7 +86,7 @@ def lines_of(chunk: bytes) -> list[Item]:
 
 def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> None:
     async def run() -> list[str]:
-        reading, writing = Pipe(ends[0]), MessagesOut(Pipe(ends[1]))
+        reading, writing, found = Pipe(ends[0]), MessagesOut(Pipe(ends[1])), b""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writing.run)
             with anyio.move_on_after(0.05) as given_up:
@@ -94,7 +94,6 @@ def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> 
             assert given_up.cancelled_caught
             tasks.start_soon(writing.send, note("b" * LONG))
             tasks.start_soon(writing.send, note("c"))
-            found = b""
             while found.count(b"\n") < 3:
                 found += await reading.receive()
             await writing.send(note("d"))
