@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.mcp.surface import meta_tools
-from waygraph.registry.access import LOCAL, Scope
+from waygraph.registry.access import LOCAL, Caller, Scope
 from waygraph.registry.discovery.judging import judging
 from waygraph.registry.errors import RegistryNotFound
 from waygraph.registry.formats import definition
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
     from waygraph.registry.model import Tool
 
+PAGES_KEPT = 64
 PAGE = 100
 """So many tools of pinned agents does a page hold."""
 TTL_MS = 30_000
@@ -23,6 +24,37 @@ TTL_MS = 30_000
 _OF_THE_NEXT_HOP = "x-mcp-header"
 _MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
 """Who has none of these scopes learns of no tool."""
+
+
+class Pages:
+    """Pages as they were made at a revision: a client of the SDK asks for the list again after each call of a tool that
+    is not in it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Place, dict[str, Any]] = {}
+
+    def kept(self, place: "Place | None") -> dict[str, Any] | None:
+        """Not to be changed."""
+        return self._kept.get(place) if place else None
+
+    def keep(self, place: "Place | None", page: dict[str, Any]) -> None:
+        if len(self._kept) >= PAGES_KEPT:
+            self._kept.clear()
+        if place:
+            self._kept[place] = page
+
+
+type Place = tuple[str, Caller, str, str]
+"""All that a page depends on: the registry's stamp, who asks, the door's namespace, the cursor."""
+
+
+def place_of(gateway: "Gateway", asker: "Asker", cursor: str) -> Place | None:
+    """None: what is there now is not known at once."""
+    try:
+        return (gateway.registry.stamp, asker.caller, asker.namespace, cursor) if gateway.is_here else None
+    except RegistryNotFound:
+        return None
 
 
 def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from waygraph.api.mcp.calling import Wanted, call_tool, wanted_by_use_tool
 from waygraph.api.mcp.failures import failed, refused
 from waygraph.api.mcp.finding import find_tools, route_agents
 from waygraph.api.mcp.listening import Listeners
-from waygraph.api.mcp.listing import tools_page
+from waygraph.api.mcp.listing import Pages, place_of, tools_page
 from waygraph.api.mcp.parking import Wanted as Awaited
 from waygraph.api.mcp.session import Context, connection_of
 from waygraph.api.mcp.surface import FIND_TOOLS, ROUTE_AGENTS, USE_TOOL, instructions
@@ -97,16 +97,24 @@ class _Answers:
     """What the server answers, method by method."""
 
     def __init__(self, gateway: "Gateway", listeners: Listeners) -> None:
-        self._gateway, self._listeners = gateway, listeners
+        self._gateway, self._listeners, self._pages = gateway, listeners, Pages()
 
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
-            ask = self._gateway.ask if await self._gateway.look(self._pins_some) else self._gateway.look
-            page = await ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
+            page = await self._page(asker, params.cursor or "")
         except WaygraphError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
         return as_it_is(ctx, page)
+
+    async def _page(self, asker: "Asker", cursor: str) -> dict[str, Any]:
+        gateway, place = self._gateway, place_of(self._gateway, asker, cursor)
+        if (kept := self._pages.kept(place)) is not None:
+            return kept
+        ask = gateway.ask if await gateway.look(self._pins_some) else gateway.look
+        page = await ask(lambda: tools_page(gateway, asker, cursor))
+        self._pages.keep(place, page)
+        return page
 
     def _pins_some(self) -> bool:
         try:

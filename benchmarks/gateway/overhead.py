@@ -4,6 +4,7 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
+import mcp.types as t
 from mcp import Client
 
 from benchmarks.gateway.arms import Way, in_turn, more_than, spread
@@ -19,10 +20,21 @@ DIRECT = "tool call, directly"
 BARE = "tool call through the least gateway of the SDK's parts"
 LISTED = "tool call through `waygraph mcp`, of a tool in its list"
 UNLISTED = "tool call through `waygraph mcp`, of a found tool by its name"
+RELISTED = f"{UNLISTED}, and the list that the SDK's client asks for then"
 USED = "tool call through `waygraph mcp`, by use_tool"
 HTTP_UNLISTED = "tool call through `/mcp`, of a found tool by its name"
+HTTP_RELISTED = f"{HTTP_UNLISTED}, and the list that the SDK's client asks for then"
 HTTP_USED = "tool call through `/mcp`, by use_tool"
-TARGETS = {BARE: None, LISTED: OVERHEAD, UNLISTED: OVERHEAD, USED: None, HTTP_UNLISTED: None, HTTP_USED: None}
+TARGETS = {
+    BARE: None,
+    LISTED: OVERHEAD,
+    UNLISTED: OVERHEAD,
+    RELISTED: None,
+    USED: None,
+    HTTP_UNLISTED: None,
+    HTTP_RELISTED: None,
+    HTTP_USED: None,
+}
 WARM_UP = 30
 
 
@@ -62,9 +74,11 @@ async def _taken(made: Scene, found: str, pinned: str, calls: int) -> dict[str, 
             DIRECT: _called(direct, own_name),
             BARE: _called(bare, own_name),
             LISTED: _called(gateway, pinned),
-            UNLISTED: _called(gateway, found),
+            UNLISTED: _called_alone(gateway, found),
+            RELISTED: _called(gateway, found),
             USED: _used(gateway, found),
-            HTTP_UNLISTED: _called(http, found),
+            HTTP_UNLISTED: _called_alone(http, found),
+            HTTP_RELISTED: _called(http, found),
             HTTP_USED: _used(http, found),
         }
         return await in_turn(ways, calls, warm_up=WARM_UP)
@@ -73,6 +87,17 @@ async def _taken(made: Scene, found: str, pinned: str, calls: int) -> dict[str, 
 def _called(client: Client, name: str) -> Way:
     async def call(number: int) -> None:
         _check(text_of(await client.call_tool(name, {"number": number})), number)
+
+    return call
+
+
+def _called_alone(client: Client, name: str) -> Way:
+    """One request and its answer, as a host makes it that asks for no list afterwards."""
+
+    async def call(number: int) -> None:
+        params = t.CallToolRequestParams(name=name, arguments={"number": number})
+        answer = await client.session.send_request(t.CallToolRequest(params=params), t.CallToolResult)
+        _check(text_of(answer), number)
 
     return call
 

@@ -45,7 +45,7 @@ class Executor:
     async def call(self, call: ToolCall) -> Result:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
-        with self._until(anyio.current_time() + call.deadline_s):
+        with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
             async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
                     return await way.call(call)
@@ -66,16 +66,15 @@ class Executor:
         )
 
     @contextmanager
-    def _until(self, deadline: float) -> Iterator[None]:
-        """Ends at that time of the loop's, or when the executor closes."""
+    def _cancelling(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """Ends it when the executor closes."""
         if self._closed:
             raise UpstreamUnreachable("the gateway is being stopped")
-        with anyio.CancelScope(deadline=deadline) as scope:
-            self._under_way.add(scope)
-            try:
-                yield
-            finally:
-                self._under_way.discard(scope)
+        self._under_way.add(scope)
+        try:
+            yield
+        finally:
+            self._under_way.discard(scope)
 
     def close(self) -> None:
         """Calls under way end, and none begins any more."""

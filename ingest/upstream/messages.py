@@ -106,7 +106,7 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
         self._is_full, self._is_taken = anyio.Event(), anyio.Event()
         self._is_over = self._is_gone = False
 
-    async def send(self, item: SessionMessage, /) -> None:
+    async def send(self, item: SessionMessage) -> None:
         """Returns when the pipe has all of it. Raises BrokenResourceError, ClosedResourceError."""
         if self._is_over:
             raise anyio.ClosedResourceError

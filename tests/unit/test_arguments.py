@@ -15,6 +15,8 @@ from waygraph.registry.arguments import FAULTS_TOLD, check_arguments
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import Tool
 from waygraph.registry.schemas.bounded import MAX_DEPTH, MAX_SCHEMA_CHARS
+from waygraph.registry.schemas.bounded import faults as of_library
+from waygraph.registry.schemas.plain import plainly_fits
 
 
 def with_schema(schema: object) -> Tool:
@@ -392,3 +394,48 @@ def test_sound_schemas_are_judged_as_the_library_judges_them(
     """Our own keywords and bounds change what is told, never whether arguments fit."""
     whole = schema | {"$defs": {"a": referred}, "type": "object"}
     assert bool(faults(whole, arguments)) == (not Draft202012Validator(whole).is_valid(arguments))
+
+
+# -- what is plain ---------------------------------------------------------------------------------
+
+KINDS = st.sampled_from(["string", "integer", "number", "boolean", "array", "null", "text", ["string"], 7])
+PARAMETERS = st.one_of(
+    st.fixed_dictionaries({"type": KINDS}, optional={"description": st.text(max_size=3), "default": st.integers()}),
+    st.fixed_dictionaries({"type": KINDS, "minimum": st.integers(0, 3)}),
+    st.sampled_from([True, False, {}, {"$ref": "#/nowhere"}, {"enum": ["a"]}]),
+)
+NAMES = st.sampled_from("abc")
+VALUES = st.one_of(st.text(max_size=3), st.integers(), st.floats(), st.booleans(), st.none(), st.lists(st.integers()))
+SCHEMAS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["object", "object", "array", ["object"]])},
+    optional={
+        "properties": st.dictionaries(NAMES, PARAMETERS),
+        "required": st.one_of(st.lists(NAMES, unique=True), st.just("a"), st.just([7])),
+        "additionalProperties": st.one_of(st.booleans(), st.just({"type": "string"})),
+        "$schema": st.sampled_from(
+            ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-03/schema#"]
+        ),
+        "minProperties": st.integers(0, 2),
+    },
+)
+
+
+@given(schema=SCHEMAS, arguments=st.dictionaries(NAMES, VALUES))
+@settings(max_examples=500, deadline=None)
+def test_what_plainly_fits_is_json_in_which_the_library_finds_no_fault(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    text = json.dumps(schema)
+    if plainly_fits(text, arguments):
+        json.dumps(arguments, allow_nan=False)
+        assert of_library(text, arguments, 1) == []
+
+
+def test_what_is_common_is_plain() -> None:
+    properties = {"path": {"type": "string", "description": "Where"}, "depth": {"type": "integer", "default": 1}}
+    text = json.dumps({"type": "object", "properties": properties, "required": ["path"], "additionalProperties": False})
+    assert plainly_fits(text, {"path": "/", "depth": 2})
+    assert plainly_fits(text, {"path": "/"})
+    for wrong in ({}, {"path": 1}, {"path": "/", "depth": True}, {"path": "/", "deep": 1}):
+        assert not plainly_fits(text, wrong)
+        assert faults(json.loads(text), wrong)

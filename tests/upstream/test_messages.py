@@ -1,0 +1,170 @@
+"""Messages over pipes: each is what the SDK takes it for, whole and in order, and an end is heard of."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import IO
+
+import anyio
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
+
+from waygraph.ingest.upstream.child import Pipe
+from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message
+
+LONG = 300_000
+"""More than a pipe holds."""
+PARTS = {
+    "jsonrpc": st.sampled_from(["2.0", "1.0", 2]),
+    "id": st.sampled_from([1, "1", None, 1.0, 1.5, True, [], -(2**70)]),
+    "method": st.sampled_from(["ping", "", None, 7]),
+    "params": st.sampled_from([{}, {"a": [1.5, None]}, None, [], 3]),
+    "result": st.sampled_from([{}, {"content": []}, None, []]),
+    "error": st.sampled_from([{"code": 1, "message": "m", "data": {}}, {"code": "1", "message": "m"}, {}, None]),
+    "more": st.just("x"),
+}
+
+
+def of_the_sdk(line: bytes) -> JSONRPCMessage | None:
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return None
+
+
+def ours(line: bytes) -> JSONRPCMessage | None:
+    try:
+        return read_message(line)
+    except ValueError:
+        return None
+
+
+@given(document=st.fixed_dictionaries({}, optional=PARTS))
+@example(document={"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}})
+@example(document={"jsonrpc": "2.0", "id": None, "method": "ping"})
+@example(document={"jsonrpc": "2.0", "id": 1, "method": "ping", "result": {}})
+@settings(max_examples=500, deadline=None)
+def test_a_line_is_the_message_that_the_sdk_takes_it_for(document: dict[str, object]) -> None:
+    line = json.dumps(document).encode()
+    assert ours(line) == of_the_sdk(line)
+    assert type(ours(line)) is type(of_the_sdk(line))
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"7", b"{", b'{"jsonrpc": "2.0"', b"\xff", b'{"a": 1}{"b": 2}'])
+def test_what_is_no_message_is_none(line: bytes) -> None:
+    assert ours(line) is of_the_sdk(line) is None
+
+
+# -- pipes -----------------------------------------------------------------------------------------
+
+
+type Ends = tuple[IO[bytes], IO[bytes]]
+"""Of a pipe: where it is read and where it is written."""
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as read, open(writing, "wb", buffering=0) as written:
+        yield read, written
+
+
+def note(text: str) -> SessionMessage:
+    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="note", params={"text": text}))
+
+
+def text_of(line: bytes) -> str:
+    return str(json.loads(line)["params"]["text"])
+
+
+def lines_of(chunk: bytes) -> list[Item]:
+    return [note(line.decode()) for line in chunk.splitlines()]
+
+
+def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> None:
+    async def run() -> list[str]:
+        reading, writing, found = Pipe(ends[0]), MessagesOut(Pipe(ends[1])), b""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writing.run)
+            with anyio.move_on_after(0.05) as given_up:
+                await writing.send(note("a" * LONG))
+            assert given_up.cancelled_caught
+            tasks.start_soon(writing.send, note("b" * LONG))
+            tasks.start_soon(writing.send, note("c"))
+            while found.count(b"\n") < 3:
+                found += await reading.receive()
+            await writing.send(note("d"))
+            found += await reading.receive()
+            tasks.cancel_scope.cancel()
+        return [text_of(line) for line in found.splitlines()]
+
+    assert anyio.run(run) == ["a" * LONG, "b" * LONG, "c", "d"]
+
+
+def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
+    """At once, and while it waits for room."""
+    gone: list[str] = []
+
+    async def run() -> None:
+        writing = MessagesOut(Pipe(ends[1]), on_gone=lambda: gone.append("gone"))
+
+        async def send() -> None:
+            with pytest.raises(anyio.BrokenResourceError):
+                await writing.send(note("a" * LONG))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writing.run)
+            tasks.start_soon(send)
+            tasks.start_soon(send)
+            await anyio.sleep(0.05)
+            ends[0].close()
+        with pytest.raises(anyio.ClosedResourceError):
+            await writing.send(note("b"))
+
+    anyio.run(run)
+    assert gone == ["gone"]
+
+
+def test_an_end_wakes_who_waits(ends: Ends) -> None:
+    async def run() -> None:
+        reading = MessagesIn(Pipe(ends[0]), lines_of)
+        heard: list[Item] = []
+
+        async def listen() -> None:
+            heard.extend([item async for item in reading])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen)
+            await anyio.sleep(0.02)
+            reading.end()
+        assert heard == []
+        assert reading.left.is_set()
+        assert not reading.has_run_dry
+
+    anyio.run(run)
+
+
+def test_of_what_comes_at_once_each_message_is_heard_of_before_the_next(ends: Ends) -> None:
+    async def run() -> list[str]:
+        order: list[str] = []
+        ends[1].write(b"1\n2\n3\n")
+        ends[1].close()
+
+        async def hear(text: str) -> None:
+            order.append(f"heard {text}")
+
+        reading = MessagesIn(Pipe(ends[0]), lines_of)
+        async with anyio.create_task_group() as tasks:
+            async for item in reading:
+                assert isinstance(item, SessionMessage)
+                assert isinstance(item.message, JSONRPCNotification)
+                text = str((item.message.params or {})["text"])
+                order.append(f"read {text}")
+                tasks.start_soon(hear, text)
+        assert reading.has_run_dry
+        return order
+
+    assert anyio.run(run) == ["read 1", "heard 1", "read 2", "heard 2", "read 3", "heard 3"]
