@@ -12,7 +12,6 @@ from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import Services, load_services
-from waygraph.ingest.calling.skill_texts import SkillTexts
 from waygraph.ingest.calling.web import Web, open_web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.vouched import VouchedFile, vouched_file
@@ -150,6 +149,12 @@ def _openapi(configured: Configured, web: Web, settings: Settings) -> ToolCaller
     return OpenApiCaller(configured=configured, web=web, settings=settings)
 
 
+def _skill(registry: Registry, vouched: VouchedFile) -> ToolCaller:
+    from waygraph.ingest.calling.skill_texts import SkillTexts
+
+    return SkillTexts(registry=registry, vouched=vouched)
+
+
 @asynccontextmanager
 async def open_executor(
     registry: Registry, settings: Settings, surroundings: Surroundings, *, services: Services | None = None
@@ -171,7 +176,7 @@ async def open_executor(
             "mcp_server": McpCaller(pool),
             "a2a_agent": _OnFirstCall(lambda: _a2a(configured, vouched, web)),
             "openapi": _OnFirstCall(lambda: _openapi(configured, web, settings)),
-            "skill": SkillTexts(registry=registry, vouched=vouched),
+            "skill": _OnFirstCall(lambda: _skill(registry, vouched)),
         }
         executor = Executor(ways, settings.calls_at_once)
         stack.callback(executor.close)
