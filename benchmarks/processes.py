@@ -13,6 +13,8 @@ from benchmarks.world import World
 from waygraph.registry.settings import PREFIX
 
 TIMEOUT_S = 600
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+"""Where it is set, a checkout is compiled at each start; an installed package never is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class ProcessFailed(Exception):
 
 def run_process(command: Sequence[str], world: World) -> Ended:
     """Raises ProcessFailed. No WAYGRAPH_ variable is handed on: reading one costs an import of its own."""
-    environ = {name: value for name, value in world.environ.items() if not name.startswith(PREFIX)}
+    environ = {
+        name: value for name, value in world.environ.items() if not name.startswith(PREFIX) and name != NO_BYTECODE
+    }
     started, used = time.perf_counter(), _children_cpu_s()
     done = subprocess.run(
         list(command),

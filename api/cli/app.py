@@ -134,6 +134,8 @@ def _prepare_process() -> None:
     # same search took 8 ms instead of 2. Read by numpy when it is first imported, so set before any command runs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Looking for pydantic's plugins reads what every installed package says of itself.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     uncollected_at_exit()
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from waygraph.api.cli.collecting import uncollected
 from waygraph.api.cli.invocation import Invocation, invocation
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ def mcp(
     from waygraph.registry.storage.store import is_service
 
     told = invocation(context)
-    if is_service(place := told.place(told.settings())):
-        _bridge(str(place), told.settings(), namespace, surface)
+    settings = told.settings()
+    if is_service(place := told.place(settings)):
+        _bridge(str(place), settings, namespace, surface)
     else:
-        _serve(told, surface, namespace)
+        _serve(told, settings, surface, namespace)
 
 
 def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> None:
@@ -49,17 +51,17 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
     serve_bridge(place, settings, namespace=namespace)
 
 
-def _serve(told: Invocation, surface: "Surface", namespace: str) -> None:
+def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
     """Raises UnknownName for a namespace that the registry does not have; one that is not there yet may get it."""
     from waygraph.api.mcp.loading import loading
     from waygraph.registry.discovery.namespaces import agents_of_namespace
 
-    settings = told.settings()
-    with told.open() as registry, loading(registry):
+    with told.open(settings) as registry, loading(registry):
         if namespace and registry.exists:
             agents_of_namespace(registry, namespace)  # a mistyped name is told now, not by each of its requests
-        from waygraph.api.mcp.stdio import Served, run_stdio  # the SDK takes half a second to import
-        from waygraph.ingest.surroundings import Surroundings
+        with uncollected():
+            from waygraph.api.mcp.stdio import Served, run_stdio  # the SDK takes half a second to import
+            from waygraph.ingest.surroundings import Surroundings
 
         surroundings = Surroundings(environ=os.environ, home=str(Path.home()), cwd=str(Path.cwd()))
         run_stdio(

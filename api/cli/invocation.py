@@ -35,9 +35,9 @@ class Invocation:
         refuse_service(place)
         return place
 
-    def open(self) -> "Registry":
-        """The registry. Raises RegistryUnusable, EmbedderMismatch and their kin."""
-        return self._open(self.settings(), self.embedder)
+    def open(self, settings: "Settings | None" = None) -> "Registry":
+        """The registry; `settings`: those that were read already. Raises RegistryUnusable, EmbedderMismatch, …"""
+        return self._open(settings or self.settings(), self.embedder)
 
     def open_for_reindex(self) -> "Registry":
         """The registry with its own embedder: the one asked for is to come in its place."""

@@ -18,7 +18,7 @@ from waygraph.api.mcp.server import GatewayServer
 from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.surface import Surface
 from waygraph.api.observing.audit import Audit
-from waygraph.api.observing.logs import open_logs
+from waygraph.api.observing.logs import take_over_logging
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.access import LOCAL
 from waygraph.registry.registry import Registry
@@ -41,7 +41,7 @@ def run_stdio(served: Served) -> None:
     settings = served.settings
     rules = load_rules(settings)
     audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
-    open_logs(settings.log_format, settings.log_level, sys.stderr)
+    take_over_logging(settings.log_format, settings.log_level, sys.stderr)
     try:
         anyio.run(_serve, served, rules, audit, backend_options={"use_uvloop": True})
     finally:

@@ -6,16 +6,20 @@ is on every line of a request, also in the threads that work for it.
 
 import logging
 from collections.abc import Callable, MutableMapping
+from functools import cached_property
 from threading import Lock
-from typing import Any, Literal, TextIO, get_args
-
-import structlog
-from structlog.stdlib import ProcessorFormatter
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
 from waygraph.api.cli.escaping import escaped
 from waygraph.api.observing.redaction import without_secrets
 from waygraph.registry.errors import InvalidSetting
 
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger, Processor
+
+    Logger = FilteringBoundLogger
+
+# structlog is imported where it is used: with it come the tracebacks of rich, and most processes log nothing.
 LogFormat = Literal["json", "console"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 LOG_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
@@ -25,7 +29,6 @@ FACTS = "facts"
 """`logger.info("…", extra={FACTS: {…}})`: fields of the line."""
 
 Event = MutableMapping[str, Any]
-Logger = structlog.typing.FilteringBoundLogger
 _FIRST = ("time", "level", "event")
 
 
@@ -49,10 +52,16 @@ class Lines:
 class _FromLibraries(logging.Handler):
     """Hands the records of `logging` to the same stream."""
 
-    def __init__(self, lines: Lines, formatter: logging.Formatter) -> None:
+    def __init__(self, lines: Lines, log_format: LogFormat, *, is_terminal: bool) -> None:
         super().__init__()
-        self._lines = lines
-        self.setFormatter(formatter)
+        self._lines, self._log_format, self._is_terminal = lines, log_format, is_terminal
+
+    @cached_property
+    def _made_formatter(self) -> logging.Formatter:
+        return _formatter(_renderer(self._log_format, is_terminal=self._is_terminal))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._made_formatter.format(record)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -61,29 +70,46 @@ class _FromLibraries(logging.Handler):
             self.handleError(record)
 
 
-def open_logs(
-    log_format: str, level: str, stream: TextIO, lost: Callable[[], None] = lambda: None
-) -> structlog.typing.FilteringBoundLogger:
+def open_logs(log_format: str, level: str, stream: TextIO, lost: Callable[[], None] = lambda: None) -> "Logger":
     """Sends all that this process logs to `stream`, and gives the logger of requests; `lost` is told of lost lines.
 
     Raises InvalidSetting.
     """
-    known = _known("log_format", log_format, LOG_FORMATS)
-    least = LOG_LEVELS[_known("log_level", level, LOG_LEVELS)]
-    lines, render = Lines(stream, lost), _renderer(known, is_terminal=stream.isatty())
-    _take_over_logging(_FromLibraries(lines, _formatter(render)), least)
-    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+    import structlog
+
+    lines, known, least = _taken_over(log_format, level, stream, lost)
+    logger: Logger = structlog.wrap_logger(
         lines,
-        processors=[structlog.processors.add_log_level, _stamp(), _in_order, *render],
+        processors=[
+            structlog.processors.add_log_level,
+            _stamp(),
+            _in_order,
+            *_renderer(known, is_terminal=stream.isatty()),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         context_class=dict,
     ).bind()
     return logger
 
 
+def take_over_logging(log_format: str, level: str, stream: TextIO) -> None:
+    """The same for a process that has no logger of requests. Raises InvalidSetting."""
+    _taken_over(log_format, level, stream, lambda: None)
+
+
+def _taken_over(log_format: str, level: str, stream: TextIO, lost: Callable[[], None]) -> tuple[Lines, LogFormat, int]:
+    known: LogFormat = _known("log_format", log_format, LOG_FORMATS)
+    least = LOG_LEVELS[_known("log_level", level, LOG_LEVELS)]
+    lines = Lines(stream, lost)
+    _send_all_to(_FromLibraries(lines, known, is_terminal=stream.isatty()), least)
+    return lines, known, least
+
+
 def request_id() -> str:
     """The id of the request that this work is for; empty outside of one."""
-    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
+    from structlog.contextvars import get_contextvars
+
+    return str(get_contextvars().get("request_id", ""))
 
 
 def _known(setting: str, value: str, allowed: Any) -> Any:
@@ -92,7 +118,7 @@ def _known(setting: str, value: str, allowed: Any) -> Any:
     return value
 
 
-def _take_over_logging(handler: logging.Handler, least: int) -> None:
+def _send_all_to(handler: logging.Handler, least: int) -> None:
     """One handler at the root; what uvicorn would print of each request is left out, since we do."""
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     for name in OURS:
@@ -101,7 +127,10 @@ def _take_over_logging(handler: logging.Handler, least: int) -> None:
     access.handlers, access.propagate = [], False
 
 
-def _formatter(render: list[structlog.typing.Processor]) -> logging.Formatter:
+def _formatter(render: "list[Processor]") -> logging.Formatter:
+    import structlog
+    from structlog.stdlib import ProcessorFormatter
+
     return ProcessorFormatter(
         foreign_pre_chain=[
             structlog.contextvars.merge_contextvars,
@@ -115,7 +144,9 @@ def _formatter(render: list[structlog.typing.Processor]) -> logging.Formatter:
     )
 
 
-def _renderer(log_format: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:
+def _renderer(log_format: LogFormat, *, is_terminal: bool) -> "list[Processor]":
+    import structlog
+
     if log_format == "json":
         return [structlog.processors.JSONRenderer()]
     console = structlog.dev.ConsoleRenderer(
@@ -124,8 +155,10 @@ def _renderer(log_format: LogFormat, *, is_terminal: bool) -> list[structlog.typ
     return [_harmless, console]
 
 
-def _stamp() -> structlog.typing.Processor:
-    return structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+def _stamp() -> "Processor":
+    from structlog.processors import TimeStamper
+
+    return TimeStamper(fmt="iso", utc=True, key="time")
 
 
 def _spread(_: object, __: str, event: Event) -> Event:

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from benchmarks.processes import TIMEOUT_S, ProcessFailed, waygraph_command
+from benchmarks.processes import NO_BYTECODE, TIMEOUT_S, ProcessFailed, waygraph_command
 from benchmarks.record import PROJECT
 from benchmarks.service.servers import Server, free_port, serving, tree
 from benchmarks.world import World, scratch_folder, shown, with_cache
@@ -75,7 +75,11 @@ class Scene:
 
     def environ(self, **more: str) -> dict[str, str]:
         """Of every process: no variable of Waygraph's but these."""
-        kept = {name: value for name, value in self.world.environ.items() if not name.startswith(PREFIX)}
+        kept = {
+            name: value
+            for name, value in self.world.environ.items()
+            if not name.startswith(PREFIX) and name != NO_BYTECODE
+        }
         return kept | {
             "WAYGRAPH_CACHE_DIR": str(self.world.cache),
             "WAYGRAPH_DATA_DIR": str(self.folder),

@@ -1,22 +1,20 @@
 """`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from functools import cache
 
 import anyio
 
-from waygraph.ingest.calling.a2a_calls import A2aCaller
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
 from waygraph.ingest.calling.configured import Configured
 from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
-from waygraph.ingest.calling.openapi_calls import OpenApiCaller
 from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import Services, load_services
-from waygraph.ingest.calling.skill_texts import SkillTexts
-from waygraph.ingest.calling.web import open_web
+from waygraph.ingest.calling.web import Web, open_web
 from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.vouched import vouched_file
+from waygraph.ingest.vouched import VouchedFile, vouched_file
 from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model import Agent, AgentKind
 from waygraph.registry.registry import Registry
@@ -128,6 +126,34 @@ class _PlacesByName:
                 self._limits[name] = limit, users - 1
 
 
+class _OnFirstCall:
+    """A way that is made by its first call: what these import, a gateway's start need not wait for."""
+
+    def __init__(self, make: Callable[[], ToolCaller]) -> None:
+        self._made = cache(make)
+
+    async def call(self, call: ToolCall) -> Result:
+        return await self._made().call(call)
+
+
+def _a2a(configured: Configured, vouched: VouchedFile, web: Web) -> ToolCaller:
+    from waygraph.ingest.calling.a2a_calls import A2aCaller
+
+    return A2aCaller(configured=configured, vouched=vouched, web=web)
+
+
+def _openapi(configured: Configured, web: Web, settings: Settings) -> ToolCaller:
+    from waygraph.ingest.calling.openapi_calls import OpenApiCaller
+
+    return OpenApiCaller(configured=configured, web=web, settings=settings)
+
+
+def _skill(registry: Registry, vouched: VouchedFile) -> ToolCaller:
+    from waygraph.ingest.calling.skill_texts import SkillTexts
+
+    return SkillTexts(registry=registry, vouched=vouched)
+
+
 @asynccontextmanager
 async def open_executor(
     registry: Registry, settings: Settings, surroundings: Surroundings, *, services: Services | None = None
@@ -147,9 +173,9 @@ async def open_executor(
         configured = Configured(registry=registry, services=services, surroundings=surroundings)
         ways: dict[AgentKind, ToolCaller] = {
             "mcp_server": McpCaller(pool),
-            "a2a_agent": A2aCaller(configured=configured, vouched=vouched, web=web),
-            "openapi": OpenApiCaller(configured=configured, web=web, settings=settings),
-            "skill": SkillTexts(registry=registry, vouched=vouched),
+            "a2a_agent": _OnFirstCall(lambda: _a2a(configured, vouched, web)),
+            "openapi": _OnFirstCall(lambda: _openapi(configured, web, settings)),
+            "skill": _OnFirstCall(lambda: _skill(registry, vouched)),
         }
         executor = Executor(ways, settings.calls_at_once)
         stack.callback(executor.close)

@@ -14,6 +14,7 @@ from waygraph.registry.changes import SourceSummary
 from waygraph.registry.index import layout
 from waygraph.registry.index.documents import agent_record
 from waygraph.registry.index.made import Made, MadeOfTool, made_of
+from waygraph.registry.index.names import write_names
 from waygraph.registry.index.snapshot import Snapshot
 
 _WRITER_HEAP_BYTES = 64 * 1024 * 1024
@@ -25,7 +26,7 @@ def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None)
     with _texts_written(folder, made):
         _write_json(folder / layout.STATE, asdict(snapshot.state))
         _write_json(folder / layout.TABLES, _tables(snapshot))
-        _write_json(folder / layout.NAMES, _names(made))
+        write_names(folder / layout.NAMES, _names(made))
         write_sources(folder, snapshot.sources)
         _write_json(folder / layout.KEYS, list(snapshot.vector_keys))
         np.save(folder / layout.VECTORS, snapshot.vectors)

@@ -36,13 +36,18 @@ def test_a_failure_is_raised_where_the_result_is_asked_for() -> None:
 
 def test_the_block_s_own_failure_waits_for_the_work() -> None:
     """What the work uses is still there until it has ended."""
-    ended, leave = [], Event()
+    ended: list[bool] = []
+    leave = Event()
 
     def work() -> None:
         leave.wait(30)
         ended.append(True)
 
-    with pytest.raises(ZeroDivisionError), meanwhile(work):
-        leave.set()
-        _ = 1 / 0
+    def fail() -> None:
+        with meanwhile(work):
+            leave.set()
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
     assert ended == [True]
