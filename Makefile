@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODEL := $(VENV)/.model
 
+# The many processes that tests start need not compile the same modules each, whatever the caller's shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
 .PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs wheel test-sentence-transformers clean

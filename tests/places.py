@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from neo4j import GraphDatabase
+from neo4j import Driver, GraphDatabase
 
-from tests.neo4j_fixtures import TARGETS, wipe
+from tests.neo4j_fixtures import TARGETS, empty
 from tests.neo4j_server import DATABASE, Target
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.server_location import ServerLocation
@@ -16,6 +16,7 @@ SERVERS = tuple(f"neo4j {name}" for name in TARGETS)
 PLACES = ("grafeo in memory", "grafeo file", *SERVERS)
 
 Servers = Callable[[str], Target]
+Clear = Callable[[Driver], None]
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,20 @@ class Place:
     settings: Settings
 
 
-def new_place(name: str, folder: Path, servers: Servers, settings: Settings | None = None) -> Place:
-    """`name` is one of PLACES; a server is wiped."""
+def new_place(
+    name: str, folder: Path, servers: Servers, settings: Settings | None = None, *, clear: Clear = empty
+) -> Place:
+    """`name` is one of PLACES; a server is emptied. `clear=wipe` for what only a server without any schema shows."""
     settings = settings or Settings()
     if name.startswith("neo4j"):
-        return on_server(servers(name.removeprefix("neo4j ")), settings)
+        return on_server(servers(name.removeprefix("neo4j ")), settings, clear=clear)
     return Place(":memory:" if name.endswith("memory") else folder / "r.grafeo", settings)
 
 
-def on_server(target: Target, settings: Settings) -> Place:
-    """The server's database, emptied."""
+def on_server(target: Target, settings: Settings, *, clear: Clear = empty) -> Place:
+    """The server's database, without a node. The schema of a registry that was there may be left."""
     with GraphDatabase.driver(target.uri, auth=target.auth) as driver:
-        wipe(driver)
+        clear(driver)
     user, password = target.auth or ("neo4j", "")
     known = replace(settings, neo4j_user=user, neo4j_password=password, neo4j_database=DATABASE)
     return Place(target.uri, known)

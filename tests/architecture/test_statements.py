@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -71,7 +72,8 @@ def sample(name: str) -> dict[str, object]:
     return {parameter: SAMPLES[kind] for parameter, kind in load(name).params.items()}
 
 
-def written_in_code() -> set[str]:
+@cache
+def written_in_code() -> frozenset[str]:
     """Every text constant of the code, and the statements that migrations name."""
     constants = {
         node.value
@@ -79,7 +81,7 @@ def written_in_code() -> set[str]:
         for node in ast.walk(syntax(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    return constants | {name for migration in MIGRATIONS for name in migration.statements}
+    return frozenset(constants) | {name for migration in MIGRATIONS for name in migration.statements}
 
 
 @pytest.mark.parametrize("name", names())

@@ -170,7 +170,7 @@ def test_a_name_is_looked_up_in_one_revision(shelf: Shelf) -> None:
     place, stop, faults = shelf.empty(), Event(), list[object]()
 
     def look(registry: Registry) -> None:
-        while not stop.is_set():
+        while not stop.wait(0.001):  # else the readers take the writer's time
             try:
                 seen = {registry.tool(call_name("a", "one.x"), principal=PUBLIC).name}
                 seen |= {tool.name for tool in registry.tools(principal=PUBLIC)}

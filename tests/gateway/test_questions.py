@@ -77,33 +77,43 @@ def test_a_host_that_cannot_ask_lets_the_server_know(open_host: Open, era: Era) 
     anyio.run(call)
 
 
+ANSWERS: list[tuple[Any, Any, bool]] = [
+    ("accept", {"run": True}, True),
+    ("accept", {"run": False}, False),
+    ("accept", {}, False),
+    ("decline", None, False),
+    ("cancel", None, False),
+]
+"""What a person says to a form, and whether it is a yes."""
+
+
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(
-    ("action", "content", "runs"),
-    [
-        ("accept", {"run": True}, True),
-        ("accept", {"run": False}, False),
-        ("accept", {}, False),
-        ("decline", None, False),
-        ("cancel", None, False),
-    ],
-)
-def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(
-    open_host: Open, toolbox: Place, *, era: Era, action: str, content: Any, runs: bool
-) -> None:
+def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(open_host: Open, toolbox: Place, era: Era) -> None:
+    """Asked before each call: a yes is for one."""
+
     async def call() -> None:
         heard: list[str] = []
-        before = toolbox.notes.count("erased")
-        async with open_host(era, elicitation_callback=person(action, content, heard)) as host:
-            result = await host.call_tool("box__erase", {"path": "/tide.txt"})
-        assert len(heard) == 1
-        assert "box/erase" in heard[0]
-        assert "/tide.txt" in heard[0]
-        assert toolbox.notes.count("erased") == before + runs
-        if runs:
-            assert result.content[0].text == "gone"
-        else:
-            assert error_of(result)["code"] == "not-callable"
+        turns = iter(ANSWERS)
+
+        async def answer(context: Any, params: Any) -> ElicitResult:
+            action, content, _ = next(turns)
+            said: ElicitResult = await person(action, content, heard)(context, params)
+            return said
+
+        async with open_host(era, elicitation_callback=answer) as host:
+            for *_, runs in ANSWERS:
+                heard.clear()
+                before = toolbox.notes.count("erased")
+                result = await host.call_tool("box__erase", {"path": "/tide.txt"})
+                assert len(heard) == 1
+                assert "box/erase" in heard[0]
+                assert "/tide.txt" in heard[0]
+                assert toolbox.notes.count("erased") == before + runs
+                if runs:
+                    assert result.content[0].text == "gone"
+                else:
+                    assert error_of(result)["code"] == "not-callable"
+        assert next(turns, None) is None
 
     anyio.run(call)
 

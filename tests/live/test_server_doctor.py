@@ -102,6 +102,7 @@ def world(neo4j_target: Target, tmp_path_factory: pytest.TempPathFactory) -> Ite
     ):
         wipe(driver)
         yield World(neo4j_target, driver, embeddings, tmp_path_factory.mktemp("cache"))
+        wipe(driver)
 
 
 @pytest.fixture

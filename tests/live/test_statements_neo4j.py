@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.neo4j_fixtures import wipe
 from tests.places import SERVERS, Servers, new_place
 from waygraph.cypher import Statement, load, load_for, names
 from waygraph.cypher.loader import TYPES
@@ -121,12 +122,12 @@ def test_statements_answer_what_they_declare(
     server: str, tmp_path: Path, neo4j_servers: Servers, watched: Watched
 ) -> None:
     """All but those for rare needs run; each row of each has the declared columns, of the declared types."""
-    place = new_place(server, tmp_path, neo4j_servers)
+    place = new_place(server, tmp_path, neo4j_servers, clear=wipe)
     with opened(place.location, replace(place.settings, max_changes_kept=2)) as registry:
         live(registry, tmp_path / "source")
         assert isinstance(registry.store, ServerStore)
     migrate_at(str(place.location), str(tmp_path / "copy.grafeo"), place.settings)
-    place = new_place(server, tmp_path, neo4j_servers)
+    place = new_place(server, tmp_path, neo4j_servers, clear=wipe)
     migrate_at(str(tmp_path / "copy.grafeo"), str(place.location), place.settings)
     expected = set(names()) - ONLY_IN_NEED
     assert expected - watched.ran == set()
