@@ -1,34 +1,49 @@
-"""Work that a thread does while the one that asked for it goes on."""
+"""Work that goes on while a model works: it holds no lock of Python, neither when it is loaded nor when it runs."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Thread
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+_free = threading.Lock()
+"""Held while the one thread works."""
 
 
-@contextmanager
-def meanwhile[T](work: Callable[[], T]) -> Iterator[Callable[[], T]]:
-    """Does `work` beside the block, which ends when both have; then what is yielded gives or raises what it came to.
+def meanwhile[T](work: Callable[[], T]) -> Callable[[], T]:
+    """Starts `work` on a thread beside the caller's; what is returned waits for the result, or raises what was raised.
 
-    It pays for work that lets go of Python's lock: loading a model does, importing does not.
+    There is one such thread a process: where it is busy, or the machine has one processor, nothing is started, and
+    `work` is done when its result is asked for.
     """
-    made: list[T] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            made.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again, where it is asked for
-            failed.append(error)
-
-    def result() -> T:
-        thread.join()
-        if failed:
-            raise failed[0]
-        return made[0]
-
-    thread = Thread(target=run, name="meanwhile", daemon=True)
-    thread.start()
+    if _processors() == 1 or not _free.acquire(blocking=False):
+        return work
     try:
-        yield result
+        # The context of whoever asks goes along: a span that is opened there belongs to the same trace.
+        return _beside(os.getpid()).submit(contextvars.copy_context().run, _freeing, work).result
+    except RuntimeError:  # The interpreter is ending: threads take nothing more.
+        _free.release()
+        return work
+
+
+def _freeing[T](work: Callable[[], T]) -> T:
+    try:
+        return work()
     finally:
-        thread.join()
+        _free.release()
+
+
+@cache
+def _processors() -> int:
+    return os.cpu_count() or 1
+
+
+@cache
+def _beside(process: int) -> "ThreadPoolExecutor":  # noqa: ARG001 - a fork takes no threads along, so it gets its own
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, thread_name_prefix="meanwhile")

@@ -22,7 +22,7 @@ PROPERTY = "neo4j"
 NO_SERVER = "no Neo4j to test with"
 
 MADE = re.compile(r"^CREATE (?:CONSTRAINT|FULLTEXT INDEX) (\w+)", re.MULTILINE)
-OWN_INDEXES = "INDEXES YIELD name, type, owningConstraint WHERE type <> 'LOOKUP' AND owningConstraint IS NULL"
+OWN_INDEXES = "SHOW INDEXES YIELD name, type, owningConstraint WHERE type <> 'LOOKUP' AND owningConstraint IS NULL"
 
 
 def selected_releases(environ: Mapping[str, str] = ENVIRON) -> dict[str, Release]:
@@ -98,10 +98,16 @@ def _of_a_registry() -> re.Pattern[str]:
 
 
 def _drop_schema(transaction: ManagedTransaction, sparing: re.Pattern[str] | None = None) -> None:
-    for kind, shown in (("CONSTRAINT", "CONSTRAINTS YIELD name"), ("INDEX", OWN_INDEXES)):
-        for record in list(transaction.run(f"SHOW {shown}")):
-            if not (sparing and sparing.fullmatch(record["name"])):
-                transaction.run(f"DROP {kind} $name", name=record["name"])
+    def spared(name: str) -> bool:
+        return sparing is not None and sparing.fullmatch(name) is not None
+
+    # Constraints first: with one of them goes the index that it made.
+    for record in list(transaction.run("SHOW CONSTRAINTS YIELD name")):
+        if not spared(record["name"]):
+            transaction.run("DROP CONSTRAINT $name", name=record["name"])
+    for record in list(transaction.run(OWN_INDEXES)):
+        if not spared(record["name"]):
+            transaction.run("DROP INDEX $name", name=record["name"])
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:

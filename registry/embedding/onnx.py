@@ -120,10 +120,8 @@ def _loaded(
     """Loads the cached build, after building it if need be; a damaged one is built once more."""
     target = settings.cache_path / "models" / "built" / build_key(sha256, card.shape, precision)
     for _ in range(2):
-        with (
-            built_graph(folder, card.shape, precision, target) as graph,
-            meanwhile(partial(_session, graph)) as session,
-        ):
+        with built_graph(folder, card.shape, precision, target) as graph:
+            session = meanwhile(partial(_session, graph))
             tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
             try:
                 return session(), tokenizer

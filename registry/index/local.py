@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,8 +42,6 @@ _BM25_SATURATION = 2.2
 
 class LocalIndex:
     """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
-
-    is_fixed: Final[bool] = True
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
@@ -82,6 +80,10 @@ class LocalIndex:
         return self.path / layout.GRAPH
 
     # -- search ------------------------------------------------------------------------------------
+
+    @property
+    def is_fixed(self) -> bool:
+        return True
 
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.cypher import load
 from waygraph.registry.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
@@ -52,8 +52,6 @@ _TEXT_LEGS_SEARCHED = {"agent_text": 0, "capability_text": 1}
 class Neo4jIndex:
     """Implements SearchIndex. Holds no data of the registry but its agents, kept for their revision."""
 
-    is_fixed: Final[bool] = False
-
     def __init__(self, engine: "Neo4jEngine") -> None:
         self._engine = engine
         self._lock = threading.Lock()
@@ -80,6 +78,10 @@ class Neo4jIndex:
         return IndexState(**row), apart
 
     # -- search ------------------------------------------------------------------------------------
+
+    @property
+    def is_fixed(self) -> bool:
+        return False
 
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""

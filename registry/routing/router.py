@@ -13,8 +13,8 @@ from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.flags import as_seen
 from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.lookup import shows
+from waygraph.registry.meanwhile import meanwhile
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
-from waygraph.registry.routing.ahead import meanwhile
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
 from waygraph.registry.tracing import span

@@ -1,53 +1,108 @@
-"""Work that a thread does beside a block."""
+"""Work on a second thread while a model works: the same answers, errors told, and nobody waits for a busy one."""
 
-from threading import Event, current_thread
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry import meanwhile as module
+from waygraph.registry.embedding.query_cache import QueryCache
 from waygraph.registry.meanwhile import meanwhile
+from waygraph.registry.model import Route
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+TEXTS = ("book a table for four", "create an issue in the repository", "what does the euro cost in yen?", "zzz qqq")
 
 
-def test_block_and_work_go_on_at_the_same_time() -> None:
-    """Each waits for the other: one after the other, neither would end."""
-    asked, answered = Event(), Event()
-
-    def work() -> str:
-        assert asked.wait(30)
-        answered.set()
-        return current_thread().name
-
-    with meanwhile(work) as result:
-        asked.set()
-        assert answered.wait(30)
-    assert result() == "meanwhile"
+@pytest.fixture(autouse=True)
+def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_processors", lambda: 2)
 
 
-def test_a_failure_is_raised_where_the_result_is_asked_for() -> None:
-    """Not at the block's end: who asks may know what to do about it."""
+def test_work_runs_on_another_thread_and_its_result_comes() -> None:
+    assert meanwhile(threading.get_ident)() != threading.get_ident()
 
-    def work() -> None:
-        raise LookupError("nothing there")
 
-    with meanwhile(work) as result:
-        pass
-    with pytest.raises(LookupError, match="nothing there"):
+def test_a_busy_thread_leaves_the_work_to_the_one_that_asks() -> None:
+    go, started = threading.Event(), threading.Event()
+
+    def long() -> str:
+        started.set()
+        assert go.wait(60)
+        return "long"
+
+    first = meanwhile(long)
+    assert started.wait(60)
+    done: list[int] = []
+    second = meanwhile(lambda: done.append(threading.get_ident()))
+    assert done == []
+    second()
+    assert done == [threading.get_ident()]
+    go.set()
+    assert first() == "long"
+    assert meanwhile(threading.get_ident)() != threading.get_ident()
+
+
+def test_one_processor_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_processors", lambda: 1)
+    assert meanwhile(threading.get_ident)() == threading.get_ident()
+
+
+def test_what_the_work_raises_is_raised_where_its_result_is_asked_for() -> None:
+    def fails() -> None:
+        raise ValueError("of the work")
+
+    result = meanwhile(fails)
+    with pytest.raises(ValueError, match="of the work"):
         result()
+    assert meanwhile(lambda: "free again")() == "free again"
 
 
-def test_the_block_s_own_failure_waits_for_the_work() -> None:
-    """What the work uses is still there until it has ended."""
-    ended: list[bool] = []
-    leave = Event()
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_gets_a_thread_of_its_own() -> None:
+    assert meanwhile(lambda: "parent")() == "parent"
+    child = os.fork()
+    if not child:
+        os._exit(0 if meanwhile(lambda: "child")() == "child" else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
-    def work() -> None:
-        leave.wait(30)
-        ended.append(True)
 
-    def fail() -> None:
-        with meanwhile(work):
-            leave.set()
-            raise LookupError
+def test_a_query_that_is_embedded_is_answered_as_one_whose_vector_is_at_hand(catalog: Path) -> None:
+    with Registry.open(":memory:", environ={}) as registry:
+        for manifest in read_path(str(catalog), Settings()):
+            sync(registry, manifest)
+        ahead_of = [registry.route(text) for text in TEXTS]
+        at_hand = [registry.route(text) for text in TEXTS]
+        assert told(ahead_of) == told(at_hand)
+        assert any(
+            vote.leg == "capability_text" for route in ahead_of for match in route.matches for vote in match.votes
+        )
+        tools = [[registry.find_tools(text) for text in (f"{text}?", f"{text}?")] for text in TEXTS]
+        assert [first.matches for first, _ in tools] == [second.matches for _, second in tools]
 
-    with pytest.raises(LookupError):
-        fail()
-    assert ended == [True]
+
+def test_an_embedder_that_fails_is_told_and_the_next_query_works(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Registry.open(":memory:", environ={}) as registry:
+        for manifest in read_path(str(catalog), Settings()):
+            sync(registry, manifest)
+        with monkeypatch.context() as broken:
+            broken.setattr(QueryCache, "vector", fails_to_embed)
+            with pytest.raises(ConnectionError, match="no answer"):
+                registry.route(TEXTS[0])
+        assert registry.route(TEXTS[0]).matches
+
+
+def fails_to_embed(self: QueryCache, text: str) -> None:
+    raise ConnectionError("no answer")
+
+
+def told(routes: Sequence[Route]) -> list[object]:
+    return [(route.matches, route.confidence, route.reason) for route in routes]
