@@ -1,7 +1,8 @@
 # `make` lists what can be made. The first target that needs it sets everything up in .venv.
 
 VENV ?= .venv
-JOBS ?= 2
+# One more than there are processors: tests also wait, for processes and for servers.
+JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODEL := $(VENV)/.model

@@ -1,4 +1,7 @@
-"""Work that goes on while a model works: it holds no lock of Python, neither when it is loaded nor when it runs."""
+"""Work that goes on while a model works: a run of it holds no lock of Python.
+
+To load it is another matter: two threads that map files and take memory hold each other up.
+"""
 
 import contextvars
 import os

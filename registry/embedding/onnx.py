@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import batched
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,7 +19,6 @@ from waygraph.registry.embedding.spec import EmbedderSpec
 from waygraph.registry.embedding.tokens import TextTokenizer
 from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
 from waygraph.registry.errors import EmbedderRefused
-from waygraph.registry.meanwhile import meanwhile
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,7 +63,8 @@ class OnnxEmbedder:
         sha256 = weights_sha256(folder, settings)
         check_official(spec.model, sha256, folder)
         card = read_card(folder)
-        session, tokenizer = _loaded(folder, card, precision, settings, sha256)
+        session = _cached_session(folder, card, precision, settings, sha256)
+        tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
         return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
@@ -114,17 +113,15 @@ def _fingerprint(model: str, sha256: str, card: ModelCard, precision: str) -> st
     return f"onnx:{name}@{content}+{precision}{revision}"
 
 
-def _loaded(
+def _cached_session(
     folder: Path, card: ModelCard, precision: "Precision", settings: Settings, sha256: str
-) -> tuple[onnxruntime.InferenceSession, TextTokenizer]:
+) -> onnxruntime.InferenceSession:
     """Loads the cached build, after building it if need be; a damaged one is built once more."""
     target = settings.cache_path / "models" / "built" / build_key(sha256, card.shape, precision)
     for _ in range(2):
         with built_graph(folder, card.shape, precision, target) as graph:
-            session = meanwhile(partial(_session, graph))
-            tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
             try:
-                return session(), tokenizer
+                return _session(graph)
             except UNLOADABLE as exc:
                 failure = exc
         discard(target)

@@ -116,10 +116,11 @@ def test_a_route_is_one_trace_over_threads_and_workers(observed: Observed) -> No
         "POST /v1/route": CALLERS_SPAN,
         "route": "POST /v1/route",
         "embed": "route",
+        "legs ahead": "route",
+        "words": "legs ahead",
+        "names": "legs ahead",
         "legs": "route",
         "vectors": "legs",
-        "words": "legs",
-        "names": "legs",
         "fusion": "route",
     }
 
