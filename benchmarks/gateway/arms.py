@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import batched
 from statistics import median
 
 from benchmarks.record import Measure, Target
@@ -12,20 +13,26 @@ type Way = Callable[[int], Awaitable[object]]
 """Asks for the round of this number, and has its answer."""
 
 
+RUN = 10
+"""Rounds that a way is asked in a row, as a host asks its one gateway, before the next way has its turn. With one
+round each, every process would find the processor's caches full of another one's memory."""
+
+
 async def in_turn(ways: Mapping[str, Way], rounds: int, *, warm_up: int = 0) -> dict[str, list[float]]:
-    """Way → milliseconds of each round. Each round begins with another way; the warm-up's rounds are not counted,
+    """Way → milliseconds of each round. Every run begins with another way; the warm-up's rounds are not counted,
     and have the numbers before 0.
     """
     taken: dict[str, list[float]] = {name: [] for name in ways}
     names = list(ways)
     gc.collect()
-    for number in range(-warm_up, rounds):
-        first = number % len(names)
+    for turn, run in enumerate(batched(range(-warm_up, rounds), RUN)):
+        first = turn % len(names)
         for name in names[first:] + names[:first]:
-            began = time.perf_counter()
-            await ways[name](number)
-            if number >= 0:
-                taken[name].append((time.perf_counter() - began) * 1000)
+            for number in run:
+                began = time.perf_counter()
+                await ways[name](number)
+                if number >= 0:
+                    taken[name].append((time.perf_counter() - began) * 1000)
     return taken
 
 

@@ -58,14 +58,14 @@ NOTES = (
     "`waygraph mcp` and `waygraph serve` as they come, each in a process of its own over one registry file; the client "
     "is the MCP SDK's own, in the measuring process. Servers are programs on the SDK's low-level server "
     "(benchmarks/gateway/upstream.py). All of them share the processors.",
-    "Tool calls: each round makes the same call in every way, beginning with another one each time; the first 30 "
-    "rounds do not count. `more than directly` is the median of the rounds' differences. The registry holds 5,000 "
+    "Tool calls: the same calls are made in every way, ten in a row, beginning with another way each time; the first "
+    "30 rounds do not count. `more than directly` is the median of the rounds' differences. The registry holds 5,000 "
     "invented tools beside those that are called. After a call of a tool that is not in the server's list the SDK's "
     "client asks for the list again, to look for a schema of the result: a call of a found tool is measured without "
     "that second request, as of hosts that make none, and with it. The least gateway "
     "(benchmarks/gateway/bare.py) is the SDK's server before the SDK's client, and nothing else.",
     "find_tools: limit 5, detail as it comes. New queries were never asked before, so that their embedding is paid in "
-    "each process; then the same again. Every query is asked in all three ways in turn.",
+    "each process; then the same again. Every query is asked in all three ways, ten queries in a row each.",
     "Tokens: what a host puts before its model in each request, as compact JSON: all tools as one list, and the "
     "gateway's list with its instructions. Of find_tools the text of the answer, the mean of the queries, by a session "
     "that remembers nothing of earlier ones. For all tools no instructions of their servers are counted.",
