@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from waygraph.registry.processors import processors
+
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +25,7 @@ def meanwhile[T](work: Callable[[], T]) -> Callable[[], T]:
     There is one such thread a process: where it is busy, or the machine has one processor, nothing is started, and
     `work` is done when its result is asked for.
     """
-    if _processors() == 1 or not _free.acquire(blocking=False):
+    if processors() == 1 or not _free.acquire(blocking=False):
         return work
     try:
         # The context of whoever asks goes along: a span that is opened there belongs to the same trace.
@@ -38,11 +40,6 @@ def _freeing[T](work: Callable[[], T]) -> T:
         return work()
     finally:
         _free.release()
-
-
-@cache
-def _processors() -> int:
-    return os.cpu_count() or 1
 
 
 @cache

@@ -12,6 +12,9 @@ from waygraph.registry.registry import Registry
 FIRST_QUESTIONS_S = 1.0
 """So long what only calls need waits: to import it meanwhile would hold up the first questions."""
 
+_NOT_PLAIN = '{"type":"object","minProperties":0}'
+"""Arguments of plain schemas are accepted without the library that is to be imported."""
+
 
 @contextmanager
 def loading(registry: Registry) -> Iterator[None]:
@@ -32,4 +35,4 @@ def _load(registry: Registry, ended: Event) -> None:
         if registry.exists:
             registry.route("are you ready")
     if not ended.wait(FIRST_QUESTIONS_S):
-        check_arguments(Tool(id="", agent_id="", name="", input_schema='{"type":"object"}'), {})
+        check_arguments(Tool(id="", agent_id="", name="", input_schema=_NOT_PLAIN), {})

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from threading import get_native_id
 
+from waygraph.registry.processors import processors
+
 _WAITING = 8
 _WRITING = 2
 _WRITER_NICENESS = 10
@@ -51,7 +53,7 @@ async def _done[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
 
 def default_threads() -> int:
     """More than cores only make each other wait: a route hardly waits for anything but its turn."""
-    return max(2, os.cpu_count() or 1)
+    return max(2, processors())
 
 
 def _step_back() -> None:

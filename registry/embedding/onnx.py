@@ -1,6 +1,5 @@
 """The default embedder: a BERT model in onnxruntime, on one thread a text, without torch."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import batched
@@ -19,6 +18,7 @@ from waygraph.registry.embedding.spec import EmbedderSpec
 from waygraph.registry.embedding.tokens import TextTokenizer
 from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
 from waygraph.registry.errors import EmbedderRefused
+from waygraph.registry.processors import processors
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -86,9 +86,8 @@ class OnnxEmbedder:
 @contextmanager
 def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
     """`map`, on as many threads as pay: a run holds no lock of Python."""
-    # How many processors there are the system is asked anew each time: not for a query.
-    threads = 1 if texts <= 1 else min(os.cpu_count() or 1, MAX_THREADS, texts)
-    if threads == 1:
+    threads = min(processors(), MAX_THREADS, texts)
+    if threads <= 1:
         yield map
         return
     from concurrent.futures import ThreadPoolExecutor

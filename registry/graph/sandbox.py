@@ -22,6 +22,7 @@ from typing import IO, Any, cast
 from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.readonly import check_read_only
+from waygraph.registry.processors import processors
 from waygraph.registry.settings import Settings
 
 WORKER = Path(__file__).with_name("cypher_worker.py")
@@ -101,7 +102,7 @@ def limits(settings: Settings) -> dict[str, object]:
     """What every worker is held to."""
     return {
         "memory_mib": settings.cypher_memory_mib,
-        "cpu_s": int(settings.cypher_timeout_s * (os.cpu_count() or 1)) + 2,
+        "cpu_s": int(settings.cypher_timeout_s * processors()) + 2,
         "max_rows": settings.cypher_max_rows,
         "max_bytes": MAX_ANSWER_BYTES,
     }

@@ -21,7 +21,7 @@ TEXTS = ("book a table for four", "create an issue in the repository", "what doe
 
 @pytest.fixture(autouse=True)
 def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_processors", lambda: 2)
+    monkeypatch.setattr(module, "processors", lambda: 2)
 
 
 def test_work_runs_on_another_thread_and_its_result_comes() -> None:
@@ -49,7 +49,7 @@ def test_a_busy_thread_leaves_the_work_to_the_one_that_asks() -> None:
 
 
 def test_one_processor_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_processors", lambda: 1)
+    monkeypatch.setattr(module, "processors", lambda: 1)
     assert meanwhile(threading.get_ident)() == threading.get_ident()
 
 
