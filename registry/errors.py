@@ -84,13 +84,16 @@ class InvalidSetting(WaygraphError):
 
 
 class UnknownName(WaygraphError):
-    """A name that is not there; `nearest` holds what was probably meant, best first."""
+    """A name that is not there; `nearest` holds what was probably meant, best first.
 
-    def __init__(self, noun: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+    A short list of what is known is told, unless `known` is only `some` of it.
+    """
+
+    def __init__(self, noun: str, name: str, known: Iterable[str], *, some: bool = False, hint: str = "") -> None:
         known_names = sorted(known)
         self.noun, self.name = noun, name
         self.nearest = tuple(get_close_matches(name, known_names, n=3, cutoff=0.6))
-        listed = f"; known: {', '.join(known_names)}" if 0 < len(known_names) <= 12 else ""
+        listed = f"; known: {', '.join(known_names)}" if 0 < len(known_names) <= 12 and not some else ""
         meant = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
         super().__init__(f"{noun} {name!r} is not known{listed}.{meant}{' ' + hint if hint else ''}")
 

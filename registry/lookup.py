@@ -53,7 +53,7 @@ def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> To
         found = _tool_called(name, owner.id, index.tool_ids(owner.id))
         if found:
             return seen_tools(index, [found], principal)[0]
-    raise UnknownName("tool", name, _call_names_near(index, name, principal))
+    raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
 
 
 def named(index: SearchIndex, name: str, principal: Principal | None) -> Agent | Tool:

@@ -1,6 +1,6 @@
 """`serve`: the registry over REST."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,10 @@ def serve(
         bool,
         typer.Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp."),
     ] = False,
+    surface: Annotated[
+        Literal["default", "rfc"],
+        typer.Option("--surface", help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it."),
+    ] = "default",
     watch: Annotated[
         list[str] | None,
         typer.Option("--watch", metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat."),
@@ -43,5 +47,6 @@ def serve(
         open_to_all=no_auth,
         watch=tuple(watch or ()),
         mcp=not no_mcp,
+        surface=surface,
     )
     serve(chosen)

@@ -18,6 +18,7 @@ from waygraph.api.mcp.gateway import Ask, Asker
 from waygraph.api.mcp.open_sessions import OpenSessions, seated
 from waygraph.api.mcp.opening import load_rules, open_gateway
 from waygraph.api.mcp.session import Context, session_of
+from waygraph.api.mcp.surface import Surface
 from waygraph.registry.access import LOCAL
 from waygraph.registry.errors import TooManySessions
 
@@ -50,10 +51,11 @@ class HttpGateway:
         *,
         audit: "Audit",
         ask: Ask,
+        surface: Surface = "default",
         alone: bool = True,
     ) -> None:
         self._registry, self._settings, self._surroundings = registry, settings, surroundings
-        self._audit, self._ask, self._alone = audit, ask, alone
+        self._audit, self._ask, self._surface, self._alone = audit, ask, surface, alone
         self._rules = load_rules(settings)
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
@@ -70,6 +72,7 @@ class HttpGateway:
             audit=self._audit,
             ask=self._ask,
             asker_of=_asker_of,
+            surface=self._surface,
             parks=self._alone,
         )
         async with opened as server:

@@ -18,19 +18,26 @@ from waygraph.ingest.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.http import HttpGateway
+    from waygraph.api.mcp.surface import Surface
     from waygraph.api.rest.service import Service
 
 WHOLE, OF_NAMESPACE = "/mcp", "/{namespace}/mcp"
 _LISTEN = "subscriptions/listen"
 
 
-def open_gateway(service: "Service", environ: Mapping[str, str], *, alone: bool) -> "HttpGateway":
+def open_gateway(service: "Service", environ: Mapping[str, str], *, surface: "Surface", alone: bool) -> "HttpGateway":
     """Raises InvalidSetting for a policy that cannot be read. `alone`: see `HttpGateway`."""
     from waygraph.api.mcp.http import HttpGateway  # its libraries take half a second
 
     around = Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
     return HttpGateway(
-        service.registry, service.settings, around, audit=service.audit, ask=service.lanes.ask, alone=alone
+        service.registry,
+        service.settings,
+        around,
+        audit=service.audit,
+        ask=service.lanes.ask,
+        surface=surface,
+        alone=alone,
     )
 
 

@@ -37,6 +37,7 @@ from waygraph.registry.statuses import word_of
 from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
+    from waygraph.api.mcp.surface import Surface
     from waygraph.api.rest.observing.observed import Application
 
 CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
@@ -61,6 +62,8 @@ class Chosen:
     """Sources to follow, as a person names them."""
     mcp: bool = True
     """Whether the gateway is offered beside REST."""
+    surface: "Surface" = "default"
+    """What the gateway lists."""
 
 
 def serve(chosen: Chosen) -> None:
@@ -137,7 +140,7 @@ def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], strea
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
     alone = service.authenticator is None and is_loopback(chosen.host)
     hosts = (*LOOPBACK, chosen.host) if alone else None
-    gateway = open_gateway(service, environ, alone=chosen.workers == 1) if chosen.mcp else None
+    gateway = open_gateway(service, environ, surface=chosen.surface, alone=chosen.workers == 1) if chosen.mcp else None
     return application(service, gateway, log=log, traces=open_traces(environ, stream), hosts=hosts)
 
 

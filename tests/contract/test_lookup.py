@@ -126,6 +126,7 @@ def test_an_unknown_name_suggests_what_was_meant(registry: Registry) -> None:
     """Among the tools of the agent that is named, or of those whose names are near."""
     assert "a-b__get" in unknown(registry, "a-b__got").nearest
     assert "hidden-ledger__audit" in unknown(registry, "hiden-ledger__audit").nearest
+    assert "known:" not in str(unknown(registry, "hiden-ledger__audit")), "these tools are not all"
     with pytest.raises(UnknownName, match=r"agent 'hiden-ledger' is not known.*'hidden-ledger'"):
         registry.named("hiden-ledger")
     with pytest.raises(UnknownName, match=r"tool 'hidden-ledger__audt' is not known.*'hidden-ledger__audit'"):

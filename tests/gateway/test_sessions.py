@@ -10,7 +10,7 @@ from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
-from tests.service import Served, served
+from tests.service import Served, process, served
 from waygraph.api.mcp import listening
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.session import MAX_KNOWN, Session
@@ -185,20 +185,26 @@ def pin(place: Place, *, pinned: bool) -> None:
         registry.set("box", pinned=pinned)
 
 
-def test_the_surface_of_the_rfc_lists_find_tools_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", ["stdio", "http"])
+@pytest.mark.parametrize("era", ERAS)
+def test_the_surface_of_the_rfc_lists_find_tools_alone(door: str, era: Era, tmp_path: Path) -> None:
     """Whatever is pinned; and calls go by name."""
-    place = toolbox_place(tmp_path)
+    place, of_rfc = toolbox_place(tmp_path), ("--surface", "rfc")
     pin(place, pinned=True)
 
-    async def walk() -> None:
-        async with Client(on_stdio(place, "--surface", "rfc")) as host:
+    async def walk(url: str = "") -> None:
+        async with opened_by(door, url, on_stdio(place, *of_rfc))(era) as host:
             assert [tool.name for tool in (await host.list_tools()).tools] == ["find_tools"]
             found = told(await host.call_tool("find_tools", {"query": "add two whole numbers"}))
             assert found["tools"][0]["inputSchema"]["required"] == ["a", "b"], "whole schemas, without asking"
             assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
             assert (await host.call_tool("use_tool", {"name": "box__add", "params": {}})).is_error
 
-    anyio.run(walk)
+    if door == "stdio":
+        anyio.run(walk)
+        return
+    with process(place.registry, tmp_path, *of_rfc) as running:
+        anyio.run(walk, f"{running.url}/mcp")
 
 
 # -- what a host hears of a call -------------------------------------------------------------------
