@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from benchmarks.vocabulary import (
@@ -28,7 +29,25 @@ def catalogue(tools: int, seed: int = SEED) -> dict[str, Any]:
 
 def requests(count: int, seed: int = SEED) -> list[str]:
     """Distinct requests as people write them, of about 6 to 25 words."""
-    return _Author(random.Random(seed + 1)).requests(count)  # noqa: S311 - not a secret
+    return list(islice(all_requests(seed), count))
+
+
+def steps(count: int, seed: int = SEED) -> list[str]:
+    """Distinct steps as a model writes them that splits a task: 3 to 10 words, half of them at most 6.
+
+    So long are LiveMCPBench's steps.
+    """
+    return list(islice(all_steps(seed), count))
+
+
+def all_requests(seed: int = SEED) -> Iterator[str]:
+    """As `requests`, without end: hundreds of thousands are distinct."""
+    return _Author(random.Random(seed + 1)).requests()  # noqa: S311 - not a secret
+
+
+def all_steps(seed: int = SEED) -> Iterator[str]:
+    """As `steps`, without end."""
+    return _Author(random.Random(seed + 2)).steps()  # noqa: S311 - not a secret
 
 
 @dataclass
@@ -42,8 +61,13 @@ class _Author:
         for number, size in enumerate(self._sizes(tools), start=1):
             yield self._agent(number, size)
 
-    def requests(self, count: int) -> list[str]:
-        return [self._distinct(self._request) for _ in range(count)]
+    def requests(self) -> Iterator[str]:
+        while True:
+            yield self._distinct(self._request)
+
+    def steps(self) -> Iterator[str]:
+        while True:
+            yield self._distinct(self._step)
 
     def _sizes(self, tools: int) -> Iterator[int]:
         """Numbers from 7 to 12 that add up to `tools` (a catalogue of 13 tools has one agent of 13)."""
@@ -119,6 +143,18 @@ class _Author:
                 return f"can you {told} before {self.chance.randint(2, 11)} o'clock?"
             case _:
                 return f"{told}. {self.chance.choice(DETAILS).lower()}, if that can be had"
+
+    def _step(self) -> str:
+        domain = self.chance.choice(DOMAINS)
+        ask, thing = self.chance.choice(self.chance.choice(ACTIONS).asks), self.chance.choice(domain.objects)
+        match self.chance.randint(0, 2):
+            case 0:
+                told = f"{ask} {thing}"
+            case 1:
+                told = f"{ask} {self.chance.choice(QUALIFIERS)} {thing}"
+            case _:
+                told = f"{ask} {self.chance.choice(QUALIFIERS)} {thing} for {self.chance.choice(domain.settings)}"
+        return _with_article(told)
 
     def _distinct(self, write: Callable[[], str]) -> str:
         while (text := write()) in self.written:

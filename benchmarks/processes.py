@@ -34,11 +34,13 @@ class ProcessFailed(Exception):
         super().__init__(f"{Path(command[0]).name} {' '.join(command[1:3])} … ended with {status} and said: {last[0]}")
 
 
+def plain(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without variables of ours, and so that a checkout is compiled once."""
+    return {name: value for name, value in environ.items() if not name.startswith(PREFIX) and name != NO_BYTECODE}
+
+
 def run_process(command: Sequence[str], world: World) -> Ended:
     """Raises ProcessFailed. No WAYGRAPH_ variable is handed on: reading one costs an import of its own."""
-    environ = {
-        name: value for name, value in world.environ.items() if not name.startswith(PREFIX) and name != NO_BYTECODE
-    }
     started, used = time.perf_counter(), _children_cpu_s()
     done = subprocess.run(
         list(command),
@@ -47,7 +49,7 @@ def run_process(command: Sequence[str], world: World) -> Ended:
         check=False,
         cwd=PROJECT,
         timeout=TIMEOUT_S,
-        env=environ,
+        env=plain(world.environ),
     )
     seconds = time.perf_counter() - started
     if done.returncode:

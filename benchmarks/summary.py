@@ -11,11 +11,16 @@ from waygraph.registry.evaluation.tables import Table, markdown_table
 
 MET = {True: "met", False: "**missed**", None: ""}
 SPEED = {
-    route_speed.NAME: ("route, vector cached, 5000 tools, p50", "route, text to answer, 5000 tools, p50"),
+    route_speed.NAME: (
+        "route, vector cached, 5000 tools, p50",
+        "route, steps to answer, 5000 tools, p50",
+        "route, requests to answer, 5000 tools, p50",
+    ),
     process_speed.NAME: ("`waygraph route`, 5000 tools",),
     memory.NAME: ("process after 200 routes over 5000 tools, resident memory",),
     service.NAME: (
-        "POST /v1/route, 5000 tools, 1 client, p50",
+        "POST /v1/route, 5000 tools, 1 client, steps, p50",
+        "POST /v1/route, 5000 tools, 1 client, requests, p50",
         "POST /v1/route, 100 clients, requests/s / bare endpoint's",
         "POST /v1/route, 100 clients, p99 / bare endpoint's",
         "POST /v1/route, 100 clients, requests/s / tuned bare endpoint's",
@@ -23,7 +28,8 @@ SPEED = {
     ),
     gateway.NAME: (
         "tool call through `waygraph mcp`, of a tool in its list: more than directly, p50",
-        "find_tools through `waygraph mcp`, 5000 tools, new queries, p50",
+        "find_tools through `waygraph mcp`, 5000 tools, new steps, p50",
+        "find_tools through `waygraph mcp`, 5000 tools, new requests, p50",
     ),
 }
 """Record → the measures that are shown."""

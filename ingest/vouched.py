@@ -127,8 +127,8 @@ class VouchedFile:
     """The file of all that was vouched for. Threads and processes may share it."""
 
     path: Path
-    _read_at: tuple[int, int, int] | None = None
-    _content: _Content = field(default_factory=_Content)
+    _known: "tuple[tuple[int, int, int], _Content] | None" = None
+    """The content, and the stamp of the file that had it: one value, since threads share it."""
 
     def source(self, name: str) -> VouchedSource:
         """Empty for a source that nobody opened here. Raises StorageFailed for a file that is no such file."""
@@ -170,10 +170,10 @@ class VouchedFile:
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp != self._read_at:
-            self._content = self._read()
-            self._read_at = stamp
-        return self._content
+        known = self._known
+        if known is None or known[0] != stamp:
+            self._known = known = stamp, self._read()
+        return known[1]
 
     def _read(self) -> _Content:
         try:

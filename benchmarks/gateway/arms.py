@@ -7,15 +7,10 @@ from itertools import batched
 from statistics import median
 
 from benchmarks.record import Measure, Target
-from benchmarks.route_speed import percentile
+from benchmarks.route_speed import RUN, percentile
 
 type Way = Callable[[int], Awaitable[object]]
 """Asks for the round of this number, and has its answer."""
-
-
-RUN = 10
-"""Rounds that a way is asked in a row, as a host asks its one gateway, before the next way has its turn. With one
-round each, every process would find the processor's caches full of another one's memory."""
 
 
 async def in_turn(ways: Mapping[str, Way], rounds: int, *, warm_up: int = 0) -> dict[str, list[float]]:

@@ -1,15 +1,17 @@
-"""find_tools over either way in, beside the registry's own in this process: queries that are new, and known ones."""
+"""find_tools over either way in, beside the registry's own in this process: queries that are new, of models and of
+people, and known ones.
+"""
 
 from contextlib import AsyncExitStack
 from typing import Any
 
 from mcp import Client
 
-from benchmarks.catalogue import requests
 from benchmarks.gateway.arms import Way, in_turn, spread
 from benchmarks.gateway.overhead import WrongAnswer
 from benchmarks.gateway.scene import Scene, text_of
 from benchmarks.record import Measure, Target
+from benchmarks.route_speed import WRITTEN
 from waygraph.registry.registry import Registry
 
 SOON = Target(bound="at_most", value=6.0)
@@ -23,18 +25,19 @@ TARGETS = {HERE: None, STDIO: SOON, HTTP: SOON}
 
 async def measured(made: Scene, *, tools: int, queries: int) -> tuple[list[Measure], dict[str, Any]]:
     """`tools`: how many the registry holds."""
-    texts = requests(queries + WARM_UP)
+    measures: list[Measure] = []
     async with AsyncExitStack() as stack:
         gateway = (await stack.enter_async_context(made.stdio())).client
         http = await stack.enter_async_context(stack.enter_context(made.service()).client())
         registry = stack.enter_context(made.opened())
-        ways = {HERE: _here(registry, texts), STDIO: _through(gateway, texts), HTTP: _through(http, texts)}
-        new = await in_turn(ways, queries, warm_up=WARM_UP)
-        known = await in_turn(ways, queries)
-    measures = []
-    for name, target in TARGETS.items():
-        measures += spread(f"{name}, {tools} tools, new queries", new[name], target)
-        measures += spread(f"{name}, {tools} tools, queries asked before", known[name])
+        for written, write in WRITTEN.items():
+            texts = write(queries + WARM_UP)
+            ways = {HERE: _here(registry, texts), STDIO: _through(gateway, texts), HTTP: _through(http, texts)}
+            new = await in_turn(ways, queries, warm_up=WARM_UP)
+            known = await in_turn(ways, queries)
+            for name, target in TARGETS.items():
+                measures += spread(f"{name}, {tools} tools, new {written}", new[name], target)
+                measures += spread(f"{name}, {tools} tools, {written} asked before", known[name])
     return measures, {"tools": tools, "queries": queries}
 
 

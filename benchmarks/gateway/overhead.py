@@ -17,6 +17,7 @@ FOUND, PINNED = "mirror", "pinned"
 """Two servers, the same but for this: the tools of one stand in the gateway's list."""
 TOOLS = 5
 DIRECT = "tool call, directly"
+DIRECT_ALONE = "tool call, directly, as one request and its answer"
 BARE = "tool call through the least gateway of the SDK's parts"
 LISTED = "tool call through `waygraph mcp`, of a tool in its list"
 UNLISTED = "tool call through `waygraph mcp`, of a found tool by its name"
@@ -35,6 +36,8 @@ TARGETS = {
     HTTP_RELISTED: None,
     HTTP_USED: None,
 }
+ALONE = (UNLISTED, HTTP_UNLISTED)
+"""Without the checks that the SDK's client adds to a request, and so compared with the direct call without them."""
 WARM_UP = 30
 
 
@@ -52,9 +55,9 @@ async def measured(made: Scene, *, calls: int) -> tuple[list[Measure], dict[str,
     """Of a scene that was prepared."""
     names = made.call_names([FOUND, PINNED])
     taken = await _taken(made, names[FOUND][0], names[PINNED][0], calls)
-    measures = spread(DIRECT, taken[DIRECT])
+    measures = [*spread(DIRECT, taken[DIRECT]), *spread(DIRECT_ALONE, taken[DIRECT_ALONE])]
     for name, target in TARGETS.items():
-        more = more_than(taken[DIRECT], taken[name])
+        more = more_than(taken[DIRECT_ALONE if name in ALONE else DIRECT], taken[name])
         measures += spread(name, taken[name])
         measures.append(Measure(name=f"{name}: more than directly, p50", value=more, unit="ms", target=target))
     return measures, {"calls": calls}
@@ -72,6 +75,7 @@ async def _taken(made: Scene, found: str, pinned: str, calls: int) -> dict[str, 
         own_name = (await direct.list_tools()).tools[0].name
         ways = {
             DIRECT: _called(direct, own_name),
+            DIRECT_ALONE: _called_alone(direct, own_name),
             BARE: _called(bare, own_name),
             LISTED: _called(gateway, pinned),
             UNLISTED: _called_alone(gateway, found),

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from benchmarks.processes import NO_BYTECODE, TIMEOUT_S, ProcessFailed, waygraph_command
+from benchmarks.processes import TIMEOUT_S, ProcessFailed, plain, waygraph_command
 from benchmarks.record import PROJECT
 from benchmarks.service.servers import Server, free_port, serving, tree
 from benchmarks.world import World, scratch_folder, shown, with_cache
@@ -24,7 +24,6 @@ from waygraph.ingest.sync import sync
 from waygraph.registry.authentication.keys import KeyFile
 from waygraph.registry.changes import Manifest
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import PREFIX
 
 type Era = Literal["handshake", "modern"]
 MODES: Mapping[Era, str] = {"handshake": "legacy", "modern": "auto"}
@@ -75,12 +74,7 @@ class Scene:
 
     def environ(self, **more: str) -> dict[str, str]:
         """Of every process: no variable of Waygraph's but these."""
-        kept = {
-            name: value
-            for name, value in self.world.environ.items()
-            if not name.startswith(PREFIX) and name != NO_BYTECODE
-        }
-        return kept | {
+        return plain(self.world.environ) | {
             "WAYGRAPH_CACHE_DIR": str(self.world.cache),
             "WAYGRAPH_DATA_DIR": str(self.folder),
             "WAYGRAPH_KEYS_FILE": str(self.folder / "keys.json"),

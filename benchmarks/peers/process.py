@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from benchmarks.processes import plain
 from benchmarks.record import PROJECT
-from waygraph.registry.settings import PREFIX
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """A product over some thousand rows is too small for a pool of threads, which waits for its last on a busy machine."""
@@ -34,7 +34,7 @@ class PeerProcess:
     def __init__(self, name: str, catalogue: Path, cache: Path, environ: Mapping[str, str]) -> None:
         self.name = name
         self._stderr: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed with the process
-        handed = {key: value for key, value in environ.items() if not key.startswith(PREFIX)} | ONE_THREAD
+        handed = plain(environ) | ONE_THREAD
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.peers.one", name, str(catalogue), str(cache)],
             stdin=subprocess.PIPE,

@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 
-from benchmarks.catalogue import requests
 from benchmarks.process_speed import model_files
-from benchmarks.processes import waygraph_command
+from benchmarks.processes import plain, waygraph_command
 from benchmarks.service import bare
 from benchmarks.service.load import Job, Tally
 from benchmarks.service.servers import Server, free_port, python_module, serving
@@ -21,12 +21,9 @@ from waygraph.registry.authentication.keys import KeyFile
 from waygraph.registry.index import layout
 from waygraph.registry.index.generation import folder_of, lease_current
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import PREFIX
 
 ROUTE = "/v1/route"
 LIMIT = 5
-INVENTED = 4_000
-"""Requests that are invented; what is asked is one of them with a number of its own, so that no text comes twice."""
 ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """For the tuned endpoint: by default each of its threads starts some for the matrix, and they wait for each other."""
 MOST_A_SECOND = 1_200
@@ -35,20 +32,13 @@ MOST_A_SECOND = 1_200
 
 @dataclass(slots=True, kw_only=True)
 class Queries:
-    """Route requests, none asked twice."""
+    """What is asked: each text once."""
 
-    texts: Sequence[str]
-    asked: int = 0
-
-    @classmethod
-    def invented(cls) -> "Queries":
-        return cls(texts=requests(INVENTED))
+    texts: Iterator[str]
 
     def take(self, count: int) -> list[str]:
         """The next so many."""
-        numbers = range(self.asked, self.asked + count)
-        self.asked += count
-        return [f"{self.texts[number % len(self.texts)]} (case {number})" for number in numbers]
+        return list(islice(self.texts, count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +171,7 @@ class Arena:
             yield Endpoint(server=server, headers={})
 
     def _environ(self) -> dict[str, str]:
-        kept = {name: value for name, value in self.world.environ.items() if not name.startswith(PREFIX)}
-        return kept | {
+        return plain(self.world.environ) | {
             "WAYGRAPH_CACHE_DIR": self.world.settings.cache_dir,
             "WAYGRAPH_DATA_DIR": str(self.folder),
             "WAYGRAPH_KEYS_FILE": str(self.folder / "keys.json"),

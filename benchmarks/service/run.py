@@ -1,5 +1,6 @@
 """The benchmark `service`."""
 
+from benchmarks.catalogue import all_requests, all_steps
 from benchmarks.record import Result
 from benchmarks.service import mixed, speed, syncing
 from benchmarks.service.arena import Queries, arena
@@ -11,7 +12,8 @@ SYNCED, QUICK_SYNCED = 1_000, 100
 ROUNDS, QUICK_ROUNDS = 5, 1
 NOTES = (
     "`waygraph serve` as it comes, one worker, API keys on, log to a file, in a process of its own; so is each bare "
-    "endpoint; so is the load generator (benchmarks/service/load.py), on the same processors. Every query is new.",
+    "endpoint; so is the load generator (benchmarks/service/load.py), on the same processors. Every query is new: "
+    "requests of 9 to 23 words as people write them, for one client also steps of 3 to 10, as models do.",
     "Bare endpoint: benchmarks/service/bare.py, as one would first write it. FastAPI and uvicorn, a plain `def` that "
     "embeds the query with the same model, multiplies the same matrix and answers with five ids; onnxruntime and BLAS "
     "take the threads that they take by themselves. The limits of throughput and p99 are against it.",
@@ -30,11 +32,11 @@ NOTES = (
 
 def run(world: World) -> Result:
     tools, synced, rounds = (QUICK_TOOLS, QUICK_SYNCED, QUICK_ROUNDS) if world.quick else (TOOLS, SYNCED, ROUNDS)
-    queries = Queries.invented()
+    queries, steps = Queries(texts=all_requests()), Queries(texts=all_steps())
     timing = speed.Timing(rounds=rounds, alone_s=2.0 if world.quick else 5.0, crowd_s=2.0 if world.quick else 8.0)
     with arena(world, tools) as made:
         parts = {
-            "speed": speed.measured(made, queries, timing),
+            "speed": speed.measured(made, queries, steps, timing),
             "syncing": syncing.measured(made, queries, tools=synced, rounds=min(rounds, 3), quiet_s=timing.crowd_s),
             "mixed": mixed.measured(made, queries, minutes=world.minutes),
         }

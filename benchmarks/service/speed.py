@@ -29,7 +29,7 @@ class Timing:
     crowd_s: float
 
 
-def measured(arena: Arena, queries: Queries, timing: Timing) -> tuple[list[Measure], dict[str, Any]]:
+def measured(arena: Arena, queries: Queries, steps: Queries, timing: Timing) -> tuple[list[Measure], dict[str, Any]]:
     """Measures and the rounds that they come from."""
     with ExitStack() as stack:
         arms = {
@@ -44,11 +44,14 @@ def measured(arena: Arena, queries: Queries, timing: Timing) -> tuple[list[Measu
                 name=f"resident memory of the service, {arena.tools} tools", value=server.memory().whole_mib, unit="MiB"
             ),
         ]
-        alone = in_turn(arms, queries, clients=1, seconds=timing.alone_s, rounds=timing.rounds)
+        alone, stepwise = (
+            in_turn(arms, asked, clients=1, seconds=timing.alone_s, rounds=timing.rounds) for asked in (queries, steps)
+        )
         crowd = in_turn(arms, queries, clients=CROWD, seconds=timing.crowd_s, rounds=timing.rounds)
         loaded = Measure(name="the same after these loads", value=server.memory().whole_mib, unit="MiB")
-    details = {"alone": _rounds_told(alone), "crowd": _rounds_told(crowd)}
-    return [*started, loaded, *_alone_measures(arena.tools, alone), *_crowd_measures(crowd)], details
+    one = [*_alone_measures(arena.tools, "requests", alone), *_alone_measures(arena.tools, "steps", stepwise)]
+    details = {"alone": _rounds_told(alone), "stepwise": _rounds_told(stepwise), "crowd": _rounds_told(crowd)}
+    return [*started, loaded, *one, *_crowd_measures(crowd)], details
 
 
 def in_turn(
@@ -63,8 +66,8 @@ def in_turn(
     return loaded
 
 
-def _alone_measures(tools: int, loaded: Mapping[str, Sequence[Loaded]]) -> list[Measure]:
-    name, ours = f"POST /v1/route, {tools} tools, 1 client", loaded[SERVICE]
+def _alone_measures(tools: int, written: str, loaded: Mapping[str, Sequence[Loaded]]) -> list[Measure]:
+    name, ours = f"POST /v1/route, {tools} tools, 1 client, {written}", loaded[SERVICE]
     measures = [
         Measure(name=f"{name}, p50", value=_latency_ms(ours, 0.5), unit="ms", target=ALONE_P50),
         Measure(name=f"{name}, p99", value=_latency_ms(ours, 0.99), unit="ms", target=ALONE_P99),
@@ -72,7 +75,7 @@ def _alone_measures(tools: int, loaded: Mapping[str, Sequence[Loaded]]) -> list[
     for arm in (BARE, TUNED):
         for share in (0.5, 0.99):
             value = _latency_ms(loaded[arm], share)
-            measures.append(Measure(name=f"{arm}, 1 client, p{share * 100:g}", value=value, unit="ms"))
+            measures.append(Measure(name=f"{arm}, 1 client, {written}, p{share * 100:g}", value=value, unit="ms"))
     return measures
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
-from functools import cache
 
 import anyio
+from anyio import to_thread
 
 from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
 from waygraph.ingest.calling.configured import Configured
@@ -127,13 +127,24 @@ class _PlacesByName:
 
 
 class _OnFirstCall:
-    """A way that is made by its first call: what these import, a gateway's start need not wait for."""
+    """A way that is made by its first call, in a thread: neither a gateway's start nor other calls wait for what it
+    imports.
+    """
 
     def __init__(self, make: Callable[[], ToolCaller]) -> None:
-        self._made = cache(make)
+        self._make = make
+        self._making = anyio.Lock()
+        self._way: ToolCaller | None = None
 
     async def call(self, call: ToolCall) -> Result:
-        return await self._made().call(call)
+        way = self._way or await self._made()
+        return await way.call(call)
+
+    async def _made(self) -> ToolCaller:
+        async with self._making:
+            if self._way is None:
+                self._way = await to_thread.run_sync(self._make)
+            return self._way
 
 
 def _a2a(configured: Configured, vouched: VouchedFile, web: Web) -> ToolCaller:

@@ -80,11 +80,14 @@ class Launches:
         Raises NotCallable, whose text holds names of variables and no value; RegistryError, StorageFailed.
         """
         claims = claims_on(self.registry, agent.id)
+        faults: list[str] = []
         for claim, server in self._vouched(claims, agent):
             try:
                 return self._launch(claim, server, agent)
             except (Faulty, SourceError, Refusal) as fault:
-                raise NotCallable(agent.id, f"its server cannot be started or reached: {fault}") from None
+                faults.append(str(fault))  # another source may name the same server, and be as it was
+        if faults:
+            raise NotCallable(agent.id, f"its server cannot be started or reached: {'; '.join(faults)}")
         raise NotCallable(agent.id, _not_vouched(claims))
 
     def _vouched(self, claims: list[Claimed], agent: Agent) -> Iterator[tuple[Claimed, VouchedServer]]:

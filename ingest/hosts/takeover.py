@@ -20,6 +20,7 @@ from waygraph.ingest.hosts.keeping import replaced
 from waygraph.ingest.hosts.standard import Stays, asked_inputs, standard, variables
 from waygraph.ingest.hosts.taken import Shelf, Take, digest
 from waygraph.registry.errors import SourceError
+from waygraph.registry.identity import name_fault
 
 type Asked = Callable[[Path], Mapping[str, str]]
 """Asks the servers of a config and takes them into the registry: those that failed, each with its reason."""
@@ -70,6 +71,9 @@ def offer_of(target: Target) -> Offer:
     own = target.config.servers_of(target.folder) if places else {}
     for key, entry in {**everywhere, **{key: own[name] for key, (_, name) in places.items()}}.items():
         project = Path(target.folder) if key in places else target.project
+        if fault := name_fault(key):
+            stays[key] = f"the gateway cannot call it so: {fault}"
+            continue
         try:
             servers[key] = standard(target.config.host, entry, project=project)
         except Stays as why:
@@ -78,14 +82,21 @@ def offer_of(target: Target) -> Offer:
 
 
 def _of_folder(target: Target) -> dict[str, tuple[str, str]]:
-    """The folder's own servers, each under a key that no other has: its folder's name before it, or all of its path."""
+    """The folder's own servers, each under a key that no other has: its folder's name before it, or all of its path.
+
+    One that was taken before, in a take that did not come about perhaps, has the key that it had then.
+    """
     if not target.folder:
         return {}
-    others = {*target.config.servers, *(key for take in target.shelf.takes() for key in take.names)}
+    takes = target.shelf.takes()
+    had = {place: key for take in takes for key, place in take.places.items()}
+    others = {*target.config.servers, *(key for take in takes for key in take.names)}
     keys: dict[str, tuple[str, str]] = {}
     for name in target.config.servers_of(target.folder):
-        short = f"{PurePath(target.folder).name}/{name}"
-        keys[f"{target.folder.strip('/')}/{name}" if short in others else short] = (target.folder, name)
+        if name == target.name:
+            continue
+        place, short = (target.folder, name), f"{PurePath(target.folder).name}/{name}"
+        keys[had.get(place) or (f"{target.folder.strip('/')}/{name}" if short in others else short)] = place
     return keys
 
 

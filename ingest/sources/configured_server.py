@@ -57,15 +57,18 @@ class ConfiguredServer:
         rest = _told(env=self.env, envFile=self.env_file, cwd=self.cwd)
         return {"command": self.command, "args": [without_path_keys(argument) for argument in self.args], **rest}
 
-    def written(self, launch: Launch, inputs: Mapping[str, str]) -> str:
+    def written(self, launch: Launch, inputs: Mapping[str, str], project: str) -> str:
         """All that decides the launch and stands in files, in one text. It holds secrets.
 
-        `launch`: this server's, which has read the `envFile`. `inputs`: the defaults that the config gives.
+        `launch`: this server's, which has read the `envFile`. `inputs`: the defaults that the config gives; those of
+        inputs that other servers ask for do not count. `project`: the folder that the config says it belongs to.
         """
         told = {name: value for name, value in asdict(self).items() if name not in _LABELS}
+        text = json.dumps(told, sort_keys=True)
+        asked = {name: default for name, default in inputs.items() if f"input:{json.dumps(name)[1:-1]}}}" in text}
         env = launch.env if isinstance(launch, StdioLaunch) else {}
         in_file = {name: value for name, value in env.items() if name not in self.env}
-        return json.dumps([told, in_file, dict(inputs)], sort_keys=True)
+        return json.dumps([told, in_file, asked, project], sort_keys=True)
 
 
 def configured(entry: object) -> ConfiguredServer:

@@ -57,7 +57,7 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         except Faulty as fault:
             intake.reject_agent(entry.pointer, str(fault), key=entry.key)
             continue
-        written = entry.server.written(launch, inputs)
+        written = entry.server.written(launch, inputs, entry.project)
         yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, written=written)
 
 

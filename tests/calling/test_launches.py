@@ -11,6 +11,7 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
+from waygraph.ingest.calling.launches import claims_on
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
 from waygraph.ingest.vouched import launch_digest, vouched_file
@@ -130,6 +131,53 @@ def test_the_default_of_an_input_is_a_value_too(here: Here) -> None:
     assert isinstance(here.launches.of(agent), StdioLaunch)
     config("./evil")
     with pytest.raises(NotCallable, match="'scales' is another than was ingested"):
+        here.launches.of(agent)
+
+
+def test_what_other_servers_of_a_config_ask_for_changes_nothing(here: Here) -> None:
+    """Beside this one a server comes, and an input that only that one asks for."""
+    own = {"id": "key", "type": "promptString", "default": "a"}
+    servers = {"scales": {**here.entry, "env": {"KEY": "${input:key}"}}}
+    [agent] = here.ingest(here.write("mcp.json", {"servers": servers, "inputs": [own]}))
+    servers["other"] = {**here.entry, "env": {"KEY": "${input:other}"}}
+    here.write("mcp.json", {"servers": servers, "inputs": [own, {**own, "id": "other", "default": "b"}]})
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == {"KEY": "a"}
+
+
+def test_a_server_that_is_moved_to_another_folder_is_not_started(here: Here) -> None:
+    """Claude Code's file says in which folder a project's servers run; the name of both may be the same."""
+
+    def config(folder: Path) -> str:
+        return here.write("claude.json", {"projects": {str(folder): {"mcpServers": {"scales": here.entry}}}})
+
+    good, evil = here.folder / "good" / "app", here.folder / "evil" / "app"
+    good.mkdir(parents=True)
+    [agent] = here.ingest(config(good))
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.cwd == str(good)
+    config(evil)
+    with pytest.raises(NotCallable, match="'app/scales' is another than was ingested"):
+        here.launches.of(agent)
+
+
+def test_of_several_configs_that_name_a_server_one_that_is_as_it_was_is_enough(here: Here) -> None:
+    """A value that was changed in one of them holds up no call; where none is as it was, all are named."""
+
+    def config(name: str, value: str) -> str:
+        return here.config({"scales": {**here.entry, "env": {"KEY": value}}}, name)
+
+    here.ingest(config("a.json", "first"))
+    [agent] = here.ingest(config("b.json", "second"))
+    assert len(claims_on(here.registry, agent.id)) == 2
+    config("a.json", "changed")
+    launch = here.launches.of(agent)
+    assert isinstance(launch, StdioLaunch)
+    assert launch.env == {"KEY": "second"}
+    config("b.json", "changed")
+    with pytest.raises(NotCallable, match=r"a\.json.*; .*b\.json"):
         here.launches.of(agent)
 
 

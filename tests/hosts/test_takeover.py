@@ -1,6 +1,7 @@
 """`waygraph connect HOST --import` and `--restore`: a host's servers behind the gateway, and back, whatever happens."""
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -230,6 +231,32 @@ def test_folders_of_one_name_are_told_apart(home: Home, of_folders: Path, monkey
     assert of_folders.read_text() == before
 
 
+def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Home, of_folders: Path) -> None:
+    """It is known by its name, where it is an address that does not tell what it is."""
+    text = of_folders.read_text().replace(
+        '"gone": {"command"', '"waygraph": {"url": "http://127.0.0.1:9/mcp"}, "g": {"x"'
+    )
+    of_folders.write_text(text)
+    told = home.run("connect", "claude-code", "--import", "--json").told
+    assert told["taken"] == ["tides", "work/tides"]
+    assert [*told["stays"]] == ["work/g"]
+    assert [*json.loads(of_folders.read_text())["projects"][str(Path.cwd())]["mcpServers"]] == ["waygraph", "g"]
+
+
+def test_a_name_that_the_gateway_cannot_have_stays(home: Home) -> None:
+    long = "t" * 129
+    file = home.put(
+        "cursor",
+        json.dumps(
+            {"mcpServers": {name: {"command": "PYTHON", "args": ["-u", "PROGRAM"]} for name in ("tides", long)}}
+        ),
+    )
+    told = home.run("connect", "cursor", "--import", "--json").told
+    assert told["taken"] == ["tides"]
+    assert "at most 128 characters" in told["stays"][long]
+    assert [*json.loads(file.read_text())["mcpServers"]] == [long, "waygraph"]
+
+
 # -- a file that went on ---------------------------------------------------------------------------
 
 
@@ -317,7 +344,7 @@ RESTORE_STEPS = [
 def killed(home: Home, step: str, count: int, *words: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "tests.hosts.killed", step, str(count), *words],
-        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -344,6 +371,17 @@ def test_killed_while_it_takes_over_nothing_is_lost(home: Home, step: str, count
     home.run("connect", "cursor", "--restore")
     assert (file.read_bytes(), [*home.shelf.iterdir()]) == (before, [])
     assert home.told_a_secret() == []
+
+
+def test_a_file_that_is_written_while_servers_are_taken_over_has_each_once(home: Home, of_folders: Path) -> None:
+    """The take is told of and did not come about: the next one finds a folder's servers under the same names."""
+    killed(home, "keeping._put", 1, "connect", "claude-code", "--import")
+    of_folders.write_text(of_folders.read_text().replace('"numStartups": 7', '"numStartups": 8'))
+    before = of_folders.read_bytes()
+    assert home.run("connect", "claude-code", "--import", "--json").told["taken"] == ["tides", "work/tides"]
+    assert [*json.loads((home.shelf / "claude-code.json").read_text())["mcpServers"]] == ["tides", "work/tides"]
+    home.run("connect", "claude-code", "--restore")
+    assert of_folders.read_bytes() == before
 
 
 @pytest.mark.parametrize(("step", "count"), IMPORT_STEPS[1:])

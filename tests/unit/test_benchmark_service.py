@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.catalogue import catalogue
+from benchmarks.catalogue import all_requests, all_steps, catalogue
 from benchmarks.service.arena import Queries
 from benchmarks.service.crowd import Outcomes, Wire
 from benchmarks.service.load import HEAD_END, Job, Tally, content_length, found_in, generate, request_bytes
@@ -137,9 +137,10 @@ def test_a_request_is_one_of_http() -> None:
 
 
 def test_no_query_is_asked_twice() -> None:
-    queries = Queries(texts=["a", "b"])
-    taken = [*queries.take(5), *queries.take(5)]
-    assert len(set(taken)) == 10
+    for texts in (all_requests(), all_steps()):
+        queries = Queries(texts=texts)
+        taken = [*queries.take(5_000), *queries.take(5_000)]
+        assert len(set(taken)) == 10_000
 
 
 # -- what the crowd notices --------------------------------------------------------------------------

@@ -191,5 +191,5 @@ def test_a_small_run_of_the_route_benchmark_leaves_a_whole_record(tmp_path: Path
     assert {"cpus", "model", "system", "python", "load_average_1_min"} == record["machine"].keys()
     assert str(tmp_path) not in json.dumps(record)
     names = [m["name"] for m in record["measures"]]
-    assert len(names) == len(set(names)) == 11
+    assert len(names) == len(set(names)) == 3 + 2 * 8
     assert all(m["value"] > 0 and m.keys() == {"name", "value", "unit", "target", "met"} for m in record["measures"])
