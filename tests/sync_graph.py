@@ -1,0 +1,107 @@
+"""The write side of a registry on a graph without an index, and what is synchronised into it."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from waygraph.ingest.sync import plan
+from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, Rejected
+from waygraph.registry.embedding.opened import ChosenEmbedder
+from waygraph.registry.embedding.protocol import Progress, Role
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.reading import overlaid
+from waygraph.registry.graph.schema import migrate
+from waygraph.registry.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model import Agent, Tool
+from waygraph.registry.storage.store import Writing, keep_nothing, prepare_nothing
+from waygraph.registry.writing import WriteSession, Written, changed_setting
+
+if TYPE_CHECKING:
+    from waygraph.registry.embedding.protocol import Matrix
+
+
+class CountingEmbedder:
+    """Vectors from a text's hash; keeps the texts that it was given."""
+
+    fingerprint, dimension = "counting@1", 4
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    @property
+    def embedded(self) -> int:
+        return len(self.texts)
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":  # noqa: ARG002
+        self.texts += texts
+        rows = [np.random.default_rng(list(text.encode())).normal(size=4) for text in texts]
+        return np.asarray(rows, dtype=np.float32).reshape(len(texts), 4)
+
+
+@dataclass
+class Graph:
+    """The write side of a registry: an engine in memory, an embedder that counts, a clock that ticks."""
+
+    engine: GrafeoEngine
+    session: WriteSession
+    embedder: CountingEmbedder
+
+    def sync(self, manifest: Manifest) -> tuple[ChangeSet, Written]:
+        changes = plan(self.session.held(), manifest)
+        return changes, self.session.commit(changes)
+
+    def say(self, agent: str, **changes: object) -> None:
+        self.session.put_setting(changed_setting(self.session.held(), agent, changes))
+
+    def agents(self) -> dict[str, Agent]:
+        """As they hold now, operators' words included."""
+        held = self.session.held()
+        return {name: overlaid(stored.agent, held.settings) for name, stored in held.agents.items()}
+
+    def tools(self) -> dict[str, Tool]:
+        held = self.session.held()
+        return {item.tool.id: item.tool for items in held.tools_of(held.agents).values() for item in items}
+
+    @property
+    def revision(self) -> int:
+        state = self.session.state()
+        return state.revision if state else 0
+
+
+def new_graph() -> Graph:
+    engine = GrafeoEngine.open(None)
+    migrate(engine, "here", "2026-01-01")
+    embedder, ticks = CountingEmbedder(), itertools.count()
+    session = WriteSession(
+        Writing(engine, keep_nothing, prepare_nothing),
+        lambda _: ChosenEmbedder(embedder=embedder, spec="counting"),
+        texts="contextual",
+        max_embedded_chars=4000,
+        max_changes_kept=100,
+        clock=lambda: f"2026-01-01T00:00:00.{next(ticks):06d}+00:00",
+    )
+    return Graph(engine, session, embedder)
+
+
+def entry(
+    key: str, text: str = "does things", tools: Sequence[str] = ("run",), *, transport: str = "", schema: str = "{}"
+) -> AgentEntry:
+    """`transport` names a launch; empty: the source does not say."""
+    name = agent_id(key)
+    launch = canonical_json({"command": transport}) if transport else ""
+    agent = sealed_agent(Agent(id=name, name=key, description=text, transport=launch))
+    made = (
+        Tool(id=tool_id(name, t), agent_id=name, name=t, description=f"{t}: {text}", input_schema=schema) for t in tools
+    )
+    return AgentEntry(key=key, agent=agent, tools=tuple(map(sealed_tool, made)))
+
+
+def manifest(source: str, *entries: AgentEntry, rank: int = 0, rejected: tuple[Rejected, ...] = ()) -> Manifest:
+    return Manifest(source=source, namespace=f"ns-{source}", rank=rank, entries=entries, rejected=rejected)
+
+
+def claims(graph: Graph) -> set[tuple[str, str, str]]:
+    return {(claim.source, claim.key, claim.agent_id) for claim in graph.session.held().claims}

@@ -1,0 +1,276 @@
+"""OpenAPI 3 and Swagger 2: documents that are large, real, or hostile."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tests.openapi_documents import (
+    EVENTS_3_1,
+    EXAMPLE,
+    FILES_2_0,
+    OURS,
+    PETS_3_0,
+    ROOT,
+    agent_of,
+    body_of,
+    document_with,
+    http,
+    manifest_of,
+    read,
+    schema,
+    told,
+    written_call,
+)
+from waygraph.ingest.sources import openapi, read_path
+from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS
+from waygraph.ingest.sync import sync
+from waygraph.registry.registry import Registry
+from waygraph.registry.settings import Settings
+
+# -- size ------------------------------------------------------------------------------------------
+
+
+def _web(count: int, width: int) -> dict[str, Any]:
+    """Schemas each of which refers to `width` others, so that each reaches all."""
+    return {
+        f"S{number}": {
+            "type": "object",
+            "description": "words " * 10,
+            "properties": {
+                f"p{step}": {"$ref": f"#/components/schemas/S{(number * width + step) % count}"}
+                for step in range(width)
+            },
+        }
+        for number in range(count)
+    }
+
+
+def test_a_large_web_of_schemas_is_bounded() -> None:
+    """300 operations over 1,000 schemas that all reach each other: each tool stays small, what it keeps is nearest."""
+    paths = {f"/x{number}": {"post": body_of({"$ref": f"#/components/schemas/S{number}"})} for number in range(300)}
+    intake = read(
+        {"openapi": "3.1.0", "info": {"title": "T"}, "paths": paths, "components": {"schemas": _web(1000, 8)}}
+    )
+    tools = intake.entries[0].tools
+    assert len(tools) == len(intake.cut) == 300
+    assert max(len(tool.input_schema) for tool in tools) < 2 * MAX_SCHEMA_CHARS
+    assert "S900" not in tools[0].input_schema
+    Draft202012Validator.check_schema(schema(tools[0]))
+    Draft202012Validator(schema(tools[0])).validate({"p1": {"p1": {"p1": {"p1": {"p1": {}}}}}})
+
+
+def test_a_schema_by_itself_is_bounded() -> None:
+    """One of many properties, one of a great text, one nested deeply: the tool is there, and the remark."""
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"type": "array", "items": deep}
+    for stated, reason in (
+        ({"type": "object", "properties": {f"p{n}": {"description": "x" * 1000} for n in range(100)}}, "is left out"),
+        ({"type": "string", "description": "x" * 100_000}, "'body' is left out"),
+        (deep, "nested deeper than 60"),
+    ):
+        intake = read(document_with(body_of(stated)))
+        [tool] = intake.entries[0].tools
+        assert len(tool.input_schema) < 2 * MAX_SCHEMA_CHARS
+        assert any(reason in each.reason for each in intake.cut)
+
+
+def test_paths_that_share_one_item_do_not_multiply_without_end() -> None:
+    """A few bytes each that stand for much: twenty of them, the others are rejected by name."""
+    item = {method: {"operationId": method, "description": "x" * 100_000} for method in openapi.METHODS}
+    paths = {f"/p{number}": {"$ref": "#/x-item"} for number in range(openapi.MAX_SHARED + 5)}
+    intake = read({"openapi": "3.0.0", "info": {"title": "T"}, "x-item": item, "paths": paths})
+    assert len(intake.entries[0].tools) == openapi.MAX_SHARED * len(openapi.METHODS)
+    assert list(told(intake.rejected)) == [f"/paths/~1p{openapi.MAX_SHARED + number}" for number in range(5)]
+
+
+def test_of_very_many_operations_the_rest_is_left_out() -> None:
+    """And told."""
+    paths: dict[str, Any] = {f"/p{number}": {"get": {}} for number in range(openapi.MAX_OPERATIONS + 5)}
+    intake = read({"openapi": "3.0.0", "info": {"title": "T"}, "paths": paths})
+    assert len(intake.entries[0].tools) == openapi.MAX_OPERATIONS
+    assert "more operations than" in told(intake.rejected)["/paths"]
+
+
+class Counting(dict[str, Any]):
+    """How often somebody went through all of it."""
+
+    times = 0
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+
+def test_one_part_that_many_operations_use_is_read_once() -> None:
+    """A large parameter, body and answer behind references of many operations."""
+    properties = Counting({f"p{n}": {"type": "string"} for n in range(1000)})
+    large = {"type": "object", "properties": properties}
+    content = {"content": {"application/json": {"schema": large}}}
+    operation = {
+        "parameters": [{"$ref": "#/components/parameters/P"}],
+        "requestBody": {"$ref": "#/components/requestBodies/B"},
+        "responses": {"200": {"$ref": "#/components/responses/R"}},
+    }
+    parts = {
+        "parameters": {"P": {"name": "p", "in": "query", "description": "x" * 100_000, "schema": large}},
+        "requestBodies": {"B": content},
+        "responses": {"R": content},
+    }
+    paths = {f"/p{number}": {"post": operation} for number in range(100)}
+    intake = read({"openapi": "3.0.0", "info": {"title": "T"}, "paths": paths, "components": parts})
+    assert len(intake.entries[0].tools) == 100
+    assert max(len(tool.input_schema) for tool in intake.entries[0].tools) < MAX_SCHEMA_CHARS
+    assert properties.times <= 3, "for parameter, body and answer once each"
+
+
+def test_numbers_of_yaml_that_python_does_not_write_are_left_out(tmp_path: Path) -> None:
+    """A few thousand digits in base 16: as version, bound, default and variable."""
+    number = "0x" + "f" * 5000
+    (tmp_path / "spec.yaml").write_text(
+        f"openapi: 3.1.0\ninfo: {{title: T, version: v}}\n"
+        f"servers: [{{url: 'https://h.example/{{v}}', variables: {{v: {{default: {number}}}}}}}]\n"
+        "paths: {/a: {get: {operationId: a, parameters: "
+        f"[{{name: p, in: query, schema: {{minimum: {number}, default: {number}, type: integer}}}}]}}}}}}\n"
+    )
+    [entry] = manifest_of(tmp_path / "spec.yaml").entries
+    assert schema(entry.tools[0])["properties"] == {"p": {"type": "integer"}}
+    (tmp_path / "spec.yaml").write_text(f"openapi: 3.1.0\ninfo: {{title: T, version: {number}}}\npaths: {{}}\n")
+    manifest = manifest_of(tmp_path / "spec.yaml")
+    assert "version: a number without end" in next(iter(told(manifest.rejected).values()))
+
+
+# -- real documents --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [OURS, EXAMPLE], ids=["our own", "the example"])
+def test_real_documents_go_in_whole(path: Path) -> None:
+    """Every operation a tool with valid schemas, nothing rejected or cut; every argument has its place."""
+    document = yaml.safe_load(path.read_text())
+    manifest = manifest_of(path)
+    operations = [
+        (method.upper(), place)
+        for place, item in document["paths"].items()
+        for method in item
+        if method in openapi.METHODS
+    ]
+    [entry] = manifest.entries
+    assert sorted((http(tool)["method"], http(tool)["path"]) for tool in entry.tools) == sorted(operations)
+    assert (manifest.rejected, manifest.cut, manifest.partial) == ((), (), False)
+    for tool in entry.tools:
+        Draft202012Validator.check_schema(schema(tool))
+        Draft202012Validator.check_schema(json.loads(tool.output_schema or "{}"))
+        placed = set(http(tool).get("parameters", {}))
+        assert set(re.findall(r"\{([^}]+)\}", http(tool)["path"])) <= placed <= set(schema(tool)["properties"])
+        assert "body" in http(tool) or placed == set(schema(tool)["properties"])
+
+
+def test_our_own_requests_fit_the_schemas_of_their_tools() -> None:
+    """The example of each documented body is valid, and is sent as it was."""
+    document = json.loads(OURS.read_text())
+    tools = {(http(tool)["method"], http(tool)["path"]): tool for tool in manifest_of(OURS).entries[0].tools}
+    sent = 0
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            if "example" in content:
+                tool, example = tools[method.upper(), path], content["example"]
+                whole = http(tool)["body"].get("argument")
+                arguments = {whole: example} if whole else example
+                Draft202012Validator({**schema(tool), "required": []}).validate(arguments)
+                assert written_call(tool, arguments)["body"] == example
+                sent += 1
+    assert sent >= 3
+
+
+def test_operations_are_found_by_what_they_do() -> None:
+    """Among the example catalogue; the service by its description, an operation by its summary."""
+    with Registry.open(":memory:", embedder="none") as registry:
+        for source in (EXAMPLE, ROOT / "examples" / "catalog"):
+            [manifest] = read_path(str(source), Settings())
+            sync(registry, manifest)
+        route = registry.route("What duty and tax must I pay on these goods at customs?")
+        assert route.matches[0].agent.id == "Customs Desk"
+        assert route.matches[0].tools[0].name == "estimateDuty"
+        assert registry.find_tools("withdraw a declaration").matches[0].tool.id == "Customs Desk/withdrawDeclaration"
+
+
+# -- hostile input ---------------------------------------------------------------------------------
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
+OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | OF_YAML,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+REFERENCES = st.sampled_from(
+    ["#/components/schemas/Pet", "#/components/schemas/A", "#/paths/~1pets/get", "#", "#/", "a.yaml", "#/a/0", "#/%zz"]
+)
+WORDS = [
+    *"type properties items allOf anyOf oneOf not if enum const default minimum exclusiveMinimum minLength".split(),
+    *"pattern required nullable example examples additionalProperties prefixItems multipleOf $defs $id".split(),
+    *"patternProperties dependentRequired dependentSchemas uniqueItems format description readOnly".split(),
+]
+SCHEMA = st.recursive(
+    JSON | st.fixed_dictionaries({"$ref": REFERENCES}),
+    lambda inner: st.dictionaries(
+        st.sampled_from(WORDS),
+        inner
+        | st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+        | st.sampled_from(["object", "string", "array", "file", ["object", "null"], ["a", "a"], True]),
+        max_size=5,
+    ),
+    max_leaves=12,
+)
+
+
+def _mangled(document: Any, draw: Callable[[st.SearchStrategy[Any]], Any], schemas: st.SearchStrategy[Any]) -> Any:
+    """The document with some of its parts replaced, left out, or swapped for references."""
+    if draw(st.integers(0, 14)) == 0:
+        return draw(JSON | schemas | st.fixed_dictionaries({"$ref": REFERENCES}))
+    if isinstance(document, dict):
+        return {key: _mangled(value, draw, schemas) for key, value in document.items()}
+    return [_mangled(item, draw, schemas) for item in document] if isinstance(document, list) else document
+
+
+@given(st.data(), st.sampled_from([PETS_3_0, FILES_2_0, yaml.safe_load(EVENTS_3_1)]))
+@hypothesis_settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+def test_no_mangled_document_raises(data: st.DataObject, document: dict[str, Any]) -> None:
+    """Whatever is in it: tools with valid schemas that JSON can carry, or a reason."""
+    mangled = {name: _mangled(part, data.draw, SCHEMA) for name, part in document.items()}
+    mangled["components" if "openapi" in document else "definitions"] = _mangled(
+        document.get("components", document.get("definitions")), data.draw, SCHEMA
+    )
+    if not openapi.fits(mangled):
+        return
+    intake = read(mangled)
+    assert intake.entries or intake.rejected
+    for tool in (tool for entry in intake.entries for tool in entry.tools):
+        Draft202012Validator.check_schema(schema(tool))
+        Draft202012Validator.check_schema(json.loads(tool.output_schema or "{}"))
+        assert http(tool)["method"]
+    json.dumps([tool.annotations for entry in intake.entries for tool in entry.tools], allow_nan=False)
+
+
+@given(SCHEMA)
+@hypothesis_settings(deadline=None, max_examples=400, suppress_health_check=SLOW)
+def test_what_becomes_of_a_schema_is_always_one(stated: Any) -> None:
+    """As a body, as a parameter, and as a component that is referred to; and every reference in it leads somewhere."""
+    operation = body_of({"type": "array", "items": stated})
+    operation["parameters"] = [{"name": "p", "in": "query", "schema": {"$ref": "#/components/schemas/A"}}]
+    [tool] = agent_of(document_with(operation, components={"schemas": {"A": stated, "Pet": {}}})).tools
+    made = schema(tool)
+    Draft202012Validator.check_schema(made)
+    for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(made)):
+        assert not reference.startswith("#/$defs/") or reference.removeprefix("#/$defs/") in made["$defs"]

@@ -1,0 +1,189 @@
+"""OpenAPI 3 and Swagger 2: what becomes of a service, and of what is wrong or elsewhere."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.openapi_documents import (
+    EVENTS_3_1,
+    FILES_2_0,
+    PETS_3_0,
+    agent_of,
+    body_of,
+    document_with,
+    http,
+    read,
+    schema,
+    told,
+)
+
+# -- the service -----------------------------------------------------------------------------------
+
+
+def test_a_service_is_an_agent() -> None:
+    """Title, version, first address with its variables filled in, names of security schemes, tags."""
+    entry = agent_of(PETS_3_0)
+    agent = entry.agent
+    assert (entry.key, agent.name, agent.kind, agent.version) == ("Pet Shop", "Pet Shop", "openapi", "1.0.0")
+    assert agent.description == "Animals and their food."
+    assert agent.tags == ("pets",)
+    assert json.loads(agent.transport) == {
+        "url": "https://pets.example/2",
+        "spec": {"title": "Pet Shop", "openapi": "3.0.3"},
+        "security": ["shop"],
+    }
+    assert "X-Shop-Key" not in repr(entry)
+
+
+def test_swagger_2_has_an_address_for_each_scheme() -> None:
+    """The encrypted one first."""
+    assert json.loads(agent_of(FILES_2_0).agent.transport) == {
+        "url": "https://files.example/api",
+        "servers": ["https://files.example/api", "http://files.example/api"],
+        "spec": {"title": "Files", "swagger": "2.0"},
+        "security": ["basic"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("servers", "where", "address"),
+    [
+        ([{"url": "/v1"}], "a/spec.yaml", {"path": "/v1"}),
+        ([{"url": "/v1"}], "https://host.example/docs/spec.yaml", {"url": "https://host.example/v1"}),
+        ([], "https://host.example/docs/spec.yaml", {"url": "https://host.example/"}),
+        ([{"url": "https://a.example"}, {"url": "https://b.example"}], "spec.yaml", {"url": "https://a.example"}),
+        ([{"url": "http://[x"}], "spec.yaml", {}),
+        ([{"url": 5}, 6, {"url": "https://a.example"}], "spec.yaml", {"url": "https://a.example"}),
+        ("nonsense", "spec.yaml", {}),
+    ],
+)
+def test_an_address_that_is_a_path_alone_counts_from_where_the_document_is(
+    servers: object, where: str, address: dict[str, str]
+) -> None:
+    """From a file there is none: then the path is kept, and no `url` that many services would share."""
+    transport = json.loads(agent_of({**PETS_3_0, "servers": servers}, where).agent.transport)
+    assert {name: transport[name] for name in ("url", "path") if name in transport} == address
+
+
+def test_secrets_in_an_address_become_references() -> None:
+    """That of the service, and that of one operation."""
+    server = {"url": "https://me:hunter2@host.example/?key=hunter2"}
+    document = document_with({"operationId": "send", "servers": [server]}, servers=[server])
+    entry = agent_of(document)
+    assert "hunter2" not in repr(entry)
+    assert http(entry.tools[0])["server"].startswith("https://${USER}:${PASSWORD}@host.example")
+
+
+@pytest.mark.parametrize(("title", "key"), [(None, "fleet"), ("", "fleet"), (5, "fleet"), ("x" * 200, "fleet")])
+def test_a_service_without_a_usable_title_is_called_after_its_file(title: object, key: str) -> None:
+    """Also where it was got from an address."""
+    for where in ("docs/fleet.yaml", "https://host.example/fleet.json?v=2"):
+        assert agent_of({**PETS_3_0, "info": {"title": title}}, where).key == key
+
+
+def test_the_version_may_be_a_date_of_yaml() -> None:
+    """As people write it without quotes; and webhooks are no tools."""
+    entry = agent_of(yaml.safe_load(EVENTS_3_1))
+    assert entry.agent.version == "2026-01-31"
+    assert entry.agent.description == "What happens where"
+    assert [tool.name for tool in entry.tools] == ["listEvents"]
+
+
+# -- what is wrong or elsewhere --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.2", "4.0.0", None, [], "x" * 500])
+def test_another_version_is_rejected(version: object) -> None:
+    """Told, not guessed at."""
+    intake = read({**PETS_3_0, "openapi": version})
+    assert not intake.entries
+    assert intake.partial
+    assert "this Waygraph reads OpenAPI 3 and Swagger 2" in told(intake.rejected)["/openapi"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "pointer", "reason"),
+    [
+        ({"/a": {"get": 5}}, "/paths/~1a/get", "expected an operation object, found a number"),
+        ({"/a": 5}, "/paths/~1a", "a path, found a number"),
+        ({"/a": None}, "/paths/~1a", "a path, found null"),
+        ({"/a": {"$ref": "other.yaml#/x"}}, "/paths/~1a", "a reference that leads nowhere"),
+        ({"/a": {"get": {"tags": 5, "description": 6, "operationId": ["x"], "parameters": 7, "responses": 8}}}, "", ""),
+        ([], "/paths", "expected an object, found a list"),
+    ],
+)
+def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> None:
+    """Place and reason; the operations beside it are tools."""
+    good = {"/z": {"get": {"operationId": "good"}}}
+    intake = read({**PETS_3_0, "paths": {**paths, **good} if isinstance(paths, dict) else paths})
+    assert [entry.key for entry in intake.entries] == ["Pet Shop"]
+    assert ("good" in [tool.name for tool in intake.entries[0].tools]) == isinstance(paths, dict)
+    said = told(intake.rejected)
+    assert said.keys() == ({pointer} if reason else set())
+    assert reason in said.get(pointer, "")
+
+
+def test_a_path_without_operations_is_told() -> None:
+    """It may be so on purpose: a remark, nothing is rejected."""
+    intake = read({**PETS_3_0, "paths": {"/a": {"summary": "Soon"}}})
+    assert told(intake.cut) == {"/paths/~1a": "there is nothing that can be done at this path"}
+    assert not intake.rejected
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("other.yaml#/Pet", "another document (other.yaml) is left out"),
+        (
+            "https://me:hunter2@host.example/pet.json?key=hunter2",
+            "another document (host.example/pet.json) is left out",
+        ),
+        ("http://[x", "another document is left out"),
+        ("#/components/schemas/Missing", "what this document does not hold"),
+        ("#Pet", "what this document does not hold"),
+    ],
+)
+def test_what_lies_outside_the_document_is_not_fetched(reference: str, reason: str) -> None:
+    """A remark with the place; the tool is there without it."""
+    intake = read(document_with(body_of({"type": "object", "properties": {"a": {"$ref": reference}}})))
+    [tool] = intake.entries[0].tools
+    assert schema(tool)["properties"] == {"a": {}}
+    [(pointer, said)] = told(intake.cut).items()
+    assert pointer == "/paths/~1x/post/requestBody/content/application~1json/schema/properties/a"
+    assert reason in said
+    assert "hunter2" not in repr(intake.cut)
+
+
+@pytest.mark.parametrize("part", ["parameters", "requestBody", "responses"])
+def test_references_in_circles_end(part: str) -> None:
+    """From parameter to parameter, body to body, answer to answer."""
+    around = {"$ref": "#/components/x/A"}
+    stated = {"parameters": [around], "requestBody": around, "responses": {"200": around}}[part]
+    parts = {"components": {"x": {"A": {"$ref": "#/components/x/B"}, "B": around}}}
+    intake = read(document_with({"operationId": "send", part: stated}, **parts))
+    assert [tool.name for tool in intake.entries[0].tools] == ["send"]
+    assert "without end" in next(iter(told(intake.cut).values()))
+
+
+@pytest.mark.parametrize(
+    "schemas",
+    [
+        {"A": {"$ref": "#/components/schemas/A"}},
+        {"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}},
+        {"A": {"allOf": [{"$ref": "#/components/schemas/A"}]}},
+        {
+            "A": {"allOf": [{"$ref": "#/components/schemas/B"}] * 20},
+            "B": {"allOf": [{"$ref": "#/components/schemas/A"}] * 20},
+        },
+        {"A": {"type": "object", "properties": {"a": {"$ref": "#/components/schemas/A"}}}},
+    ],
+)
+def test_schemas_in_circles_end(schemas: dict[str, Any]) -> None:
+    """As body and as answer; what is left is a schema."""
+    operation = body_of({"$ref": "#/components/schemas/A"})
+    operation["responses"] = {"200": {"content": operation["requestBody"]["content"]}}
+    [tool] = agent_of(document_with(operation, components={"schemas": schemas})).tools
+    Draft202012Validator.check_schema(schema(tool))
