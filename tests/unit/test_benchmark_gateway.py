@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from benchmarks.gateway import dying, finding, overhead, starting, tokens
-from benchmarks.gateway.arms import RUN, in_turn, more_than
+from benchmarks.gateway.arms import in_turn, more_than
 from benchmarks.gateway.counting import word_pieces
 from benchmarks.gateway.kills import Outcomes
 from benchmarks.gateway.run import Sizes, measure
@@ -22,6 +22,7 @@ from benchmarks.gateway.scene import client_of, program, scene, text_of
 from benchmarks.gateway.state import State, growth, left_of, lives
 from benchmarks.gateway.upstream import answer
 from benchmarks.record import as_record, write_record
+from benchmarks.route_speed import RUN
 from benchmarks.service.servers import python_module
 from benchmarks.world import World, write_catalogue
 from waygraph.ingest.sources import read_path
