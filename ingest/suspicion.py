@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from waygraph.ingest.look_alikes import forged_words, in_latin
 from waygraph.registry.flags import in_place_of
 from waygraph.registry.model import Agent, JsonText, Tool
 
@@ -190,13 +191,18 @@ def _reasons(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
     if not text.isascii():
         yield from _hidden(text)
     plain = _without_hidden(text)
-    small = plain.lower()
+    for read in dict.fromkeys((plain, in_latin(plain))):
+        yield from _orders(read)
+        yield from _shadowing(read, elsewhere)
+    yield from _blobs(text)
+
+
+def _orders(text: str) -> Iterator[str]:
+    small = text.lower()
     for rule in INSTRUCTIONS:
-        found = rule.pattern.search(plain) if rule.may_fit(small) else None
+        found = rule.pattern.search(text) if rule.may_fit(small) else None
         if found:
             yield f"{rule.reason} ({_quoted(found.group())})"
-    yield from _shadowing(plain, elsewhere)
-    yield from _blobs(text)
 
 
 # -- hidden Unicode ------------------------------------------------------------------------------------
@@ -213,6 +219,8 @@ def _hidden(text: str) -> Iterator[str]:
     ):
         if count:
             yield f"holds {count} {what}"
+    if forged := forged_words(text):
+        yield f"writes Latin words with letters of other scripts ({_quoted(forged[0])})"
 
 
 def _invisible(text: str) -> Iterator[int]:

@@ -9,6 +9,7 @@ from mcp import Client
 
 from benchmarks.gateway.arms import Way, in_turn, spread
 from benchmarks.gateway.overhead import WrongAnswer
+from benchmarks.gateway.pipe import Pipe, piped
 from benchmarks.gateway.scene import Scene, text_of
 from benchmarks.record import Measure, Target
 from benchmarks.route_speed import WRITTEN
@@ -19,8 +20,9 @@ LIMIT = 5
 WARM_UP = 20
 HERE = "Registry.find_tools in process"
 STDIO = "find_tools through `waygraph mcp`"
+PIPE = "find_tools through `waygraph mcp`, by a bare pipe"
 HTTP = "find_tools through `/mcp`"
-TARGETS = {HERE: None, STDIO: SOON, HTTP: SOON}
+TARGETS = {HERE: None, PIPE: SOON, STDIO: SOON, HTTP: SOON}
 
 
 async def measured(made: Scene, *, tools: int, queries: int) -> tuple[list[Measure], dict[str, Any]]:
@@ -29,10 +31,16 @@ async def measured(made: Scene, *, tools: int, queries: int) -> tuple[list[Measu
     async with AsyncExitStack() as stack:
         gateway = (await stack.enter_async_context(made.stdio())).client
         http = await stack.enter_async_context(stack.enter_context(made.service()).client())
+        pipe = await stack.enter_async_context(piped(made.command("mcp"), made.environ(), made.folder / "mcp.log"))
         registry = stack.enter_context(made.opened())
         for written, write in WRITTEN.items():
             texts = write(queries + WARM_UP)
-            ways = {HERE: _here(registry, texts), STDIO: _through(gateway, texts), HTTP: _through(http, texts)}
+            ways = {
+                HERE: _here(registry, texts),
+                PIPE: _piped(pipe, texts),
+                STDIO: _through(gateway, texts),
+                HTTP: _through(http, texts),
+            }
             new = await in_turn(ways, queries, warm_up=WARM_UP)
             known = await in_turn(ways, queries)
             for name, target in TARGETS.items():
@@ -44,6 +52,13 @@ async def measured(made: Scene, *, tools: int, queries: int) -> tuple[list[Measu
 def _here(registry: Registry, texts: list[str]) -> Way:
     async def find(number: int) -> None:
         registry.find_tools(texts[number], limit=LIMIT)
+
+    return find
+
+
+def _piped(pipe: Pipe, texts: list[str]) -> Way:
+    async def find(number: int) -> None:
+        await pipe.call("find_tools", {"query": texts[number], "limit": LIMIT})
 
     return find
 

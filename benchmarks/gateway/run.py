@@ -65,7 +65,9 @@ NOTES = (
     "that second request, as of hosts that make none, and with it. The least gateway "
     "(benchmarks/gateway/bare.py) is the SDK's server before the SDK's client, and nothing else.",
     "find_tools: limit 5, detail as it comes. New queries were never asked before, so that their embedding is paid in "
-    "each process; then the same again. Every query is asked in all three ways, ten queries in a row each.",
+    "each process; then the same again. Steps are of 3 to 10 words, as models write them, requests of 9 to 23. Every "
+    "query is asked in all ways, ten in a row each. The bare pipe writes a line and reads one; the SDK's client "
+    "does more with both.",
     "Tokens: what a host puts before its model in each request, as compact JSON: all tools as one list, and the "
     "gateway's list with its instructions. Of find_tools the text of the answer, the mean of the queries, by a session "
     "that remembers nothing of earlier ones. For all tools no instructions of their servers are counted.",

@@ -213,7 +213,7 @@ def test_calls_finds_and_tokens_are_measured_through_the_real_gateway(world: Wor
         parts.append(anyio.run(lambda: overhead.measured(made, calls=SMALL.calls)))
         parts.append(anyio.run(lambda: finding.measured(made, tools=SMALL.tools, queries=SMALL.finds)))
     measures = [measure for measures, _ in parts for measure in measures]
-    assert len({measure.name for measure in measures}) == len(measures) == 6 + 28 + 24
+    assert len({measure.name for measure in measures}) == len(measures) == 6 + 28 + 32
     assert all(measure.value > 0 for measure in measures if ": more than" not in measure.name)
 
 
