@@ -10,7 +10,7 @@ from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
 from waygraph.ingest.calling.configured import Configured
 from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
-from waygraph.ingest.calling.pool import calling_pool
+from waygraph.ingest.calling.pool import STOPPING, calling_pool
 from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.calling.web import Web, open_web
 from waygraph.ingest.surroundings import Surroundings
@@ -48,7 +48,7 @@ class Executor:
                 with _naming(call.agent):
                     return await way.call(call)
         if self._closed:
-            raise UpstreamUnreachable("the gateway is being stopped")
+            raise UpstreamUnreachable(STOPPING)
         raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
 
     def _place_of_caller(self, call: ToolCall) -> AbstractAsyncContextManager[None]:
@@ -67,7 +67,7 @@ class Executor:
     def _cancelling(self, scope: anyio.CancelScope) -> Iterator[None]:
         """Ends it when the executor closes."""
         if self._closed:
-            raise UpstreamUnreachable("the gateway is being stopped")
+            raise UpstreamUnreachable(STOPPING)
         self._under_way.add(scope)
         try:
             yield

@@ -28,6 +28,7 @@ LaunchOf = Callable[[Agent], Awaitable[Launch] | Launch]
 OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
 """Opens a connection for calls, within its deadline. Raises UpstreamError."""
 
+STOPPING = "the gateway is being stopped"
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
 MOST_SILENCES = 3
@@ -121,16 +122,20 @@ class Pool:
 
     async def _line(self, agent: Agent) -> "_Line":
         """One that stands or is being started. Raises UpstreamError."""
-        if self._is_closed:
-            raise UpstreamUnreachable("the gateway is being stopped")
+        self._refuse_if_closed()
         found = self._launch_of(agent)
         launch = await found if isawaitable(found) else found
+        self._refuse_if_closed()  # it may have been while the launch was looked for
         line = self._lines.get(agent.id)
         if line is not None and line.takes_calls and line.launch == launch:
             return line
         if line is not None:
             line.retire()
         return self._begun(agent.id, launch)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise UpstreamUnreachable(STOPPING)
 
     def _begun(self, agent_id: str, launch: Launch) -> "_Line":
         """Raises UpstreamError at once, if the last try failed a short while ago."""
@@ -155,7 +160,7 @@ class Pool:
                 self._note(agent_id, line.launch, error)
             line.fail(error)
         finally:
-            line.fail(UpstreamUnreachable("the gateway is being stopped"))
+            line.fail(UpstreamUnreachable(STOPPING))
             if self._lines.get(agent_id) is line:
                 del self._lines[agent_id]
 

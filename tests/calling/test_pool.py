@@ -342,6 +342,30 @@ def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None
     assert len(outcomes) == 13
 
 
+def test_a_call_whose_launch_is_found_after_the_end_starts_nothing(mark: str) -> None:
+    async def act() -> None:
+        asked, found = anyio.Event(), anyio.Event()
+
+        async def launch_of(agent: Agent) -> Launch:  # noqa: ARG001
+            asked.set()
+            await found.wait()
+            return hand_tools(mark)
+
+        async with anyio.create_task_group() as group:
+            async with calling_pool(launch_of, Settings()) as pool:
+
+                async def call() -> None:
+                    with pytest.raises(UpstreamUnreachable, match="is being stopped"):
+                        await text(pool, "who")
+
+                group.start_soon(call)
+                await asked.wait()
+            found.set()
+
+    anyio.run(act)
+    assert not marked(mark)
+
+
 def test_an_error_inside_the_pool_s_block_comes_out_as_it_is() -> None:
     async def run() -> None:
         async with calling_pool(lambda _: NOBODY, Settings()):
