@@ -346,7 +346,7 @@ def test_a_call_whose_launch_is_found_after_the_end_starts_nothing(mark: str) ->
     async def act() -> None:
         asked, found = anyio.Event(), anyio.Event()
 
-        async def launch_of(agent: Agent) -> Launch:  # noqa: ARG001
+        async def launch_of(agent: Agent) -> Launch:
             asked.set()
             await found.wait()
             return hand_tools(mark)
