@@ -21,6 +21,7 @@ NOTES = (
     "throughput has the same limit against it. Its p99 has none: of a fixed number of clients that each wait for their "
     "answer the mean latency is their number / throughput, so whoever does more for each request can have no lower p99 "
     "than one who does less, unless that one is unfair to its clients. How fair each is: p99 / p50.",
+    "Start: the median of five, after one that is not counted.",
     "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. The "
     "first 1.5 s of a round do not count.",
     "While tools are synchronised: every text of the thousand tools is new each time, so all are embedded. An answer "
