@@ -6,7 +6,7 @@ from functools import cache
 
 @cache
 def processors() -> int:
-    """At least 1. Asked of the system once: it takes as long as a short query's search.
+    """At least 1. Asked of the system once, not for each query.
 
     Fewer than the machine has where the process is bound to some, as in a container with a set of its own.
     """

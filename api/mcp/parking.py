@@ -18,7 +18,7 @@ from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
 from waygraph.api.mcp.asking_host import as_request, takes, untakable
-from waygraph.ingest.calling.call import Host, NotAnswered, Question
+from waygraph.ingest.calling.call import STOPPING, Host, NotAnswered, Question
 from waygraph.registry.errors import CallError, InvalidQuery
 
 PARKED_S = 300.0
@@ -109,7 +109,7 @@ class _Call:
             self._ended.append(exc)
         finally:
             if not self._ended:
-                self._ended.append(CallError("the gateway is being stopped"))
+                self._ended.append(CallError(STOPPING))
             self._parking.forget(self)
             self._news.set()
 
@@ -171,7 +171,7 @@ class Parking:
     ) -> Result | Wanted:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
-            raise CallError("the gateway is being stopped")
+            raise CallError(STOPPING)
         call = _Call(self, caller_id, capabilities)
         self._tasks.start_soon(call.run, run)
         return await call.turn(hearing)

@@ -13,7 +13,7 @@ def keep_one_arena(environ: Mapping[str, str]) -> bool:
 
     By default each thread that allocates gets an arena of its own, up to eight a processor, and each keeps for itself
     what a sync or a large answer once took in its thread: a service grows to a multiple of what it uses. With two it
-    still grew by a tenth in three minutes of mixed load, with one it did not, and neither answered faster.
+    still grew by some hundredths a minute under mixed load, with one it does not, and neither answers faster.
     """
     if "MALLOC_ARENA_MAX" in environ:
         return False

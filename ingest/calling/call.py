@@ -7,7 +7,10 @@ from typing import Any, Protocol
 from waygraph.ingest.upstream.host import Deaf, Host, NotAnswered, Question, Result
 from waygraph.registry.model import Agent, Tool
 
-__all__ = ["Deaf", "Host", "NotAnswered", "Question", "Result", "ToolCall", "ToolCaller"]
+__all__ = ["STOPPING", "Deaf", "Host", "NotAnswered", "Question", "Result", "ToolCall", "ToolCaller"]
+
+STOPPING = "the gateway is being stopped"
+"""Why calls end, and none begin, while it closes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.calling.call import Result, ToolCall, ToolCaller
+from waygraph.ingest.calling.call import STOPPING, Result, ToolCall, ToolCaller
 from waygraph.ingest.calling.configured import Configured
 from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
-from waygraph.ingest.calling.pool import STOPPING, calling_pool
+from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.calling.web import Web, open_web
 from waygraph.ingest.surroundings import Surroundings

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from waygraph.ingest.calling.call import STOPPING
 from waygraph.ingest.upstream.clock import Clock, SystemClock, first_of
 from waygraph.ingest.upstream.connection import CallConnection, NotDelivered
 from waygraph.ingest.upstream.host import Host, Result
@@ -28,7 +29,6 @@ LaunchOf = Callable[[Agent], Awaitable[Launch] | Launch]
 OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
 """Opens a connection for calls, within its deadline. Raises UpstreamError."""
 
-STOPPING = "the gateway is being stopped"
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
 MOST_SILENCES = 3

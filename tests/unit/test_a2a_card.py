@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from tests.any_value import any_value
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import a2a_card, read_path
 from waygraph.ingest.sync import sync
@@ -268,12 +269,7 @@ def test_other_documents_are_no_cards(document: Any) -> None:
     assert not a2a_card.fits(document)
 
 
-OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
+JSON = any_value()
 SKILL = st.fixed_dictionaries({}, optional=dict.fromkeys((*CARD_1_0["skills"][0], "inputModes"), JSON))
 CARD = st.fixed_dictionaries(
     {"name": st.just("a") | JSON, "skills": st.lists(SKILL | JSON, max_size=3) | JSON},

@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.any_value import any_value
 from tests.openapi_documents import (
     EVENTS_3_1,
     EXAMPLE,
@@ -207,12 +208,7 @@ def test_operations_are_found_by_what_they_do() -> None:
 # -- hostile input ---------------------------------------------------------------------------------
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
-OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | OF_YAML,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
+JSON = any_value(longest_text=8, max_leaves=6)
 REFERENCES = st.sampled_from(
     ["#/components/schemas/Pet", "#/components/schemas/A", "#/paths/~1pets/get", "#", "#/", "a.yaml", "#/a/0", "#/%zz"]
 )

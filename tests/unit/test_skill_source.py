@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from tests.any_value import any_value
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import documents, list_path, read_documents, read_path, skill, skill_folder
 from waygraph.ingest.sources.script_head import MAX_CHARS, described
@@ -360,12 +361,7 @@ def test_no_head_of_a_script_raises(head: str) -> None:
 
 # -- hostile input ---------------------------------------------------------------------------------
 
-OF_YAML: st.SearchStrategy[Any] = st.dates() | st.binary(max_size=3) | st.builds(set)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | OF_YAML,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
+JSON = any_value()
 PACKED = st.fixed_dictionaries(
     {
         "folder": st.just("knots") | JSON,
