@@ -16,13 +16,14 @@ from sse_starlette.sse import AppStatus
 from waygraph.api.mcp.failures import compact, protocol_error
 from waygraph.api.mcp.gateway import Ask, Asker
 from waygraph.api.mcp.open_sessions import OpenSessions, seated
-from waygraph.api.mcp.opening import load_rules, open_gateway
+from waygraph.api.mcp.opening import open_gateway
 from waygraph.api.mcp.session import Context, session_of
 from waygraph.api.mcp.surface import Surface
 from waygraph.registry.access import LOCAL
 from waygraph.registry.errors import TooManySessions
 
 if TYPE_CHECKING:
+    from waygraph.api.mcp.rules import Rules
     from waygraph.api.observing.audit import Audit
     from waygraph.ingest.surroundings import Surroundings
     from waygraph.registry.access import Caller
@@ -48,15 +49,15 @@ class HttpGateway:
         registry: "Registry",
         settings: "Settings",
         surroundings: "Surroundings",
+        rules: "Rules",
         *,
         audit: "Audit",
         ask: Ask,
         surface: Surface = "default",
         alone: bool = True,
     ) -> None:
-        self._registry, self._settings, self._surroundings = registry, settings, surroundings
+        self._registry, self._settings, self._surroundings, self._rules = registry, settings, surroundings, rules
         self._audit, self._ask, self._surface, self._alone = audit, ask, surface, alone
-        self._rules = load_rules(settings)
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
 

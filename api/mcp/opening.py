@@ -1,39 +1,23 @@
-"""A gateway put together: its rules, what runs its calls, and the server that answers while it is at work."""
+"""A gateway put together: what runs its calls, and the server that answers while it is at work."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from waygraph.api.mcp.gateway import Ask, Asker, Gateway
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.parking import Parking
+from waygraph.api.mcp.rules import Rules
 from waygraph.api.mcp.server import GatewayServer, running, server_of
 from waygraph.api.mcp.session import Context
 from waygraph.api.mcp.surface import Surface
 from waygraph.ingest.calling.executor import open_executor
-from waygraph.ingest.calling.services import Services, load_services
-from waygraph.registry.policy import CallPolicy
-from waygraph.registry.policy_file import load_policy
 
 if TYPE_CHECKING:
     from waygraph.api.observing.audit import Audit
     from waygraph.ingest.surroundings import Surroundings
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the operator's files say, read before anything is begun."""
-
-    policy: CallPolicy
-    services: Services
-
-
-def load_rules(settings: "Settings") -> Rules:
-    """Raises InvalidSetting."""
-    return Rules(load_policy(settings.policy_file), load_services(settings.services_file))
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ import anyio
 from waygraph.api.mcp.gateway import Asker
 from waygraph.api.mcp.host_pipes import host_pipes
 from waygraph.api.mcp.last_answers import until_answered
-from waygraph.api.mcp.opening import Rules, load_rules, open_gateway
+from waygraph.api.mcp.opening import open_gateway
+from waygraph.api.mcp.rules import Rules, load_rules
 from waygraph.api.mcp.server import GatewayServer
 from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.surface import Surface

@@ -15,13 +15,12 @@ from starlette.routing import Route
 from waygraph.api.rest import asking, changing, holding, problems, querying, wellbeing
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import complete
-from waygraph.api.rest.gateway import at_work, routes
+from waygraph.api.rest.gateway import OfferedGateway, at_work, routes
 from waygraph.api.rest.limits import Limited
 from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.observing.logs import Logger
     from waygraph.api.rest.lanes import Lanes
     from waygraph.api.rest.observing.traces import Traces
@@ -42,7 +41,7 @@ _TAGS = [
 ]
 
 
-def create_app(service: "Service", gateway: "HttpGateway | None" = None) -> FastAPI:
+def create_app(service: "Service", gateway: OfferedGateway | None = None) -> FastAPI:
     """The endpoints over this service, which closes its registry when it ends; with a gateway, MCP beside them."""
 
     @asynccontextmanager
@@ -116,7 +115,7 @@ async def _document(request: Request) -> Response:
 
 def application(
     service: "Service",
-    gateway: "HttpGateway | None" = None,
+    gateway: OfferedGateway | None = None,
     *,
     log: "Logger",
     traces: "Traces | None",

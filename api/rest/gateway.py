@@ -2,6 +2,8 @@
 lines hold for it as for every endpoint.
 """
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.routing import Route
 
+from waygraph.api.mcp.rules import load_rules
 from waygraph.api.rest import problems
 from waygraph.api.rest.observing.observed import Receive, Scope, Send
 from waygraph.api.rest.protocol import ENDLESS
@@ -20,33 +23,81 @@ if TYPE_CHECKING:
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.mcp.surface import Surface
     from waygraph.api.rest.service import Service
+    from waygraph.registry.access import Caller
 
 WHOLE, OF_NAMESPACE = "/mcp", "/{namespace}/mcp"
 _LISTEN = "subscriptions/listen"
+_log = logging.getLogger("waygraph.gateway")
 
 
-def open_gateway(service: "Service", environ: Mapping[str, str], *, surface: "Surface", alone: bool) -> "HttpGateway":
-    """Raises InvalidSetting for a policy that cannot be read. `alone`: see `HttpGateway`."""
-    from waygraph.api.mcp.http import HttpGateway  # its libraries take half a second
+class OfferedGateway:
+    """Answers while `running` is entered, which is done once. Its libraries take as long to import as all else that a
+    service needs; so it is opened once the service is ready, and who asks it before waits.
+    """
 
-    around = Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
-    return HttpGateway(
-        service.registry,
-        service.settings,
-        around,
-        audit=service.audit,
-        ask=service.lanes.ask,
-        surface=surface,
-        alone=alone,
-    )
+    def __init__(
+        self, service: "Service", environ: Mapping[str, str], *, surface: "Surface" = "default", alone: bool = True
+    ) -> None:
+        """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
+        self._service, self._surface, self._alone = service, surface, alone
+        self._surroundings = Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
+        self._rules = load_rules(service.settings)
+        self._opened: asyncio.Future[HttpGateway] | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self._opened, ending = asyncio.get_running_loop().create_future(), asyncio.Event()
+        # A task of its own: what a task opened here, only that task may close.
+        at_work = asyncio.create_task(self._work(self._opened, ending))
+        try:
+            yield
+        finally:
+            ending.set()
+            await at_work
+
+    async def answer(
+        self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
+    ) -> None:
+        """As `HttpGateway.answer`. Raises why it could not be opened."""
+        assert self._opened is not None, "it is not running"  # noqa: S101
+        gateway = await asyncio.shield(self._opened)
+        await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+
+    async def _work(self, opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event) -> None:
+        try:
+            gateway = await self._service.lanes.wait(self._made)
+            async with gateway.running():
+                opened.set_result(gateway)
+                await ending.wait()
+        except Exception as error:
+            if opened.done():
+                raise
+            _log.error("the gateway cannot be opened", exc_info=error)
+            opened.set_exception(error)
+
+    def _made(self) -> "HttpGateway":
+        service = self._service
+        service.readiness.hindrance()
+        from waygraph.api.mcp.http import HttpGateway
+
+        return HttpGateway(
+            service.registry,
+            service.settings,
+            self._surroundings,
+            self._rules,
+            audit=service.audit,
+            ask=service.lanes.ask,
+            surface=self._surface,
+            alone=self._alone,
+        )
 
 
-def routes(service: "Service", gateway: "HttpGateway") -> list[Route]:
+def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
     return [Route(path, endpoint=_Door(path, service, gateway)) for path in (WHOLE, OF_NAMESPACE)]
 
 
 @asynccontextmanager
-async def at_work(gateway: "HttpGateway | None") -> AsyncIterator[None]:
+async def at_work(gateway: OfferedGateway | None) -> AsyncIterator[None]:
     if gateway is None:
         yield
         return
@@ -57,7 +108,7 @@ async def at_work(gateway: "HttpGateway | None") -> AsyncIterator[None]:
 class _Door:
     """An endpoint. `path` is its template, for logs and numbers."""
 
-    def __init__(self, path: str, service: "Service", gateway: "HttpGateway") -> None:
+    def __init__(self, path: str, service: "Service", gateway: OfferedGateway) -> None:
         self.path, self._service, self._gateway = path, service, gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -20,7 +20,7 @@ from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.app import application
 from waygraph.api.rest.arenas import keep_one_arena
 from waygraph.api.rest.following import Follower, followed, sources_to_follow
-from waygraph.api.rest.gateway import open_gateway
+from waygraph.api.rest.gateway import OfferedGateway
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
@@ -140,8 +140,15 @@ def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], strea
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
     alone = service.authenticator is None and is_loopback(chosen.host)
     hosts = (*LOOPBACK, chosen.host) if alone else None
-    gateway = open_gateway(service, environ, surface=chosen.surface, alone=chosen.workers == 1) if chosen.mcp else None
+    gateway = _gateway(service, chosen, environ)
     return application(service, gateway, log=log, traces=open_traces(environ, stream), hosts=hosts)
+
+
+def _gateway(service: Service, chosen: Chosen, environ: Mapping[str, str]) -> OfferedGateway | None:
+    """Raises InvalidSetting."""
+    if not chosen.mcp:
+        return None
+    return OfferedGateway(service, environ, surface=chosen.surface, alone=chosen.workers == 1)
 
 
 def _holding(registry: Registry) -> Holding:
@@ -155,6 +162,7 @@ def _tried(chosen: Chosen, settings: Settings) -> str:
     service = open_service(chosen, settings, os.environ)
     try:
         open_logs(settings.log_format, settings.log_level, sys.stderr)
+        _gateway(service, chosen, os.environ)
         if traces := open_traces(os.environ, sys.stderr):
             traces.close()
     finally:

@@ -106,6 +106,9 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     keys.write_text("{", encoding="utf-8")
     assert str(keys) in refused(path, "--port", "0", WAYGRAPH_KEYS_FILE=str(keys))
     assert "WAYGRAPH_OIDC_AUDIENCE" in refused(path, "--port", "0", WAYGRAPH_OIDC_ISSUER="https://i.example")
+    for name in ("WAYGRAPH_POLICY_FILE", "WAYGRAPH_SERVICES_FILE"):
+        for workers in ("1", "2"):
+            assert str(keys) in refused(path, "--port", "0", "--workers", workers, **{name: str(keys)})
     path.write_bytes(b"no registry")
     for workers in ("1", "2"):
         assert str(path) in refused(path, "--port", "0", "--workers", workers)

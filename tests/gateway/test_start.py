@@ -1,0 +1,72 @@
+"""A service is ready before its gateway, which is opened beside what is asked."""
+
+import subprocess
+import sys
+import threading
+
+import httpx2
+import pytest
+
+from tests.gateway.test_doors import ACCEPT, HELLO
+from tests.service import assert_good, assert_problem, served, until
+from waygraph.api.rest.service import Readiness
+
+COMPOSED = """
+import sys
+from waygraph.api.rest.serving import Chosen, composed, open_service
+from waygraph.registry.settings import Settings
+
+service = open_service(Chosen(location=":memory:", embedder="none"), Settings(), {})
+composed(service, Chosen(location=":memory:"), {}, sys.stderr)
+service.registry.close()
+print("mcp" in sys.modules)
+"""
+
+
+def test_a_service_is_composed_without_the_sdk() -> None:
+    done = subprocess.run([sys.executable, "-c", COMPOSED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_who_asks_the_gateway_early_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the service is ready; meanwhile others are answered."""
+    ready, waiting = threading.Event(), Readiness.hindrance
+    monkeypatch.setattr(Readiness, "hindrance", lambda self: ready.wait() and waiting(self))
+    told: list[httpx2.Response] = []
+    with served() as service:
+        early = service.client()
+        asking = threading.Thread(target=lambda: told.append(early.post("/mcp", json=HELLO, headers=ACCEPT)))
+        asking.start()
+        try:
+            for _ in range(5):
+                assert_good(service.client().get("/healthz"))
+            assert not told
+        finally:
+            ready.set()
+            asking.join()
+    assert told[0].status_code == 200
+
+
+def test_who_leaves_while_the_gateway_is_opened_takes_nobody_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, waiting = threading.Event(), Readiness.hindrance
+    monkeypatch.setattr(Readiness, "hindrance", lambda self: ready.wait() and waiting(self))
+    with served() as service:
+        try:
+            with pytest.raises(httpx2.ReadTimeout):
+                service.client().post("/mcp", json=HELLO, headers=ACCEPT, timeout=0.2)
+            assert_good(service.client().get("/healthz"))
+        finally:
+            ready.set()
+        assert service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
+
+
+def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks it is told that something failed, and the log says what."""
+    monkeypatch.setitem(sys.modules, "waygraph.api.mcp.http", None)  # as if a library of its were missing
+    with served() as service:
+        for _ in range(2):
+            assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
+        assert_good(service.client().get("/readyz"))
+        said = until(lambda: [line for line in service.log.splitlines() if "cannot be opened" in line], "its line")
+    assert len(said) == 1
+    assert "ModuleNotFoundError" in said[0]
