@@ -22,6 +22,7 @@ from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.names import open_names
+from waygraph.registry.index.scan import best, cosines, laid_out
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.tracing import span
@@ -61,7 +62,6 @@ class LocalIndex:
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
         self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
         self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
-        self._vectors = np.load(self.path / layout.VECTORS, mmap_mode="r") if self.state.dimension else None
         self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
         self._text_indexes: dict[Leg, _TextIndex] = {}
         self._lock = threading.Lock()
@@ -104,17 +104,22 @@ class LocalIndex:
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
     ) -> float:
         """Fills the vector legs; returns the highest cosine."""
-        if vector is None or self._vectors is None or not legs or not len(self._ids):
+        if vector is None or not self.state.dimension or not legs or not len(self._ids):
             return 0.0
         with span("vectors"):
-            scores = _cosines(self._vectors, vector)
+            scores = cosines(self._rows, vector)
             if mask is not None:
                 scores[~mask] = -np.inf
             for leg in legs:
                 first, last = self._spans[leg]
-                rows = _top(scores[first:last], depth) + first
+                rows = best(scores[first:last], depth) + first
                 found[leg] = self._hits(rows, scores[rows])
         return max((hits.scores[0] for hits in found.values() if hits.scores), default=0.0)
+
+    @cached_property
+    def _rows(self) -> "Vector":
+        """Read by the first question that has a vector: not every process asks one."""
+        return laid_out(np.load(self.path / layout.VECTORS, mmap_mode="r"))
 
     @cached_property
     def _spans(self) -> dict[Leg, tuple[int, int]]:
@@ -246,17 +251,6 @@ class LocalIndex:
         self._lease.close()
 
 
-def _cosines(rows: "Vector", vector: "Vector") -> "Vector":
-    """Of unit rows with a unit vector; -inf where either is all zeros: it has no direction, and is near to nothing."""
-    # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
-    scores: Vector = np.vecdot(rows, vector)
-    suspects = np.flatnonzero(scores == 0)
-    if len(suspects):
-        blank = ~rows[suspects].any(axis=1) if vector.any() else slice(None)
-        scores[suspects[blank]] = -np.inf
-    return scores
-
-
 class Readable:
     """Turns what damaged or missing files lead to into RegistryUnusable. `folder` holds the generations."""
 
@@ -332,19 +326,6 @@ class _TextIndex:
         """BM25's idf."""
         having, total = self._searcher.doc_freq(layout.TEXT_FIELD, word), self._searcher.num_docs
         return math.log(1 + (total - having + 0.5) / (having + 0.5))
-
-
-def _top(scores: "NDArray[np.float32]", depth: int) -> "NDArray[np.int64]":
-    """Positions of the `depth` highest finite scores, best first, equal ones by position."""
-    if len(scores) > depth:
-        least = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-        positions = np.flatnonzero(scores >= least)
-    else:
-        positions = np.arange(len(scores))
-    found = scores[positions]
-    # Positions ascend, and a stable sort keeps them so among equal scores. What a mask left out is -inf, and last.
-    order = np.argsort(-found, kind="stable")[: min(depth, np.count_nonzero(found > -np.inf))]
-    return positions[order]
 
 
 def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:
