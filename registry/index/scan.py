@@ -16,8 +16,8 @@ _GROUPS = 4
 
 
 def laid_out(rows: "Vector") -> "Vector":
-    """A copy in memory of this process, begun at a cache line: it gets large pages, which a mapped file does not. A scan
-    takes three fifths of the time where a model has just pushed the rows out of the caches.
+    """A copy in memory of this process, begun at a cache line: large pages hold it, which do not hold a mapped file. A
+    scan takes three fifths of the time where a model has just pushed the rows out of the caches.
     """
     room = np.empty(rows.nbytes + _LINE, dtype=np.uint8)
     address: int = room.__array_interface__["data"][0]
