@@ -5,13 +5,11 @@ the process that started them follows; each of them sees what it wrote.
 """
 
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Lock, get_native_id
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from waygraph.api.observing.logs import FACTS
@@ -22,6 +20,7 @@ from waygraph.ingest.watching.events import Failing, NotWritten, ServerSeen, Sou
 from waygraph.ingest.watching.opening import followed_sources, watching
 from waygraph.ingest.watching.shapes import shape_of_event
 from waygraph.ingest.watching.watch import Watch
+from waygraph.registry.priority import step_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
 
-NICENESS = 10
-"""Of 19, as the lane that writes has it: beside questions a watch gets what they leave."""
 _log = logging.getLogger("waygraph.watch")
 
 
@@ -68,8 +65,7 @@ class Follower:
             self._running.close()
 
     async def _follow(self) -> None:
-        if sys.platform == "linux":  # threads that it starts inherit it
-            os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)
+        step_back()
         await Watch(self._registry, self._sources, watching(self._settings, log_event)).run()
 
 

@@ -3,19 +3,15 @@ takes the threads of a quick one.
 """
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from threading import get_native_id
 
+from waygraph.registry.priority import step_back
 from waygraph.registry.processors import processors
 
 _WAITING = 8
 _WRITING = 2
-_WRITER_NICENESS = 10
-"""Of 19: beside questions a sync gets what they leave."""
 
 
 class Lanes:
@@ -25,7 +21,7 @@ class Lanes:
         self._timeout_s = timeout_s
         self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
-        self._writing = ThreadPoolExecutor(_WRITING, "write", initializer=_step_back)
+        self._writing = ThreadPoolExecutor(_WRITING, "write", initializer=step_back)
 
     async def ask[T](self, work: Callable[[], T]) -> T:
         """Quick work over what is published: routes, lists. Raises TimeoutError for one that takes too long."""
@@ -54,9 +50,3 @@ async def _done[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
 def default_threads() -> int:
     """More than cores only make each other wait: a route hardly waits for anything but its turn."""
     return max(2, processors())
-
-
-def _step_back() -> None:
-    """Lowers the priority of this thread, where threads have one of their own."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), _WRITER_NICENESS)

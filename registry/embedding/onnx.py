@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import batched
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,6 +19,7 @@ from waygraph.registry.embedding.spec import EmbedderSpec
 from waygraph.registry.embedding.tokens import TextTokenizer
 from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
 from waygraph.registry.errors import EmbedderRefused
+from waygraph.registry.priority import EMBEDDING, has_stepped_back, step_back
 from waygraph.registry.processors import processors
 from waygraph.registry.settings import Settings
 
@@ -85,14 +87,15 @@ class OnnxEmbedder:
 
 @contextmanager
 def _map_on_threads(texts: int) -> Iterator[Callable[..., Iterable["Vector"]]]:
-    """`map`, on as many threads as pay: a run holds no lock of Python."""
+    """`map`, on as many threads as pay: a run holds no lock of Python. Those of a writer beside questions step back."""
     threads = min(processors(), MAX_THREADS, texts)
     if threads <= 1:
         yield map
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(threads, thread_name_prefix="embed") as pool:
+    behind = partial(step_back, EMBEDDING) if has_stepped_back() else None
+    with ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=behind) as pool:
         yield pool.map
 
 
