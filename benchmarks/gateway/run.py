@@ -62,7 +62,8 @@ NOTES = (
     "30 rounds do not count. `more than directly` is the median of the rounds' differences. The registry holds 5,000 "
     "invented tools beside those that are called. After a call of a tool that is not in the server's list the SDK's "
     "client asks for the list again, to look for a schema of the result: a call of a found tool is measured without "
-    "that second request, as of hosts that make none, and with it. The least gateway "
+    "that second request, as of hosts that make none, and with it; without it the call is compared with the direct "
+    "one that is asked in the same way, as one request and its answer. The least gateway "
     "(benchmarks/gateway/bare.py) is the SDK's server before the SDK's client, and nothing else.",
     "find_tools: limit 5, detail as it comes. New queries were never asked before, so that their embedding is paid in "
     "each process; then the same again. Steps are of 3 to 10 words, as models write them, requests of 9 to 23. Every "
