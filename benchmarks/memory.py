@@ -12,7 +12,7 @@ TOOLS, QUICK_TOOLS, ROUTES = 5_000, 500, 200
 LIMIT = Target(bound="at_most", value=350)
 NOTES = (
     "VmRSS of /proc/self/status after 200 distinct routes, all else that the process imports included. It counts the "
-    "pages of mapped files (model, vectors, libraries), which processes share: RssFile; RssAnon is the process's own.",
+    "pages of mapped files (model, words, libraries), which processes share: RssFile; RssAnon is the process's own.",
 )
 
 

@@ -46,10 +46,10 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(service))
         async with at_work(gateway):
+            loading = asyncio.create_task(_load(service, gateway))
             yield
-        await loading
+            await loading
         await service.lanes.wait(service.follower.stop)
         service.lanes.close()
         service.registry.close()
@@ -79,9 +79,15 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     return app
 
 
-async def _load(service: "Service") -> None:
-    """What a first question would wait for; sources are followed after it, so that it waits for nothing else."""
+async def _load(service: "Service", gateway: OfferedGateway | None) -> None:
+    """What a first question would wait for; sources are followed after it, so that it waits for nothing else.
+
+    And after the gateway is open: both import the SDK, and modules of it need each other, so that of two threads that
+    import it at once one may find half a module.
+    """
     await service.lanes.wait(service.readiness.hindrance)
+    if gateway is not None:
+        await gateway.settled()
     await service.lanes.wait(service.follower.start)
 
 

@@ -55,13 +55,21 @@ class OfferedGateway:
             ending.set()
             await at_work
 
+    async def settled(self) -> None:
+        """Waits until it is open, or could not be opened."""
+        await asyncio.wait([self._future])
+
     async def answer(
         self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
     ) -> None:
         """As `HttpGateway.answer`. Raises why it could not be opened."""
-        assert self._opened is not None, "it is not running"  # noqa: S101
-        gateway = await asyncio.shield(self._opened)
+        gateway = await asyncio.shield(self._future)
         await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+
+    @property
+    def _future(self) -> "asyncio.Future[HttpGateway]":
+        assert self._opened is not None, "it is not running"  # noqa: S101
+        return self._opened
 
     async def _work(self, opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event) -> None:
         try:
@@ -74,6 +82,7 @@ class OfferedGateway:
                 raise
             _log.error("the gateway cannot be opened", exc_info=error)
             opened.set_exception(error)
+            opened.exception()  # has been told: asyncio need not, where nobody asks
 
     def _made(self) -> "HttpGateway":
         service = self._service

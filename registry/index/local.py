@@ -62,6 +62,8 @@ class LocalIndex:
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
         self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
         self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
+        if self.state.dimension:
+            self._mapped_rows()  # damage is found now, not by a search
         self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
         self._text_indexes: dict[Leg, _TextIndex] = {}
         self._lock = threading.Lock()
@@ -119,7 +121,11 @@ class LocalIndex:
     @cached_property
     def _rows(self) -> "Vector":
         """Read by the first question that has a vector: not every process asks one."""
-        return laid_out(np.load(self.path / layout.VECTORS, mmap_mode="r"))
+        return laid_out(self._mapped_rows())
+
+    def _mapped_rows(self) -> "Vector":
+        rows: Vector = np.load(self.path / layout.VECTORS, mmap_mode="r")
+        return rows
 
     @cached_property
     def _spans(self) -> dict[Leg, tuple[int, int]]:

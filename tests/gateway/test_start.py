@@ -3,12 +3,15 @@
 import subprocess
 import sys
 import threading
+import time
 
 import httpx2
 import pytest
 
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
+from waygraph.api.rest.following import Follower
+from waygraph.api.rest.gateway import OfferedGateway
 from waygraph.api.rest.service import Readiness
 
 COMPOSED = """
@@ -58,6 +61,28 @@ def test_who_leaves_while_the_gateway_is_opened_takes_nobody_along(monkeypatch: 
         finally:
             ready.set()
         assert service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both import the SDK, and no two threads may at once; one that fails keeps nothing from being followed."""
+    began: list[str] = []
+    make = OfferedGateway._made
+
+    def made(self: OfferedGateway) -> object:
+        time.sleep(0.2)  # so that whoever does not wait is first
+        began.append("gateway")
+        if fails:
+            raise ModuleNotFoundError("mcp")
+        return make(self)
+
+    monkeypatch.setattr(OfferedGateway, "_made", made)
+    monkeypatch.setattr(Follower, "start", lambda _: began.append("follower"))
+    with served() as service:
+        until(lambda: "follower" in began, "that it follows")
+        assert_good(service.client().get("/healthz"))
+    assert began == ["gateway", "follower"]
+    assert "never retrieved" not in service.log
 
 
 def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
