@@ -1,7 +1,7 @@
 """The application: endpoints, errors, and what stands around them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from threading import Lock
@@ -46,10 +46,12 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with at_work(gateway):
-            loading = asyncio.create_task(_load(service, gateway))
+        # What a first question would wait for. All else comes after it, so that it waits for nothing else.
+        loaded = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
+        async with at_work(gateway, after=loaded):
+            following = asyncio.create_task(_follow(service, gateway, after=loaded))
             yield
-            await loading
+            await following
         await service.lanes.wait(service.follower.stop)
         service.lanes.close()
         service.registry.close()
@@ -79,13 +81,11 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     return app
 
 
-async def _load(service: "Service", gateway: OfferedGateway | None) -> None:
-    """What a first question would wait for; sources are followed after it, so that it waits for nothing else.
-
-    And after the gateway is open: both import the SDK, and modules of it need each other, so that of two threads that
+async def _follow(service: "Service", gateway: OfferedGateway | None, *, after: Awaitable[object]) -> None:
+    """Once the gateway is open: both import the SDK, and modules of it need each other, so that of two threads that
     import it at once one may find half a module.
     """
-    await service.lanes.wait(service.readiness.hindrance)
+    await after
     if gateway is not None:
         await gateway.settled()
     await service.lanes.wait(service.follower.start)

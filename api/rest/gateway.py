@@ -4,7 +4,7 @@ lines hold for it as for every endpoint.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ _log = logging.getLogger("waygraph.gateway")
 
 class OfferedGateway:
     """Answers while `running` is entered, which is done once. Its libraries take as long to import as all else that a
-    service needs; so it is opened once the service is ready, and who asks it before waits.
+    service needs; so it is opened after that, and who asks it before waits.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class OfferedGateway:
         self._opened: asyncio.Future[HttpGateway] | None = None
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, *, after: Awaitable[object]) -> AsyncIterator[None]:
         self._opened, ending = asyncio.get_running_loop().create_future(), asyncio.Event()
         # A task of its own: what a task opened here, only that task may close.
-        at_work = asyncio.create_task(self._work(self._opened, ending))
+        at_work = asyncio.create_task(self._work(after, self._opened, ending))
         try:
             yield
         finally:
@@ -71,8 +71,11 @@ class OfferedGateway:
         assert self._opened is not None, "it is not running"  # noqa: S101
         return self._opened
 
-    async def _work(self, opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event) -> None:
+    async def _work(
+        self, after: Awaitable[object], opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event
+    ) -> None:
         try:
+            await after
             gateway = await self._service.lanes.wait(self._made)
             async with gateway.running():
                 opened.set_result(gateway)
@@ -85,10 +88,9 @@ class OfferedGateway:
             opened.exception()  # has been told: asyncio need not, where nobody asks
 
     def _made(self) -> "HttpGateway":
-        service = self._service
-        service.readiness.hindrance()
         from waygraph.api.mcp.http import HttpGateway
 
+        service = self._service
         return HttpGateway(
             service.registry,
             service.settings,
@@ -106,11 +108,11 @@ def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
 
 
 @asynccontextmanager
-async def at_work(gateway: OfferedGateway | None) -> AsyncIterator[None]:
+async def at_work(gateway: OfferedGateway | None, *, after: Awaitable[object]) -> AsyncIterator[None]:
     if gateway is None:
         yield
         return
-    async with gateway.running():
+    async with gateway.running(after=after):
         yield
 
 

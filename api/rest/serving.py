@@ -38,7 +38,9 @@ from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.surface import Surface
+    from waygraph.api.observing.logs import Logger
     from waygraph.api.rest.observing.observed import Application
+    from waygraph.api.rest.observing.traces import Traces
 
 CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
 """The variable by which workers learn what their parent was told."""
@@ -134,21 +136,23 @@ def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) ->
 
 
 def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
-    """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting."""
-    settings = service.settings
-    log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
+    """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting, MissingExtra."""
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
     alone = service.authenticator is None and is_loopback(chosen.host)
     hosts = (*LOOPBACK, chosen.host) if alone else None
-    gateway = _gateway(service, chosen, environ)
-    return application(service, gateway, log=log, traces=open_traces(environ, stream), hosts=hosts)
+    log, gateway, traces = _surrounded(service, chosen, environ, stream)
+    return application(service, gateway, log=log, traces=traces, hosts=hosts)
 
 
-def _gateway(service: Service, chosen: Chosen, environ: Mapping[str, str]) -> OfferedGateway | None:
-    """Raises InvalidSetting."""
-    if not chosen.mcp:
-        return None
-    return OfferedGateway(service, environ, surface=chosen.surface, alone=chosen.workers == 1)
+def _surrounded(
+    service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO
+) -> "tuple[Logger, OfferedGateway | None, Traces | None]":
+    """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
+    settings = service.settings
+    log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
+    alone = chosen.workers == 1
+    gateway = OfferedGateway(service, environ, surface=chosen.surface, alone=alone) if chosen.mcp else None
+    return log, gateway, open_traces(environ, stream)
 
 
 def _holding(registry: Registry) -> Holding:
@@ -161,9 +165,8 @@ def _tried(chosen: Chosen, settings: Settings) -> str:
     """The factory of workers; what would make each of them fail is raised here."""
     service = open_service(chosen, settings, os.environ)
     try:
-        open_logs(settings.log_format, settings.log_level, sys.stderr)
-        _gateway(service, chosen, os.environ)
-        if traces := open_traces(os.environ, sys.stderr):
+        _, _, traces = _surrounded(service, chosen, os.environ, sys.stderr)
+        if traces:
             traces.close()
     finally:
         service.audit.close()

@@ -31,10 +31,16 @@ def test_a_service_is_composed_without_the_sdk() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
-def test_who_asks_the_gateway_early_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ready(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set no service is ready."""
+    event, hindrance = threading.Event(), Readiness.hindrance
+    monkeypatch.setattr(Readiness, "hindrance", lambda self: event.wait() and hindrance(self))
+    return event
+
+
+def test_who_asks_the_gateway_early_waits_alone(ready: threading.Event) -> None:
     """Until the service is ready; meanwhile others are answered."""
-    ready, waiting = threading.Event(), Readiness.hindrance
-    monkeypatch.setattr(Readiness, "hindrance", lambda self: ready.wait() and waiting(self))
     told: list[httpx2.Response] = []
     with served() as service:
         early = service.client()
@@ -50,9 +56,7 @@ def test_who_asks_the_gateway_early_waits_alone(monkeypatch: pytest.MonkeyPatch)
     assert told[0].status_code == 200
 
 
-def test_who_leaves_while_the_gateway_is_opened_takes_nobody_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready, waiting = threading.Event(), Readiness.hindrance
-    monkeypatch.setattr(Readiness, "hindrance", lambda self: ready.wait() and waiting(self))
+def test_who_leaves_while_the_gateway_is_opened_takes_nobody_along(ready: threading.Event) -> None:
     with served() as service:
         try:
             with pytest.raises(httpx2.ReadTimeout):
