@@ -5,6 +5,7 @@ Tokens are signed here with `cryptography` alone, not with the library that chec
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -149,11 +150,13 @@ class FakeIssuer:
 
 
 @contextmanager
-def fake_issuer(*signers: Signer) -> Iterator[FakeIssuer]:
+def fake_issuer(*signers: Signer, tls: ssl.SSLContext | None = None) -> Iterator[FakeIssuer]:
     fake = FakeIssuer(published=[each.jwk for each in signers])
     fake.gate.set()
     with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(fake)) as server:
-        fake.url = f"http://127.0.0.1:{server.server_port}"
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        fake.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

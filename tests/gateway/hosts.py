@@ -2,6 +2,7 @@
 
 import json
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -83,10 +84,12 @@ def opened_by(door: str, url: str, launch: StdioServerParameters) -> Open:
 
 
 @asynccontextmanager
-async def over_http(url: str, era: Era = "auto", *, key: str = "", **more: Any) -> AsyncIterator[Client]:
+async def over_http(
+    url: str, era: Era = "auto", *, key: str = "", trusts: ssl.SSLContext | bool = True, **more: Any
+) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http,
+        httpx2.AsyncClient(headers=headers, verify=trusts, timeout=PATIENCE_S) as http,
         Client(streamable_http_client(url, http_client=http), mode=era, **more) as client,
     ):
         yield client

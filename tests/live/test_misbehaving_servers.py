@@ -18,7 +18,7 @@ import pytest
 from tests.processes_left import MARK, end_all, needs_proc, new_mark, none_left
 from tests.servers import misbehaving
 from tests.servers import misbehaving_http as web
-from tests.servers.certificates import self_signed
+from tests.servers.certificates import certified
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
@@ -262,7 +262,7 @@ def test_an_old_stream_that_sends_elsewhere_is_not_followed() -> None:
 
 def test_a_certificate_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     """A server whose certificate nobody vouches for is not talked to: it hears no request."""
-    with misbehaving_http(web.good, tls=self_signed(tmp_path)) as endpoint:
+    with misbehaving_http(web.good, tls=certified(tmp_path).context()) as endpoint:
         outcome = ask(HttpLaunch(url=endpoint.url, headers={"Authorization": f"Bearer {SECRET}"}), SETTINGS)
         judge(Row("", error=AWAY, says="(?i)certificate"), outcome, SETTINGS)
         assert not endpoint.requests

@@ -1,32 +1,26 @@
-"""Tokens of an issuer on a real socket: which are taken, which never, and what the issuer is asked."""
+"""Tokens of an issuer on a real socket: which are taken, which never, and what they say."""
 
 import hmac
 import json
-import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fake_issuer import AUDIENCE, DISCOVERY, FakeIssuer, Signer, base64url, fake_issuer, signer, unsigned
+from tests.fake_issuer import AUDIENCE, DISCOVERY, Signer, base64url, fake_issuer, signer, unsigned
+from tests.oidc_world import PATIENCE, World, new_world, world_of
 from waygraph.registry.access import Caller
-from waygraph.registry.authentication.issuer_documents import IssuerDocuments
-from waygraph.registry.authentication.issuer_keys import ALGORITHMS, IssuerKeys, Patience, verifying_keys
+from waygraph.registry.authentication.issuer_keys import ALGORITHMS, IssuerKeys, verifying_keys
 from waygraph.registry.authentication.oidc import OidcTokens, TokenRules, caller_of
-from waygraph.registry.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated
+from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.model import Principal
-from waygraph.registry.settings import Settings
 
-PATIENCE = Patience(lifetime_s=600.0, stale_s=3600.0, refetch_s=10.0)
 LOOSE = TokenRules(issuer="https://issuer.example.com", audience=AUDIENCE)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -35,46 +29,10 @@ ANY_JSON = st.recursive(
 )
 
 
-@dataclass
-class World:
-    """An issuer, and a reader of its tokens by a clock that the test moves."""
-
-    issuer: FakeIssuer
-    signer: Signer
-    settings: Settings
-    now_s: float = 1000.0
-    tokens: OidcTokens = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tokens = self.reader()
-
-    def reader(self, **changes: Any) -> OidcTokens:
-        """Another reader, with other settings; the patience is fixed."""
-        settings = replace(self.settings, **changes)
-        documents = IssuerDocuments.of(settings)
-        keys = IssuerKeys(documents.keys, documents.host, PATIENCE, clock=lambda: self.now_s)
-        return OidcTokens(TokenRules.of(settings), keys, cached=settings.oidc_cached_tokens)
-
-    def token(self, **changes: object) -> str:
-        return self.signer.token(self.issuer.claims(**changes))
-
-    def reason(self, token: str) -> str:
-        """Why it is refused."""
-        with pytest.raises(NotAuthenticated) as refused:
-            self.tokens.caller(token)
-        assert refused.value.__cause__ is None
-        return str(refused.value).removeprefix("the token is not accepted: ")
-
-
-def world_of(issuer: FakeIssuer, by: Signer) -> World:
-    settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, oidc_timeout_s=30.0)
-    return World(issuer, by, settings)
-
-
 @pytest.fixture
 def world() -> Iterator[World]:
-    with fake_issuer(signer()) as issuer:
-        yield world_of(issuer, signer())
+    with new_world() as made:
+        yield made
 
 
 # -- what is taken -------------------------------------------------------------------------------------
@@ -382,231 +340,3 @@ def test_members_of_one_group_see_everything() -> None:
 )
 def test_a_name_is_a_line_or_nothing(claims: dict[str, object], name: str) -> None:
     assert caller_of({"sub": "a", **claims}, LOOSE).name == name
-
-
-# -- what the issuer is asked --------------------------------------------------------------------------
-
-
-def test_keys_are_fetched_once_for_many_tokens(world: World) -> None:
-    """Also for many threads that come at the same time."""
-    world.issuer.gate.clear()
-    tokens = [world.token(sub=f"user-{number}") for number in range(40)]
-    with ThreadPoolExecutor(8) as pool:
-        asked = pool.map(world.tokens.caller, tokens)
-        threading.Timer(0.2, world.issuer.gate.set).start()
-        callers = list(asked)
-    assert [caller.id for caller in callers] == [f"oidc:user-{number}" for number in range(40)]
-    assert world.issuer.requests == [DISCOVERY, "/keys"]
-
-
-def test_a_rotated_key_is_fetched(world: World) -> None:
-    """A token by a key that is new: its first use asks, the next does not; the former key counts no more."""
-    old = world.token()
-    assert world.tokens.caller(old)
-    fresh = signer("second")
-    world.issuer.published = [fresh.jwk]
-    world.now_s += PATIENCE.refetch_s
-    for _ in range(3):
-        assert world.tokens.caller(fresh.token(world.issuer.claims()))
-    assert world.issuer.fetches == 2
-    assert "does not publish" in world.reason(old)
-
-
-def test_rubbish_does_not_hammer_the_issuer(world: World) -> None:
-    """A hundred unknown keys in one moment: one fetch; good tokens are taken meanwhile."""
-    assert world.tokens.caller(world.token())
-    world.now_s += PATIENCE.refetch_s
-    for number in range(100):
-        token = signer("unknown").token(world.issuer.claims(), kid=f"made-up-{number}")
-        assert "does not publish" in world.reason(token)
-    assert world.issuer.fetches == 2
-    assert world.tokens.caller(world.token(sub="user-2"))
-    world.now_s += PATIENCE.refetch_s
-    world.reason(signer("unknown").token(world.issuer.claims()))
-    assert world.issuer.fetches == 3
-
-
-def test_keys_are_renewed_after_their_lifetime(world: World) -> None:
-    """A key that was withdrawn counts until then, and no longer; remembered tokens neither."""
-    token = world.token()
-    assert world.tokens.caller(token)
-    world.issuer.published = [signer("second").jwk]
-    world.now_s += PATIENCE.lifetime_s
-    assert world.tokens.caller(token)
-    world.now_s += 1.0
-    assert world.tokens.known(token) is None
-    assert "does not publish" in world.reason(token)
-    assert world.issuer.fetches == 2
-
-
-def test_an_issuer_that_is_down_is_an_error_that_may_pass() -> None:
-    """Nobody is taken unchecked, and nobody refused; when it is back, tokens are taken."""
-    with fake_issuer(signer()) as issuer:
-        address = issuer.url
-        world = world_of(issuer, signer())
-        token = world.token()
-    with pytest.raises(IssuerUnavailable, match=r"127\.0\.0\.1 cannot be reached") as failed:
-        world.tokens.caller(token)
-    assert failed.value.retryable
-    with pytest.raises(IssuerUnavailable):
-        world.tokens.caller(token)
-    with fake_issuer(signer()) as issuer:
-        issuer.discovery = {"issuer": address}
-        back = world_of(issuer, signer())
-        assert back.reader(oidc_issuer=address, oidc_jwks_url=f"{issuer.url}/keys").caller(token)
-
-
-def test_held_keys_work_while_the_issuer_is_down(caplog: pytest.LogCaptureFixture) -> None:
-    """After their lifetime too, with a warning, until they are too old. Unknown keys cannot be told then."""
-    with fake_issuer(signer()) as issuer:
-        world = world_of(issuer, signer())
-        assert world.tokens.caller(world.token())
-    world.now_s += PATIENCE.lifetime_s + 1.0
-    with caplog.at_level(logging.WARNING):
-        for number in range(20):
-            assert world.tokens.caller(world.token(sub=f"user-{number}"))
-    assert [record.message for record in caplog.records if "keys of tokens were not renewed" in record.message]
-    assert len(caplog.records) == 1
-    with pytest.raises(IssuerUnavailable):
-        world.tokens.caller(signer("second").token(issuer.claims()))
-    world.now_s += PATIENCE.stale_s
-    with pytest.raises(IssuerUnavailable):
-        world.tokens.caller(world.token())
-
-
-def test_one_thread_renews_while_the_others_go_on(world: World) -> None:
-    """A slow issuer delays one request after the lifetime, not all."""
-    tokens = [world.token(sub=f"user-{number}") for number in range(20)]
-    assert world.tokens.caller(tokens[0])
-    world.now_s += PATIENCE.lifetime_s + 1.0
-    world.issuer.gate.clear()
-    renewing = threading.Thread(target=world.tokens.caller, args=(tokens[0],))
-    renewing.start()
-    while len(world.issuer.requests) < 3:
-        time.sleep(0.005)
-    for token in tokens[1:]:
-        assert world.tokens.known(token)
-    assert renewing.is_alive()
-    world.issuer.gate.set()
-    renewing.join()
-    assert world.issuer.fetches == 2
-
-
-def test_known_never_asks_the_issuer(world: World) -> None:
-    """It says None where `caller` would: at first, for an unknown key; after that it knows."""
-    token = world.token()
-    assert world.tokens.known(token) is None
-    assert world.issuer.requests == []
-    caller = world.tokens.caller(token)
-    assert world.tokens.known(token) == caller
-    assert world.tokens.known(world.token(sub="user-2")) is not None
-    assert world.tokens.known(signer("second").token(world.issuer.claims())) is None
-    assert world.issuer.fetches == 1
-    with pytest.raises(NotAuthenticated):
-        world.tokens.known(world.token(exp=1))
-
-
-@pytest.fixture
-def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tokens whose signature was checked, by the real library."""
-    checked: list[str] = []
-    real: Callable[..., Any] = jwt.decode
-
-    def counted(token: str, *args: Any, **options: Any) -> Any:
-        checked.append(token)
-        return real(token, *args, **options)
-
-    monkeypatch.setattr(jwt, "decode", counted)
-    return checked
-
-
-def test_a_token_is_remembered_until_it_expires(world: World, checks: list[str]) -> None:
-    """Its second use is no check of the signature; from its last second on every use is one."""
-    now = [time.time()]
-    documents = IssuerDocuments.of(world.settings)
-    keys = IssuerKeys(documents.keys, documents.host, PATIENCE)
-    tokens = OidcTokens(TokenRules.of(world.settings), keys, clock=lambda: now[0])
-    ends_s = int(now[0]) + 300
-    token = world.token(exp=ends_s)
-    for at_s, checked in ((now[0], 1), (now[0], 1), (ends_s + 29.9, 1), (ends_s + 30.0, 2), (ends_s + 30.0, 3)):
-        now[0] = at_s
-        assert tokens.caller(token)
-        assert len(checks) == checked
-
-
-def test_remembered_tokens_are_bounded(world: World, checks: list[str]) -> None:
-    """Of three tokens two are remembered, and of none none; the rest are checked again, with the same answer."""
-    three = [world.token(sub=f"user-{number}") for number in range(3)]
-    for cached, expected in ((2, 3 + 1), (0, 3 + 3)):
-        checks.clear()
-        tokens = world.reader(oidc_cached_tokens=cached)
-        assert [tokens.caller(token).id[-1] for token in (*three, *reversed(three))] == list("012210")
-        assert len(checks) == expected
-
-
-# -- what the issuer answers ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "told"),
-    [
-        ({"status": 500}, "answers 500"),
-        ({"status": 404}, "answers 404"),
-        ({"status": 302, "headers": {"Location": "https://evil.example.com/keys"}}, "redirects are not followed"),
-        ({"body": b""}, "no JSON"),
-        ({"body": b"<html>"}, "no JSON"),
-        ({"body": b"[" * 50_000}, "no JSON"),
-        ({"body": b"[]"}, "no object"),
-        ({"body": b"{}"}, "publishes no public key"),
-        ({"body": b'{"keys": [7, {"kty": "RSA"}]}'}, "publishes no public key"),
-        ({"body": b'{"keys": [' + b" " * 2_000_000 + b"]}"}, "more than 1048576 bytes"),
-        ({"headers": {"Content-Encoding": "gzip"}}, "compressed"),
-        ({"gate": False}, "did not answer within 1 s"),
-        ({"drip_s": 0.1}, "did not answer in full within 1 s"),
-        ({"discovery": {"issuer": "https://evil.example.com"}}, "of another issuer"),
-        ({"discovery": {"jwks_uri": "http://keys.example.com/keys"}}, "must begin with https://"),
-        ({"discovery": {"jwks_uri": "file:///etc/passwd"}}, "must be an address"),
-        ({"discovery": {"jwks_uri": 7}}, "must be an address"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any], told: str) -> None:
-    """Nothing is taken of it, and it may pass."""
-    for name, value in behaviour.items():
-        if name == "gate":
-            world.issuer.gate.clear()
-        else:
-            setattr(world.issuer, name, value)
-    tokens = world.reader(oidc_timeout_s=1.0 if "gate" in behaviour or "drip_s" in behaviour else 30.0)
-    with pytest.raises(IssuerUnavailable, match=told):
-        tokens.caller(world.token())
-
-
-# -- settings ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"oidc_audience": ""}, "needs WAYGRAPH_OIDC_AUDIENCE"),
-        ({"oidc_issuer": "http://login.example.com"}, "WAYGRAPH_OIDC_ISSUER must begin with https://"),
-        ({"oidc_issuer": "login.example.com"}, "WAYGRAPH_OIDC_ISSUER must be an address"),
-        ({"oidc_issuer": "https://user:hush@login.example.com"}, "without password"),
-        ({"oidc_issuer": "https://login.example.com:port"}, "WAYGRAPH_OIDC_ISSUER is not an address"),
-        ({"oidc_jwks_url": "http://10.0.0.1/keys"}, "WAYGRAPH_OIDC_JWKS_URL must begin with https://"),
-        ({"oidc_jwks_url": "ftp://login.example.com/keys"}, "WAYGRAPH_OIDC_JWKS_URL must be an address"),
-    ],
-    ids=str,
-)
-def test_settings_that_cannot_be_are_told(changes: dict[str, Any], told: str) -> None:
-    """Before anybody is asked anything, and without the password."""
-    settings = replace(Settings(oidc_issuer="https://login.example.com/", oidc_audience=AUDIENCE), **changes)
-    with pytest.raises(InvalidSetting, match=told) as refused:
-        OidcTokens.of(settings)
-    assert "hush" not in str(refused.value)
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
-def test_this_machine_needs_no_certificate(host: str) -> None:
-    """http is for a sidecar or a test; every other host needs https."""
-    OidcTokens.of(Settings(oidc_issuer=f"http://{host}:8443/realm", oidc_audience=AUDIENCE))
