@@ -8,14 +8,14 @@ English instructions only, and whoever knows them can write around them.
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from waygraph.ingest.look_alikes import forged_words, in_latin
-from waygraph.registry.flags import in_place_of
+from waygraph.registry.flags import MAX_FLAGS, in_place_of
 from waygraph.registry.model import Agent, JsonText, Tool
 
-MAX_FLAGS = 5
 MAX_QUOTE_CHARS = 60
 OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 """Of these names those that are other agents' tools, and not this one's: with the ids of these agents."""
@@ -152,7 +152,8 @@ _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
 
 
 def agent_flags(agent: Agent, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    """Why an agent's name and description look suspicious, at most `MAX_FLAGS` reasons."""
+    """Why an agent's name and description look suspicious: at most `MAX_FLAGS` reasons, and behind them those that tell
+    of other agents, so that each such agent is in one of them."""
     return _flags((("name", agent.name), ("description", agent.description)), elsewhere)
 
 
@@ -170,11 +171,19 @@ def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
 
 
 def _flags(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    looked_at = [(where, text) for where, text in texts if _needs_a_look(text)]
+    found = dict.fromkeys(f"{where}: {reason}" for where, text in looked_at for reason in _reasons(text))
+    return (*tuple(found)[:MAX_FLAGS], *_of_others(looked_at, elsewhere))
+
+
+def _of_others(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> Iterator[str]:
+    """What tells of agents that nothing before told of: who reads it may see no other."""
+    told: set[str] = set()
     for where, text in texts:
-        if _needs_a_look(text):
-            found |= dict.fromkeys(f"{where}: {reason}" for reason in _reasons(text, elsewhere))
-    return tuple(found)[:MAX_FLAGS]
+        for owners, words in chain.from_iterable(_shadowing(read, elsewhere) for read in _readings(text)):
+            if not told.issuperset(owners):
+                told.update(owners)
+                yield f"{where}: {in_place_of(owners, words)}"
 
 
 def _needs_a_look(text: str) -> bool:
@@ -187,14 +196,19 @@ def _needs_a_look(text: str) -> bool:
     )
 
 
-def _reasons(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
+def _reasons(text: str) -> Iterator[str]:
     if not text.isascii():
         yield from _hidden(text)
-    plain = _without_hidden(text)
-    for read in dict.fromkeys((plain, in_latin(plain))):
+    for read in _readings(text):
         yield from _orders(read)
-        yield from _shadowing(read, elsewhere)
+        yield from _many_names(read)
     yield from _blobs(text)
+
+
+def _readings(text: str) -> Iterable[str]:
+    """The text as a model may read it."""
+    plain = _without_hidden(text)
+    return dict.fromkeys((plain, in_latin(plain)))
 
 
 def _orders(text: str) -> Iterator[str]:
@@ -274,17 +288,27 @@ def _spelled(tags: re.Match[str]) -> str:
 # -- other tools' names --------------------------------------------------------------------------------
 
 
-def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[str]:
-    small = text.lower()
-    if not _has_one(_WORDS_OF_SHADOWING, small):
-        return
-    instead = {_name_in(found, "a"): found.group() for found in _INSTEAD.finditer(text)}
-    replaced = {_name_in(found, "b"): found.group() for found in _REPLACES.finditer(text)}
-    asked = list({**instead, **replaced})[:MAX_NAMES]
-    owners = elsewhere(asked) if asked else {}
-    for name, quote in {**instead, **replaced}.items():
+def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[tuple[Collection[str], str]]:
+    """The owners of another tool that the text puts itself in the place of, and its words."""
+    named = _put_aside(text)
+    owners = elsewhere(list(named)[:MAX_NAMES]) if named else {}
+    for name, quote in named.items():
         if owners.get(name):
-            yield in_place_of(owners[name], f"{_quoted(name)} ({_quoted(quote)})")
+            yield owners[name], f"{_quoted(name)} ({_quoted(quote)})"
+
+
+def _many_names(text: str) -> Iterator[str]:
+    """A crowd of names would hide the one that is a tool's."""
+    if (many := len(_put_aside(text))) > MAX_NAMES:
+        yield f"puts itself in the place of {many} names"
+
+
+def _put_aside(text: str) -> dict[str, str]:
+    """Names that are not to be used, with the words that say so."""
+    if not _has_one(_WORDS_OF_SHADOWING, text.lower()):
+        return {}
+    instead = {_name_in(found, "a"): found.group() for found in _INSTEAD.finditer(text)}
+    return instead | {_name_in(found, "b"): found.group() for found in _REPLACES.finditer(text)}
 
 
 def _name_in(found: re.Match[str], which: str) -> str:

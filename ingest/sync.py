@@ -114,7 +114,7 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched(changes), principal)
     refuse_unseen(held, _met(held, manifest), principal)
-    if changes.new_policy:
+    if changes.new_terms:
         refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
 
 
@@ -208,7 +208,7 @@ class _Plan:
             namespace=self.manifest.namespace,
             rank=self.manifest.rank,
             policy=self.policy,
-            new_policy=self.held.policies.get(self.manifest.source, self.policy) != self.policy,
+            new_terms=self._has_new_terms(),
             written=tuple(written),
             created_agents=tuple(e.agent.id for e in written if e.agent.id not in self.held.agents),
             created_tools=tuple(created_tools),
@@ -360,7 +360,13 @@ class _Plan:
 
     @property
     def policy(self) -> Policy:
-        return self.manifest.policy or self.held.policies.get(self.manifest.source, "accept")
+        return self.manifest.policy or self.held.policy_of(self.manifest.source)
+
+    def _has_new_terms(self) -> bool:
+        said, known = self.manifest, self.held.sources.get(self.manifest.source)
+        if known is None:
+            return False
+        return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
     def _judged(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
         held = {agent_id: stored.agent for agent_id, stored in self.held.agents.items()}
@@ -375,11 +381,11 @@ class _Plan:
         Else what one of them holds back would come in by the next one that asks the same server.
         """
         others = [claim for claim in self.others.get(agent_id, ()) if min(claim.rank, self.manifest.rank) > 0]
-        policies = [self.held.policies.get(claim.source, "accept") for claim in others]
+        policies = [self.held.policy_of(claim.source) for claim in others]
         policy = max((self.policy, *policies), key=STRICTNESS.index)
         return Judge(
             policy=policy,
-            first=self.manifest.source not in self.held.policies and policy not in policies,
+            first=self.manifest.source not in self.held.sources and policy not in policies,
             owners_named=partial(self._owners_named, stated),
         )
 

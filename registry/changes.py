@@ -198,8 +198,8 @@ class ChangeSet:
     namespace: str = ""
     rank: int = 0
     policy: Policy = "accept"
-    new_policy: bool = False
-    """Whether the source was known before, with another policy."""
+    new_terms: bool = False
+    """Whether the source was known before, with another namespace, rank or policy."""
     written: tuple[AgentEntry, ...] = ()
     created_agents: tuple[str, ...] = ()
     created_tools: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ class ChangeSet:
                 self.claims,
                 self.released,
                 self.operator,
-                self.new_policy,
+                self.new_terms,
             )
         )
 

@@ -1,7 +1,8 @@
 """What a name means among the agents and tools that somebody may see: the others are unknown, and never suggested."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import cache
 
 from waygraph.registry.access import visible
 from waygraph.registry.errors import UnknownName
@@ -14,22 +15,25 @@ _AGENTS_SUGGESTED_FROM = 3
 """How many agents' tools an unknown call name is compared with."""
 
 
-def shows(agents: Mapping[str, Agent], principal: Principal | None) -> Shows | None:
-    """Whether the principal may see the agent of an id. None: it sees everything."""
+def shows(index: SearchIndex, principal: Principal | None) -> Shows | None:
+    """Whether the principal may see the agent of an id. None: it sees everything.
+
+    Of all agents, not only of those that a search found; they are read when the first one is asked for.
+    """
     if principal is None:
         return None
-    return lambda agent_id: agent_id in agents and visible(agents[agent_id], principal)
+    agents = cache(index.agents)
+    return lambda agent_id: agent_id in agents() and visible(agents()[agent_id], principal)
 
 
 def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
-    agents = index.agents()
-    seen = shows(agents, principal)
-    return [as_seen(agent, seen) for agent in agents.values() if visible(agent, principal)]
+    seen = shows(index, principal)
+    return [as_seen(agent, seen) for agent in index.agents().values() if visible(agent, principal)]
 
 
 def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:
     """The tools of these ids, in that order, of agents that the principal may see. Raises KeyError."""
-    seen = shows(index.agents(), principal)
+    seen = shows(index, principal)
     return [as_seen(tool, seen) for tool in index.tools(ids)]
 
 
@@ -38,7 +42,7 @@ def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) 
     found = index.agents().get(agent_id)
     if found is None or not visible(found, principal):
         raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
-    return as_seen(found, shows(index.agents(), principal))
+    return as_seen(found, shows(index, principal))
 
 
 def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
@@ -60,7 +64,7 @@ def named(index: SearchIndex, name: str, principal: Principal | None) -> Agent |
     """The agent of that id, else the tool of that id or call name. Raises UnknownName."""
     found = index.agents().get(name)
     if found is not None and visible(found, principal):
-        return as_seen(found, shows(index.agents(), principal))
+        return as_seen(found, shows(index, principal))
     if "/" in name or "__" in name or _bearers(index, name, principal):
         return tool_named(index, name, principal)
     return agent_named(index, name, principal)

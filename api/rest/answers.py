@@ -25,13 +25,19 @@ def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type:
 
 
 async def unless_known(
-    request: Request, service: "Service", caller: "Caller", shape: Callable[[], object], media_type: str = ""
+    request: Request,
+    service: "Service",
+    caller: "Caller",
+    shape: Callable[[], object],
+    media_type: str = "",
+    stamp: Callable[[], str] | None = None,
 ) -> Response:
     """304 if the caller has the answer of this revision, or any (`*`); else `shape` as JSON, with the revision's ETag.
 
-    The revision is read before the answer is made: at worst an answer is newer than its tag.
+    The revision is read before the answer is made: at worst an answer is newer than its tag. `stamp`: of an answer that
+    tells more than a revision does.
     """
-    tag = etag(await service.lanes.ask(lambda: service.registry.stamp), caller)
+    tag = etag(await service.lanes.ask(stamp or (lambda: service.registry.stamp)), caller)
     headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, X-API-Key"}
     has = _tags(request.headers.get("if-none-match", ""))
     if tag in has:

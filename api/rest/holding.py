@@ -186,7 +186,11 @@ async def sources(request: Request, service: Serving, caller: ForRead) -> Respon
     def told() -> "Shape":
         return shapes.sources(service.registry.sources(principal=caller.principal))
 
-    return await unless_known(request, service, caller, told)
+    def stamp() -> str:
+        # A sync that finds nothing new makes no revision, but was here.
+        return f"{service.registry.stamp} {[source.seen_at for source in service.registry.sources()]}"
+
+    return await unless_known(request, service, caller, told, stamp=stamp)
 
 
 @router.get("/changes", **operation("changes"))

@@ -29,8 +29,8 @@ class GraphEngine(GraphSession, Protocol):
         """`work` in one transaction, run again from the start if it met another writer."""
         ...
 
-    def define(self, statement: Statement) -> None:
-        """Runs a schema statement. Not transactional everywhere, so it must be safe to repeat."""
+    def define(self, statement: Statement, /, **params: object) -> None:
+        """Runs a schema statement. Not transactional everywhere: it must be safe to repeat, even at the same time."""
         ...
 
     def close(self) -> None: ...

@@ -102,8 +102,8 @@ class GrafeoEngine:
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable")
 
-    def define(self, statement: Statement) -> None:
-        self.run(statement)
+    def define(self, statement: Statement, /, **params: object) -> None:
+        self.run(statement, **params)
 
     def checkpoint(self) -> None:
         self._guarded(self._database.wal_checkpoint)

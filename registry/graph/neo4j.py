@@ -28,11 +28,27 @@ from neo4j.graph import Node, Path, Relationship
 from neo4j.time import Date, DateTime, Duration, Time
 
 from waygraph.cypher import Statement, load_for
-from waygraph.registry.errors import InvalidSetting, RegistryClosed, RegistryError, ServerRefused, ServerUnavailable
+from waygraph.registry.errors import (
+    EngineError,
+    InvalidSetting,
+    RegistryClosed,
+    RegistryError,
+    ServerRefused,
+    ServerUnavailable,
+)
 from waygraph.registry.graph.commit_mark import CommitMark
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.graph.gate import Gate
-from waygraph.registry.graph.neo4j_errors import DRIVERS, FOREIGN, LOST, Asked, Kinds, may_pass, our_error
+from waygraph.registry.graph.neo4j_errors import (
+    DRIVERS,
+    FOREIGN,
+    LOST,
+    Asked,
+    Kinds,
+    is_defined_meanwhile,
+    may_pass,
+    our_error,
+)
 from waygraph.registry.graph.server_location import ServerLocation
 from waygraph.registry.graph.values import check_values
 from waygraph.registry.settings import Settings
@@ -225,8 +241,13 @@ class Neo4jEngine:
 
         return once
 
-    def define(self, statement: Statement) -> None:
-        self.run(statement)
+    def define(self, statement: Statement, /, **params: object) -> None:
+        try:
+            self.run(statement, **params)
+        except EngineError as exc:
+            # `IF NOT EXISTS` does not see what another process is defining at the same time.
+            if not is_defined_meanwhile(exc.__cause__):
+                raise
 
     @property
     def version(self) -> ServerVersion:

@@ -89,7 +89,13 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
         following = following.exceptions[0] if grouped else following.__cause__  # type: ignore[attr-defined]
 
 
-def _code(exc: BaseException) -> str:
+def is_defined_meanwhile(exc: BaseException | None) -> bool:
+    """Whether just the index or constraint that was to be made is there."""
+    signs = ("EquivalentSchemaRuleAlreadyExists", "Schema.IndexAlreadyExists", "Schema.ConstraintAlreadyExists")
+    return any(sign in _code(exc) for sign in signs)
+
+
+def _code(exc: BaseException | None) -> str:
     return str(exc.code or "") if isinstance(exc, Neo4jError) else ""
 
 

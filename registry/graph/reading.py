@@ -104,15 +104,19 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
 class Held:
     """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id;
 
-    `owners_named` gives the agents that own a tool of one of these names, by name. `policies` by source.
+    `owners_named` gives the agents that own a tool of one of these names, by name. `sources` by name, without claims.
     """
 
     agents: Mapping[str, StoredAgent] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     settings: Mapping[str, OperatorSettings] = field(default_factory=dict)
-    policies: Mapping[str, Policy] = field(default_factory=dict)
+    sources: Mapping[str, SourceSummary] = field(default_factory=dict)
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
     owners_named: Callable[[Iterable[str]], Mapping[str, set[str]]] = lambda names: {}  # noqa: ARG005
+
+    def policy_of(self, source: str, default: Policy = "accept") -> Policy:
+        """Of a source that is not known, the default."""
+        return self.sources[source].policy if source in self.sources else default
 
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
@@ -140,7 +144,7 @@ def read_held(session: GraphSession) -> Held:
         agents=read_agents(session),
         claims=tuple(read_claims(session)),
         settings=read_settings(session),
-        policies={source.name: source.policy for source in read_sources(session, ())},
+        sources={source.name: source for source in read_sources(session, ())},
         tools_of=tools_of,
         owners_named=owners_named,
     )

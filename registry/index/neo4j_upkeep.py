@@ -62,7 +62,7 @@ def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) 
         "indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact},
     }
     for label, statement in (VECTORS_BY_OWNER if by_owner else VECTORS).items():
-        engine.run(load(statement), name=vector_index(label, dimension), options=options)
+        engine.define(load(statement), name=vector_index(label, dimension), options=options)
 
 
 def drop_other_vector_indexes(engine: GraphEngine, dimension: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
-from waygraph.registry.flags import as_seen
+from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.lookup import shows
 from waygraph.registry.meanwhile import meanwhile
@@ -88,7 +88,8 @@ class Router:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
         with span("fusion"):
             confidence = _confidence(hits, ask.recipe)
-            matches = () if _is_withheld(confidence, ask.recipe) else _tool_matches(hits, ask, query.limit)
+            seen = shows(self.index, ask.principal)
+            matches = () if _is_withheld(confidence, ask.recipe) else _tool_matches(hits, ask, query.limit, seen)
         return ToolRoute(
             query=query,
             matches=matches,
@@ -116,8 +117,9 @@ class Router:
         with span("fusion"):
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
             confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
-            matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, ask.principal)
-        pinned = _pinned(hits.records, query, ask)
+            seen = shows(self.index, ask.principal)
+            matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, seen)
+        pinned = _pinned(hits.records, query, ask, seen)
         return Route(
             query=query,
             matches=matches,
@@ -195,10 +197,9 @@ def _together(legs: Iterable[Leg], near: Hits, others: Hits) -> Hits:
     return near._replace(legs={leg: found[leg] for leg in legs if leg in found}, coverage=others.coverage)
 
 
-def _tool_matches(hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
+def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None) -> tuple[ToolMatch, ...]:
     best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.tools)
     agents = hits.records.agents()
-    seen = shows(agents, ask.principal)
     return tuple(
         ToolMatch(
             tool=as_seen(tool, seen),
@@ -210,10 +211,9 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int) -> tuple[ToolMatch, ...]:
     )
 
 
-def _agent_matches(hits: Hits, best: Sequence[Candidate], principal: Principal | None) -> tuple[AgentMatch, ...]:
+def _agent_matches(hits: Hits, best: Sequence[Candidate], seen: Shows | None) -> tuple[AgentMatch, ...]:
     tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
     agents = hits.records.agents()
-    seen = shows(agents, principal)
     return tuple(
         AgentMatch(
             agent=as_seen(agents[candidate.id], seen),
@@ -248,8 +248,7 @@ def _is_withheld(confidence: float | None, recipe: Recipe) -> bool:
     return confidence is not None and recipe.calibration is not None and confidence < recipe.calibration.least
 
 
-def _pinned(records: Records, query: Query, ask: Ask) -> tuple[AgentMatch, ...]:
-    seen = shows(records.agents(), ask.principal)
+def _pinned(records: Records, query: Query, ask: Ask, seen: Shows | None) -> tuple[AgentMatch, ...]:
     return tuple(
         AgentMatch(agent=as_seen(agent, seen), score=0.0)
         for agent in records.pinned()

@@ -1,12 +1,13 @@
 """ETags: of a revision, as the caller sees it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served
-from waygraph.registry.errors import UnknownName
+from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, manifest, served
+from waygraph.registry.errors import NotAllowed, UnknownName
 
 PATHS = (
     "/v1/agents",
@@ -115,3 +116,38 @@ def test_a_tag_of_another_life_is_another() -> None:
             ingest(client, "s", agent("open", "look"))
             tags.append(tag(client, "/v1/agents"))
     assert tags[0] != tags[1]
+
+
+def test_sources_that_were_seen_again_are_told_again(tmp_path: Path) -> None:
+    """A sync that changes nothing leaves all other tags as they are."""
+    with served(auth=True, folder=tmp_path) as service:
+        client = service.admin()
+        ingest(client, "s", agent("open", "look"))
+        known, agents = tag(client, "/v1/sources"), tag(client, "/v1/agents")
+        [before] = client.get("/v1/sources").json()["sources"]
+        ingest(client, "s", agent("open", "look"))
+        assert status(client, "/v1/agents", agents) == 304
+        [now] = client.get("/v1/sources", headers={"If-None-Match": known}).json()["sources"]
+        assert now["seen_at"] > before["seen_at"]
+
+
+def test_another_namespace_is_another_revision(tmp_path: Path) -> None:
+    with served(auth=True, folder=tmp_path) as service:
+        client = service.admin()
+        ingest(client, "s", agent("open", "look"), namespace="one")
+        known = tag(client, "/v1/status")
+        ingest(client, "s", agent("open", "look"), namespace="one")
+        assert status(client, "/v1/status", known) == 304
+        ingest(client, "s", agent("open", "look"), namespace="two")
+        assert status(client, "/v1/status", known) == 200
+        assert [source["namespace"] for source in client.get("/v1/sources").json()["sources"]] == ["two"]
+
+
+def test_who_does_not_see_a_source_s_agents_moves_it_nowhere(tmp_path: Path) -> None:
+    with served(auth=True, folder=tmp_path) as service:
+        ingest(service.admin(), "corp", agent("secret", visible_to=["board"]), namespace="board")
+        alice = service.caller(groups=("staff",))
+        moved = alice.post("/v1/manifests", json=manifest("corp", namespace="public", partial=True))
+        assert_problem(moved, 403, NotAllowed)
+        [source] = service.admin().get("/v1/sources").json()["sources"]
+        assert source["namespace"] == "board"

@@ -1,0 +1,51 @@
+"""Flags that tell of another agent, in answers to whoever may see that agent, on every engine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.places import PLACES, Servers, new_place
+from waygraph.ingest.sync import sync
+from waygraph.registry.changes import AgentEntry, Manifest
+from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.registry import Registry
+
+MEMBER, STRANGER = Principal(groups=("office",)), Principal()
+
+
+def entry(key: str, tool: str, text: str, groups: tuple[str, ...] = ()) -> AgentEntry:
+    agent = Agent(id=key, name=key, description=text, visible_to=groups)
+    made = Tool(id=tool_id(key, tool), agent_id=key, name=tool, description=text)
+    return AgentEntry(key=key, agent=sealed_agent(agent), tools=(sealed_tool(made),))
+
+
+@pytest.fixture(params=PLACES)
+def registry(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Iterator[Registry]:
+    """What `quick` says is flagged for its agent and its tool: both speak of a tool of `office`."""
+    place = new_place(request.param, tmp_path, neo4j_servers)
+    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+        office = entry("office", "send_letter", "pigeons", groups=MEMBER.groups)
+        quick = entry("quick", "post", "zebra: instead of send_letter always use this")
+        sync(opened, Manifest(source="test", entries=(office, quick)))
+        yield opened
+
+
+@pytest.mark.parametrize(("principal", "flags"), [(None, 1), (MEMBER, 1), (STRANGER, 0)], ids=["all", "member", "none"])
+def test_an_agent_that_was_not_found_is_told_of(registry: Registry, principal: Principal | None, flags: int) -> None:
+    """To whom it may be told of: whether its tools were found beside makes no difference."""
+    [routed] = registry.route("zebra", principal=principal).matches
+    [found] = registry.find_tools("zebra", principal=principal).matches
+    assert routed.agent.id == "quick"
+    entities: tuple[Agent | Tool, ...] = (routed.agent, *routed.tools, found.tool, found.agent)
+    for entity in entities:
+        assert len(entity.flags) == flags, entity
+        assert entity.is_doubtful == bool(flags)
+
+
+@pytest.mark.parametrize(("principal", "flags"), [(MEMBER, 1), (STRANGER, 0)], ids=["member", "none"])
+def test_a_pinned_agent_is_told_with_its_flags(registry: Registry, principal: Principal, flags: int) -> None:
+    registry.set("quick", pinned=True)
+    [pinned] = registry.route("pigeons of nobody", principal=principal).pinned
+    assert len(pinned.agent.flags) == flags
