@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import visible
+from waygraph.registry.checks import check_limit
 from waygraph.registry.errors import InvalidQuery
 from waygraph.registry.flags import seen_flags
 from waygraph.registry.graph.change_log import read_changes_of
@@ -40,8 +41,8 @@ class ChangesAsked:
     @staticmethod
     def of(since: str, agent_id: str, after: str, limit: int | None) -> "ChangesAsked":
         """Raises InvalidQuery."""
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise InvalidQuery(f"limit must be a whole number from 1 up, not {limit!r}")
+        if limit is not None:
+            check_limit(limit)
         if after and not _ID.fullmatch(after):
             raise InvalidQuery(
                 "this is no place in the log of changes: it begins at the id of a change, or at its cursor"

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
-from waygraph.registry.model import Filters, Query
+from waygraph.registry.model import Filters, Query, TextForm
 from waygraph.registry.statuses import is_status
 
 
@@ -19,8 +20,7 @@ def checked(query: str | Query, max_chars: int | None) -> Query:
         raise InvalidQuery("a query needs a text, or steps that each hold one")
     if max_chars is not None and max(map(len, texts)) > max_chars:
         raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
-    if not isinstance(asked.limit, int) or isinstance(asked.limit, bool) or asked.limit < 1:
-        raise InvalidQuery(f"limit must be a whole number from 1 up, not {asked.limit!r}")
+    check_limit(asked.limit)
     steps, filters = tuple(asked.steps), _listed(asked.filters)
     same = steps is asked.steps and filters is asked.filters
     return asked if same else replace(asked, steps=steps, filters=filters)
@@ -29,12 +29,29 @@ def checked(query: str | Query, max_chars: int | None) -> Query:
 def checked_for_tools(
     query: str | Query, limit: int | None, agent_ids: Sequence[str] | None, max_chars: int | None
 ) -> Query:
-    """The same of a search for tools, whose `limit` and `agent_ids` overrule the query's own."""
+    """The same of a search for tools, whose `limit` and `agent_ids` overrule the query's own.
+
+    Filters without an id allow all agents; a list of none can only be a mistake.
+    """
     asked = checked(query, max_chars)
+    if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
+        raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
     if asked.steps:
         raise InvalidQuery("tools are found for a text; ask once for each step")
     filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
     return checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), max_chars)
+
+
+def check_limit(limit: object) -> None:
+    """Raises InvalidQuery."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise InvalidQuery(f"limit must be a whole number from 1 up, not {limit!r}")
+
+
+def check_texts(texts: object) -> None:
+    """Raises InvalidSetting for a form of texts that there is not; None is no choice."""
+    if texts is not None and texts not in get_args(TextForm):
+        raise InvalidSetting(f"texts must be one of {', '.join(get_args(TextForm))}, not {texts!r}")
 
 
 def setting_changes(
@@ -83,4 +100,8 @@ def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     """Sorted, without repeats. Raises InvalidSetting."""
     if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
         raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep") from None
     return tuple(sorted(set(names)))

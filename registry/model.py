@@ -84,6 +84,13 @@ class Principal:
     id: str = ""
     groups: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        given: object = self.groups
+        if isinstance(given, str):
+            raise TypeError(f"groups takes a list of names, not {given!r}")
+        if not isinstance(given, tuple):
+            object.__setattr__(self, "groups", tuple(self.groups))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:

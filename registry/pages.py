@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import fits
+from waygraph.registry.checks import check_limit
 from waygraph.registry.lookup import agent_named, seen_tools, visible_agents
 from waygraph.registry.statuses import word_of
 
@@ -82,7 +83,9 @@ def tools_page(
 
 
 def _part(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence[str], str]:
-    """Of ids in order: those after one, and the last of them if more follow."""
+    """Of ids in order: those after one, and the last of them if more follow. Raises InvalidQuery."""
+    if limit is not None:
+        check_limit(limit)
     start = bisect_right(ids, after) if after else 0
     end = len(ids) if limit is None else min(start + limit, len(ids))
     return ids[start:end], ids[end - 1] if end < len(ids) else ""

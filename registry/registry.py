@@ -12,7 +12,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.checks import checked, checked_for_tools, checked_statuses, setting_changes
+from waygraph.registry.checks import check_texts, checked, checked_for_tools, checked_statuses, setting_changes
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
@@ -320,6 +320,7 @@ class Registry:
         from waygraph.registry.storage.live_graph import now
         from waygraph.registry.writing import WriteSession
 
+        check_texts(texts)
         with self._store.writing(trust_index=trust_index) as writing:
             yield WriteSession(
                 writing,
@@ -415,7 +416,8 @@ class Registry:
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
     ) -> "Written":
-        """Embeds everything anew, with another embedder or text form if given."""
+        """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
+        check_texts(texts)
         state = self._index().state
         chosen = self._embedders.open_for_documents(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
         written = self.change(

@@ -29,6 +29,7 @@ async def unless_known(
     service: "Service",
     caller: "Caller",
     shape: Callable[[], object],
+    *,
     media_type: str = "",
     stamp: Callable[[], str] | None = None,
 ) -> Response:

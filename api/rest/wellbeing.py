@@ -58,4 +58,4 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
 
     if not await service.lanes.ask(lambda: service.registry.exists):
         return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
-    return await unless_known(request, service, caller, told, MEDIA_TYPE)
+    return await unless_known(request, service, caller, told, media_type=MEDIA_TYPE)

@@ -24,8 +24,9 @@ def overview(registry: "Registry", principal: Principal | None, agent_ids: froze
     listed = _listed(registry, principal, agent_ids)
     ready = [each for each in listed if not each.agent.pending]
     seen = {each.agent.id for each in listed}
+    held_back = Counter(tool_id.partition("/")[0] for tool_id in registry.store.look(lambda at: at.pending_tools()))
     told: dict[str, Any] = {
-        "tools": sum(each.tools for each in ready),
+        "tools": sum(each.tools - held_back[each.agent.id] for each in ready),
         "agents": _ordered(Counter(each.agent.kind for each in ready)),
         "sources": _ordered(_claimed(registry, principal, seen), SOURCES),
         "tags": _ordered(_tags(ready), TAGS),
