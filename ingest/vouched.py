@@ -127,12 +127,23 @@ class VouchedFile:
     """The file of all that was vouched for. Threads and processes may share it."""
 
     path: Path
-    _known: "tuple[tuple[int, int, int], _Content] | None" = None
+    _known: "tuple[object, _Content] | None" = None
     """The content, and the stamp of the file that had it: one value, since threads share it."""
 
     def source(self, name: str) -> VouchedSource:
         """Empty for a source that nobody opened here. Raises StorageFailed for a file that is no such file."""
         return self._held().sources.get(name, VouchedSource())
+
+    @property
+    def stamp(self) -> object:
+        """Another value when the file is another one. Raises StorageFailed."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def digest_of(self, written: str) -> str:
         """Of what a config says, under this file's key. Raises RegistryLocked, StorageFailed."""
@@ -163,13 +174,8 @@ class VouchedFile:
 
     def _held(self) -> _Content:
         """Read anew when the file is another one."""
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
+        if (stamp := self.stamp) is None:
             return _Content()
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         known = self._known
         if known is None or known[0] != stamp:
             self._known = known = stamp, self._read()

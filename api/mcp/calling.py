@@ -128,5 +128,15 @@ def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", 
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
     if judgement.verdict == "deny":
         raise NotCallable(tool.call_name, judgement.reason)
-    check_arguments(tool, wanted.arguments)
+    try:
+        check_arguments(tool, wanted.arguments)
+    except InvalidArguments:
+        _refuse_out_of_reach(gateway, agent, tool)
+        raise
     return _Meant(agent, tool, judgement)
+
+
+def _refuse_out_of_reach(gateway: "Gateway", agent: "Agent", tool: "Tool") -> None:
+    """Who mends its arguments should not learn only then that nothing runs this tool. Raises NotCallable."""
+    if reason := gateway.reach.now().why_not(agent):
+        raise NotCallable(tool.call_name, f"{reason}, whatever the arguments")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 from waygraph.api.mcp.failures import Result, told_as_text
 from waygraph.api.mcp.surface import DEFAULT_LIMIT, FIND_TOOLS, MAX_AGENTS, ROUTE_AGENTS
 from waygraph.registry.discovery.described import summary
-from waygraph.registry.discovery.finding import FindAsked, find
+from waygraph.registry.discovery.finding import FindAsked, WhyNot, find
 from waygraph.registry.discovery.skill_reading import reading_tool
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import AgentMatch, Filters, Query
@@ -37,7 +37,8 @@ async def find_tools(gateway: "Gateway", asker: "Asker", arguments: Arguments) -
             agent_ids=gateway.agents_within(asker),
             use_tool=not is_rfc,
         )
-        return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy)
+        why_not = gateway.reach.now().why_not
+        return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
 
     answer = await gateway.ask(found)
     tools = answer.get("tools", [])
@@ -60,19 +61,21 @@ async def route_agents(gateway: "Gateway", asker: "Asker", arguments: Arguments)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
         query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters)
         route = gateway.registry.route(query, principal=asker.principal)
-        told: dict[str, Any] = {"agents": [_agent(match) for match in (*route.pinned, *route.matches)]}
+        why_not = gateway.reach.now().why_not
+        told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
 
     return told_as_text(await gateway.ask(routed))
 
 
-def _agent(match: AgentMatch) -> dict[str, Any]:
+def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:
     reading = [reading_tool(match.agent)] if match.agent.kind == "skill" else []
     told = {
         "id": match.agent.id,
         "kind": match.agent.kind,
         "description": summary(match.agent.description),
         "tools": [tool.call_name for tool in (*reading, *match.tools)],
+        "cannot_run": why_not(match.agent),
     }
     return {name: value for name, value in told.items() if value}
 

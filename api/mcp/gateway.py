@@ -13,6 +13,7 @@ from waygraph.registry.storage.store import is_server
 if TYPE_CHECKING:
     from waygraph.api.observing.audit import Audit
     from waygraph.ingest.calling.call import ToolCaller
+    from waygraph.ingest.calling.reach import Reach
     from waygraph.registry.access import Caller
     from waygraph.registry.model import Principal
     from waygraph.registry.policy import CallPolicy
@@ -45,6 +46,7 @@ class Gateway:
 
     registry: "Registry"
     executor: "ToolCaller"
+    reach: "Reach"
     policy: "CallPolicy"
     settings: "Settings"
     audit: "Audit"

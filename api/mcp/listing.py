@@ -45,16 +45,18 @@ class Pages:
             self._kept[place] = page
 
 
-type Place = tuple[str, Caller, str, str]
-"""All that a page depends on: the registry's stamp, who asks, the door's namespace, the cursor."""
+type Place = tuple[str, object, Caller, str, str]
+"""All that a page depends on: the stamps of the registry and of what runs here, who asks, the door's namespace, the
+cursor."""
 
 
 def place_of(gateway: "Gateway", asker: "Asker", cursor: str) -> Place | None:
     """None: what is there now is not known at once."""
     try:
-        return (gateway.registry.stamp, asker.caller, asker.namespace, cursor) if gateway.is_here else None
+        stamp = gateway.registry.stamp if gateway.is_here else None
     except RegistryNotFound:
         return None
+    return (stamp, gateway.reach.stamp, asker.caller, asker.namespace, cursor) if stamp else None
 
 
 def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any]:
@@ -87,10 +89,11 @@ def pinned_tools(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
     ]
     if not agents:
         return ()
-    judges = judging(registry, gateway.policy, principal)
+    judges, why_not = judging(registry, gateway.policy, principal), gateway.reach.now().why_not
     tools = [
         tool
         for agent in agents
+        if not why_not(agent)
         for tool in registry.tools(agent.id, principal=principal)
         if judges.judge(agent, tool, by_name=True).verdict != "deny"
     ]

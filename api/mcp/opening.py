@@ -12,6 +12,8 @@ from waygraph.api.mcp.server import GatewayServer, running, server_of
 from waygraph.api.mcp.session import Context
 from waygraph.api.mcp.surface import Surface
 from waygraph.ingest.calling.executor import open_executor
+from waygraph.ingest.calling.reach import Reach
+from waygraph.ingest.vouched import vouched_file
 
 if TYPE_CHECKING:
     from waygraph.api.observing.audit import Audit
@@ -40,6 +42,7 @@ async def open_gateway(
         gateway = Gateway(
             registry=registry,
             executor=executor,
+            reach=Reach(registry, rules.services, vouched_file(settings.data_path)),
             policy=rules.policy,
             settings=settings,
             audit=audit,

@@ -43,12 +43,16 @@ class Claimed:
 
 def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
     """By the source's name."""
-    return [
-        Claimed(source=source.name, key=key, is_live=source.rank > 0)
-        for source in registry.store.look(lambda index: list(index.sources()))
-        for key, claimed in source.claims
-        if claimed == agent_id
-    ]
+    return all_claims(registry).get(agent_id, [])
+
+
+def all_claims(registry: Registry) -> dict[str, list[Claimed]]:
+    """By agent id, those of each by the source's name."""
+    claims: dict[str, list[Claimed]] = {}
+    for source in registry.store.look(lambda index: list(index.sources())):
+        for key, agent_id in source.claims:
+            claims.setdefault(agent_id, []).append(Claimed(source=source.name, key=key, is_live=source.rank > 0))
+    return claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """find_tools: what a language model is told that fits its request, in as few words as it needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,21 +54,31 @@ class FindAsked:
     use_tool: bool = True
 
 
+WhyNot = Callable[[Agent], str]
+"""Why nothing runs the tools of an agent; empty: they can be tried."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A tool that fits, and whether it may be called by its name."""
+    """A tool that fits, whether it may be called by its name, and why it could not be run all the same."""
 
     agent: Agent
     tool: Tool
     judgement: Judgement
+    why_not: str
 
 
 def find(
-    registry: "Registry", asked: FindAsked, *, principal: Principal | None = None, policy: CallPolicy | None = None
+    registry: "Registry",
+    asked: FindAsked,
+    *,
+    principal: Principal | None = None,
+    policy: CallPolicy | None = None,
+    why_not: WhyNot = lambda _: "",
 ) -> dict[str, Any]:
     """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called
     (`not_callable_more`: how many beside those); `hint`, what to do next. Nothing found: `reason` and `nearest`. An
-    empty query: `overview`.
+    empty query: `overview`. A tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
 
     What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another detail or format, and what
     `Registry.find_tools` raises.
@@ -80,10 +90,10 @@ def find(
         return {"tools": [], "reason": NO_AGENTS}
     judges = judging(registry, policy, principal)
     found = _found(registry, asked, principal, asked.limit + SPARE)
-    judged = _judged(registry, asked, found.matches, judges)
+    judged = _judged(registry, asked, found.matches, judges, why_not)
     if len(found.matches) >= asked.limit + SPARE and _callable(judged) < asked.limit:
         found = _found(registry, asked, principal, asked.limit + FAR)
-        judged = _judged(registry, asked, found.matches, judges)
+        judged = _judged(registry, asked, found.matches, judges, why_not)
     return _told(asked, judged) if judged else _nothing(registry, asked, principal, found)
 
 
@@ -113,13 +123,15 @@ def _callable(judged: Sequence[_Judged]) -> int:
     return sum(each.judgement.verdict != "deny" for each in judged)
 
 
-def _judged(registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging) -> list[_Judged]:
+def _judged(
+    registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
+) -> list[_Judged]:
     """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
     pairs = [(match.agent, match.tool) for match in exact_first(asked.query, matches)]
     if is_name_like(asked.query) and not (pairs and exactness(asked.query, pairs[0][1]) == 0):
         named = named_outright(registry, asked.query, judges.principal, asked.agent_ids)
         pairs = [named, *pairs] if named else pairs
-    return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True)) for agent, tool in pairs]
+    return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
 
 
 def _told(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
@@ -127,21 +139,25 @@ def _told(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
     places = [place for place, each in enumerate(judged) if each.judgement.verdict != "deny"][: asked.limit]
     last = max(asked.limit, places[-1] + 1) if len(places) == asked.limit else len(judged)
     refused = [each for each in judged[:last] if each.judgement.verdict == "deny"]
-    answer: dict[str, Any] = {"tools": [_entry(asked, judged[place]) for place in places]}
+    given = [judged[place] for place in places]
+    some_run = not all(each.why_not for each in given)
+    answer: dict[str, Any] = {"tools": [_entry(asked, each, tell_why_not=some_run) for each in given]}
     if refused:
         told = refused[:REFUSED_TOLD]
         answer["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in told]
     if len(refused) > REFUSED_TOLD:
         answer["not_callable_more"] = len(refused) - REFUSED_TOLD
-    if places:
-        answer["hint"] = _hint(asked)
+    if given:
+        answer["hint"] = _hint(asked) if some_run else _none_runs(given)
     return answer
 
 
-def _entry(asked: FindAsked, each: _Judged) -> dict[str, Any]:
+def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, Any]:
     tool = each.tool
     known = asked.known.get(tool.call_name) or asked.known.get(tool.id) or ""
     told = described(tool, asked.detail, asked.tool_format, known)
+    if each.why_not and tell_why_not:
+        told["cannot_run"] = each.why_not
     if asked.detail == "names":
         return told
     if each.judgement.verdict == "ask":
@@ -162,6 +178,10 @@ def _hint(asked: FindAsked) -> str:
     if asked.detail == "schema":
         return run
     return f'{run}; detail="schema" tells its parameters in full'
+
+
+def _none_runs(given: Iterable[_Judged]) -> str:
+    return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in given))}"
 
 
 def _surveyed(registry: "Registry", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
