@@ -9,6 +9,7 @@ from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watching.following import Followed
 from waygraph.ingest.watching.opening import followed_sources
 from waygraph.registry import Settings
+from waygraph.registry.errors import SourceError
 
 
 def catalogue(file: Path, *agents: str) -> Path:
@@ -35,3 +36,31 @@ def test_what_is_edited_before_the_first_look_is_read(tmp_path: Path) -> None:
     stamp = source.stamp()
     assert set(said(source)) == {"old", "new"}
     assert source.stamp() == stamp
+
+
+def test_a_skill_is_read_anew_when_its_scripts_change(tmp_path: Path) -> None:
+    """A new one, a changed one, one that goes; the skill's other files say nothing of it."""
+    skill = tmp_path / "skills" / "pdf"
+    scripts = skill / "scripts"
+    scripts.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: pdf\ndescription: Fills forms\n---\n", encoding="utf-8")
+    (scripts / "fill.py").write_text('"""Fill a form."""\n', encoding="utf-8")
+    (scripts / "nowhere.py").symlink_to(tmp_path / "gone.py")
+    source = followed(tmp_path / "skills", tmp_path / "data")
+    stamps = [source.stamp()]
+    (scripts / "merge.py").write_text('"""Merge two files."""\n', encoding="utf-8")
+    stamps.append(source.stamp())
+    (scripts / "fill.py").write_text('"""Delete a form."""\n', encoding="utf-8")
+    stamps.append(source.stamp())
+    (scripts / "merge.py").unlink()
+    stamps.append(source.stamp())
+    assert len(set(stamps)) == 4
+    (skill / "notes.txt").write_text("seen by nobody", encoding="utf-8")
+    assert source.stamp() == stamps[-1]
+
+
+def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    source = followed(catalogue(tmp_path / "agents.json", "one"), tmp_path / "data")
+    (tmp_path / "agents.json").unlink()
+    with pytest.raises(SourceError, match="no such file"):
+        source.stamp()
