@@ -87,7 +87,7 @@ def _field(name: str, value: object, label: str) -> object:
         return _labelled(label, value)
     if _MAPS.fullmatch(name):
         return _hidden(name, value)
-    if _is_secret(name) and value is not None and not isinstance(value, bool):
+    if names_secret(name) and value is not None and not isinstance(value, bool):
         return _hidden(name, value)
     return _cleaned(value)
 
@@ -102,7 +102,7 @@ def _cleaned(value: object) -> object:
 
 def _labelled(label: str, value: object) -> object:
     """The value of `{"name": "--token", "value": "abc"}`, as the MCP registry lists arguments and headers."""
-    if _is_secret(label) or _VARIABLE_NAME.fullmatch(label):
+    if names_secret(label) or _VARIABLE_NAME.fullmatch(label):
         return _hidden(label, value)
     return _arguments([label, value])[-1]
 
@@ -128,12 +128,13 @@ def _hidden_item(name: str, item: object) -> object:
         return {key: told if told == label else _hidden(label, told) for key, told in item.items()}
     if isinstance(item, str) and (pair := _HEADER.fullmatch(item)):
         return _with_reference(pair)
-    if isinstance(item, str) and _NAME_ALONE.fullmatch(item) and not _is_secret(name):
+    if isinstance(item, str) and _NAME_ALONE.fullmatch(item) and not names_secret(name):
         return item
     return _hidden(name, item)
 
 
-def _is_secret(name: str) -> bool:
+def names_secret(name: str) -> bool:
+    """Whether what a field, a header, a flag or a variable of this name holds may be a secret."""
     words = [word.casefold() for word in _WORDS.findall(name)]
     if not words or words[-1] in _PLAIN_ENDS or (words[-1] == "tokens" and words[0] in _COUNTS):
         return False
@@ -191,7 +192,7 @@ def _argument(before: str, argument: object) -> object:
 
 
 def _takes_a_secret(flag: str) -> bool:
-    return flag.startswith("-") and bool(_LABEL.fullmatch(flag)) and _is_secret(flag.rpartition(".")[2])
+    return flag.startswith("-") and bool(_LABEL.fullmatch(flag)) and names_secret(flag.rpartition(".")[2])
 
 
 def _header(text: str) -> str:
@@ -211,7 +212,7 @@ def _word(word: str) -> str:
     if pair := _ASSIGNED.fullmatch(word):
         return _assigned(pair)
     pair = _HEADER.fullmatch(word)
-    return _with_reference(pair) if pair and _is_secret(pair[1]) else _text(word)
+    return _with_reference(pair) if pair and names_secret(pair[1]) else _text(word)
 
 
 def _variable(text: str) -> str:
@@ -221,7 +222,7 @@ def _variable(text: str) -> str:
 
 def _assigned(pair: re.Match[str]) -> str:
     name, _, value = pair.groups()
-    if _is_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name):
+    if names_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name):
         return _with_reference(pair)
     return f"{name}={_text(value)}"
 
@@ -294,7 +295,7 @@ def _without_pairs(text: str) -> str:
     while found := _PAIR_NAME.search(text, at):
         name, mark = found.groups()
         kept, at = kept + text[at : found.end()], found.end()
-        if _is_secret(name.rpartition(".")[2]) and (value := _PAIR_VALUES[mark].match(text, at)):
+        if names_secret(name.rpartition(".")[2]) and (value := _PAIR_VALUES[mark].match(text, at)):
             kept, at = kept + _reference(name, value[0]), value.end()
     return kept + text[at:]
 

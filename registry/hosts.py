@@ -1,10 +1,15 @@
 """What a URL says of where it leads: its parts, a user in it, and whether its host is this machine."""
 
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _NAT64 = ip_network("64:ff9b::/96")
 """Stands for IPv4 addresses by their last 32 bits (RFC 6052)."""
+_WITHIN_A_SITE = tuple(map(ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10")))
+"""Which Python calls global: IPv4 as written of old or translated (RFC 2765, RFC 8215), and addresses of a site."""
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""Before the IPv4 address in the last 64 bits of a host that is reached through one (RFC 5214)."""
 
 
 def is_loopback(host: str) -> bool:
@@ -36,7 +41,17 @@ def is_public(address: str) -> bool:
         parsed = ip_address(address)
     except ValueError:
         return False
-    if isinstance(parsed, IPv6Address):
-        translated = IPv4Address(int(parsed) & 0xFFFF_FFFF) if parsed in _NAT64 else None
-        parsed = parsed.ipv4_mapped or parsed.sixtofour or translated or parsed
-    return parsed.is_global and not parsed.is_multicast
+    if any(parsed in site for site in _WITHIN_A_SITE):
+        return False
+    return all(each.is_global and not each.is_multicast for each in _reached(parsed))
+
+
+def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """The address, or that of IPv4 for which it stands; and the one through which it is reached."""
+    if isinstance(address, IPv4Address):
+        yield address
+        return
+    last = IPv4Address(int(address) & 0xFFFF_FFFF)
+    yield address.ipv4_mapped or address.sixtofour or (last if address in _NAT64 else address)
+    if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+        yield last

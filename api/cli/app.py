@@ -12,7 +12,7 @@ from waygraph.api.cli.collecting import uncollected_at_exit
 from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.on_demand import CommandsOnDemand
-from waygraph.api.cli.output import complain, leave_closed_pipe
+from waygraph.api.cli.output import complain, flush, is_of_a_stream, leave_unwritten, open_closed_streams
 from waygraph.api.cli.quick import QuickGroup
 
 _COMMANDS = {
@@ -103,10 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command: 0 if all went well, 1 for an error of ours, 2 for wrong usage. Others keep their traceback."""
     _prepare_process()
     status = _status(arguments)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        leave_closed_pipe()
+    flush()
     return status
 
 
@@ -115,12 +112,27 @@ def _status(arguments: Sequence[str] | None) -> int:
         app(arguments, prog_name="waygraph")
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else 0
+    except OSError as error:
+        if is_of_a_stream(error):  # help is printed by a library
+            leave_unwritten(error)
+        if not _is_nowhere():
+            raise
+        complain("the folder in which this was started is gone: change into one that is there")
+        return 1
     except Exception as error:
         if not _ours(error):
             raise
         complain(str(error))
         return 1
     return 0
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _ours(error: Exception) -> bool:
@@ -137,6 +149,7 @@ def _prepare_process() -> None:
     # Looking for pydantic's plugins reads what every installed package says of itself.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     uncollected_at_exit()
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)
 

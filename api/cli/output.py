@@ -3,6 +3,7 @@
 JSON is one document: indented on a terminal, one line in a pipe.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE, as a shell reports a program that the signal ended."""
+
+_UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
 
 
 def show[T](thing: T, shape: Callable[[T], object], view: "Callable[[T], Iterable[Block]]", as_json: bool) -> None:
@@ -59,15 +62,45 @@ def complain(text: str) -> None:
     print(f"error: {one_line(text)}", file=sys.stderr)  # noqa: T201
 
 
-def leave_closed_pipe() -> NoReturn:
-    """Ends quietly when nobody reads stdout any more, and keeps the interpreter from flushing it at exit."""
+def leave_unwritten(error: OSError) -> NoReturn:
+    """Ends when stdout takes nothing more: quietly if nobody reads it, else with the reason.
+
+    Keeps the interpreter from flushing it once more at exit.
+    """
+    nobody_reads = isinstance(error, BrokenPipeError)
+    if not nobody_reads:
+        complain(f"standard output cannot be written: {error.strerror}")
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise SystemExit(BROKEN_PIPE)
+    raise SystemExit(BROKEN_PIPE if nobody_reads else 1)
+
+
+def is_of_a_stream(error: OSError) -> bool:
+    """Whether it tells that a stream takes nothing more: what is of a file names it, or has become an error of ours."""
+    return error.filename is None and error.errno in _UNWRITTEN
+
+
+def flush() -> None:
+    """Ends the program if stdout does not take what was printed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        leave_unwritten(error)
+
+
+def open_closed_streams() -> None:
+    """Stdin, stdout and stderr where whoever started this closed them, so that no file we open gets their number.
+
+    A closed stdout takes nothing, as before; what no one can hear is not told.
+    """
+    for name, flags, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - till the end
 
 
 def _out(text: str) -> None:
     try:
         print(text)  # noqa: T201
-    except BrokenPipeError:
-        leave_closed_pipe()
+    except OSError as error:
+        leave_unwritten(error)

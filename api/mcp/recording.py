@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from waygraph.api.observing.arguments import arguments_without_secrets
 from waygraph.api.observing.audit import REFUSED, Outcome
-from waygraph.api.observing.redaction import without_keys, without_secrets
+from waygraph.api.observing.redaction import without_keys
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Gateway
@@ -67,4 +68,4 @@ def _names(arguments: Mapping[str, Any]) -> list[str]:
 
 def _told(arguments: Mapping[str, Any]) -> str:
     """JSON, what looks like a secret struck out."""
-    return without_secrets(json.dumps(arguments, ensure_ascii=False))[:ARGUMENTS_CHARS]
+    return json.dumps(arguments_without_secrets(arguments), ensure_ascii=False)[:ARGUMENTS_CHARS]

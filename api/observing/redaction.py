@@ -10,10 +10,17 @@ HIDDEN = "***"
 
 _KEY = re.compile(
     r"(?P<own>wg_[0-9A-Za-z]+_)[\w-]+"  # the id of a key of ours is public, what follows is not
-    r"|(?<![\w-])(?P<of_others>sk-)[\w-]{8,}"  # as OpenAI and others write them
+    r"|(?<![\w-])(?P<of_others>sk-|glpat-|xox[abeprs]-)[\w-]{8,}"  # OpenAI and others, GitLab, Slack
+    r"|(?<!\w)(?P<plain>gh[opsur]_|github_pat_|hf_|npm_|[rs]k_(?:live|test)_)[0-9A-Za-z]{16}\w*"
+    r"|(?<!\w)(?P<of_clouds>AKIA|ASIA|AIza)[\w-]{16,}"
     r"|(?<![\w-])eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # a JSON web token
+    r"|(?s:(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?:-----END|\Z))"
 )
-_NAMES = r"\b(?:(?:proxy-)?authorization|x-api-key|api[_-]?key|(?:set-)?cookie|password|passwd|secret|token)\b"
+_NAMES = (
+    r"(?<![0-9A-Za-z])"  # a name may end in it: `db_password`, `X-Client-Secret`
+    r"(?:(?:proxy-)?authorization|x-api-key|(?:api|access|private|secret)[_-]?key|(?:set-)?cookie"
+    r"|passw(?:or)?d|passphrase|(?:client)?secret|(?:access|auth|bearer|id|refresh|session)?token)\b"
+)
 _IN_TEXT = re.compile(
     rf"(?P<named>{_NAMES}(?:\\?['\"]?\s*[:=,]\s*b?\\?['\"]|=))(?:(?:bearer|basic)\s+)?[^\s'\"\\,;)]+"
     r"|(?P<header>\b(?:authorization|x-api-key|cookie):\s*)[^\r\n'\"]+"

@@ -16,7 +16,7 @@ from waygraph.api.rest import asking, changing, holding, problems, querying, wel
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import complete
 from waygraph.api.rest.gateway import OfferedGateway, at_work, routes
-from waygraph.api.rest.limits import Limited
+from waygraph.api.rest.limits import Careful, Limited
 from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
 
@@ -127,23 +127,22 @@ def application(
     traces: "Traces | None",
     hosts: Collection[str] | None,
 ) -> Application:
-    """The endpoints behind limits and observed: what a server runs. `hosts`: see `Limited`."""
-    app: Application = create_app(service, gateway)
+    """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
+    app: Application = Limited(
+        create_app(service, gateway),
+        max_body_bytes=settings.max_body_bytes,
+        max_manifest_bytes=settings.max_manifest_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        admit=lambda scope: service.admit(Request(scope)),
+    )
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
-        app = CORSMiddleware(
+        app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID", *OF_MCP],
             expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "X-Request-ID"],
         )
-    limited = Limited(
-        app,
-        max_body_bytes=settings.max_body_bytes,
-        max_manifest_bytes=settings.max_manifest_bytes,
-        body_timeout_s=settings.body_timeout_s,
-        hosts=hosts,
-        admit=lambda scope: service.admit(Request(scope)),
-    )
-    return Observed(limited, log=log, metrics=service.metrics, traces=traces, audit=service.audit)
+    careful = Careful(app, hosts=hosts)
+    return Observed(careful, log=log, metrics=service.metrics, traces=traces, audit=service.audit)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.routing import Route
@@ -18,6 +17,7 @@ from waygraph.api.rest import problems
 from waygraph.api.rest.observing.observed import Receive, Scope, Send
 from waygraph.api.rest.protocol import ENDLESS
 from waygraph.ingest.surroundings import Surroundings
+from waygraph.registry.hosts import split_url
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.http import HttpGateway
@@ -140,4 +140,7 @@ class _Door:
         if origin is None:
             return True
         allowed: Any = {each.strip() for each in self._service.settings.cors_origins.split(",")}
-        return origin in allowed or "*" in allowed or urlsplit(origin).netloc == request.headers.get("host", "")
+        if origin in allowed or "*" in allowed:
+            return True
+        own = split_url(origin)
+        return own is not None and own.netloc == request.headers.get("host", "")

@@ -25,8 +25,27 @@ MANIFESTS = "/v1/manifests"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+class Careful:
+    """The application under names of its own alone, each answer with the headers that keep browsers careful.
+
+    `hosts` None: any name is this service's.
+    """
+
+    def __init__(self, application: Application, *, hosts: Collection[str] | None) -> None:
+        self._application, self._hosts = application, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        application = self._application
+        if self._hosts is not None and (host := _host(dict(scope["headers"]))) not in self._hosts:
+            application = problems.answer(problems.wrong_host(host), CLOSED)
+        await application(scope, receive, _careful(send))
+
+
 class Limited:
-    """The application behind its limits. `hosts` None: any name is this service's.
+    """The application behind its limits.
 
     A body is read whole before the application begins, so that a slow sender holds a connection and nothing else;
     and only from whom `admit` lets in, which raises a WaygraphError for others.
@@ -39,32 +58,28 @@ class Limited:
         max_body_bytes: int,
         max_manifest_bytes: int,
         body_timeout_s: float,
-        hosts: Collection[str] | None,
         admit: Callable[[Scope], Awaitable[None]],
     ) -> None:
-        self._application, self._hosts, self._admit = application, hosts, admit
+        self._application, self._admit = application, admit
         self._max_bytes, self._max_manifest_bytes, self._timeout_s = max_body_bytes, max_manifest_bytes, body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        careful = _careful(send)
         try:
             refused, body = await self._read(scope, receive)
         except WaygraphError as error:
-            await problems.refusal(error, CLOSED)(scope, receive, careful)
+            await problems.refusal(error, CLOSED)(scope, receive, send)
             return
         if refused is not None:
-            await problems.answer(refused, CLOSED)(scope, receive, careful)
+            await problems.answer(refused, CLOSED)(scope, receive, send)
             return
-        await self._application(scope, _replayed(body, receive), careful)
+        await self._application(scope, _replayed(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
         """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
         headers = dict(scope["headers"])
-        if self._hosts is not None and (host := _host(headers)) not in self._hosts:
-            return problems.wrong_host(host), b""
         limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
         if not headers.keys() & {b"content-length", b"transfer-encoding"}:
             return None, b""

@@ -6,7 +6,7 @@ wrote into the services file, or at the very origin of an address that a person 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,11 +17,11 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.calling.a2a_messages import MODERN, Dialect, Heard, Said, dialect_of, heard, result_of
-from waygraph.ingest.calling.answers import struck
 from waygraph.ingest.calling.call import Host, Result, ToolCall
 from waygraph.ingest.calling.configured import Configured, confidential
 from waygraph.ingest.calling.launches import claims_on
 from waygraph.ingest.calling.services import Incomplete, Login, Service
+from waygraph.ingest.calling.striking import struck_json
 from waygraph.ingest.calling.web import Request, Response, Web
 from waygraph.ingest.origins import origin_of
 from waygraph.ingest.sources.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
@@ -184,12 +184,12 @@ class _Conversation:
         return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS], error.get("data"))
 
 
-def _message_in(response: Response, secrets: Iterable[str]) -> Mapping[str, Any]:
+def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:
     """The JSON-RPC message of an answer, in which no secret stands. Raises UpstreamRefused."""
     if not response.whole:
         raise UpstreamRefused("answered with more than may be read (WAYGRAPH_CALL_MAX_ANSWER_BYTES)")
     try:
-        message = sendable(json.loads(struck(response.content.decode("utf-8", "replace"), secrets)))
+        message = struck_json(sendable(json.loads(response.content.decode("utf-8", "replace"))), secrets)
     except (ValueError, RecursionError):
         message = None
     if isinstance(message, Mapping) and ("result" in message or "error" in message):

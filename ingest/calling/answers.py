@@ -2,14 +2,14 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from waygraph.ingest.calling.call import Result
+from waygraph.ingest.calling.striking import struck, struck_json
 from waygraph.ingest.calling.web import Response
 from waygraph.ingest.sources.openapi_calls import is_json
 from waygraph.ingest.upstream.sendable import sendable
-from waygraph.ingest.upstream.telling import STRUCK
 from waygraph.registry.settings import Settings
 
 MOST_ERROR_CHARS = 16_000
@@ -18,7 +18,7 @@ _TEXTS = ("text/", "application/xml", "application/yaml", "application/javascrip
 _TEXT_ENDS = ("+xml", "+yaml", "ndjson", "jsonl")
 
 
-def result_of(response: Response, name: str, secrets: Iterable[str], settings: Settings) -> Result:
+def result_of(response: Response, name: str, secrets: tuple[str, ...], settings: Settings) -> Result:
     """`name`: of the tool, for the address of a file. `secrets`, longest first, stand in no text of it."""
     if response.status >= 400:
         return _failed(response, secrets)
@@ -28,7 +28,9 @@ def result_of(response: Response, name: str, secrets: Iterable[str], settings: S
     if not response.content:
         return {"content": [text(response.reason)]}
     if _is_text(response):
-        return _told(struck(_decoded(response), secrets), is_json=_says_json(response))
+        said, parsed = _told(response, secrets)
+        content = {"content": [text(said)]}
+        return {**content, "structuredContent": parsed} if isinstance(parsed, Mapping) else content
     return {"content": [file_of(response.content, response.media, name)]}
 
 
@@ -38,12 +40,6 @@ def text(said: str) -> dict[str, Any]:
 
 def error(reason: str) -> Result:
     return {"content": [text(reason)], "isError": True}
-
-
-def struck(said: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        said = said.replace(secret, STRUCK)
-    return said
 
 
 def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
@@ -56,16 +52,22 @@ def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
     return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": encoded}}
 
 
-def _failed(response: Response, secrets: Iterable[str]) -> Result:
-    said = struck(_decoded(response), secrets) if _is_text(response) else ""
+def _failed(response: Response, secrets: tuple[str, ...]) -> Result:
+    said, _ = _told(response, secrets) if _is_text(response) else ("", None)
     more = "…" if len(said) > MOST_ERROR_CHARS or not response.whole else ""
     return error(f"{response.reason}\n\n{said[:MOST_ERROR_CHARS]}{more}".rstrip())
 
 
-def _told(said: str, *, is_json: bool) -> Result:
-    parsed = _parsed(said) if is_json else None
-    content = {"content": [text(said)]}
-    return {**content, "structuredContent": parsed} if isinstance(parsed, Mapping) else content
+def _told(response: Response, secrets: tuple[str, ...]) -> tuple[str, object]:
+    """The text without secrets, and what it holds if it is JSON: as it came, or made anew if anything was struck."""
+    given = _decoded(response)
+    said = struck(given, secrets)
+    parsed = _parsed(given) if _says_json(response) else None
+    if parsed is None:
+        return said, None
+    kept = struck_json(parsed, secrets)  # a parser takes more escapes than one looks for in a text
+    unchanged = said == given and kept == parsed
+    return (given if unchanged else json.dumps(kept, ensure_ascii=False)), kept
 
 
 def _parsed(said: str) -> object:

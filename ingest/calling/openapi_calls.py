@@ -146,8 +146,10 @@ class Operation:
         told = "".join(
             value(piece) if place % 2 else quote(piece, safe="/:@!$&'()*+,;=~%") for place, piece in enumerate(pieces)
         )
-        # Also within a part: many servers and proxies take an escaped slash for one before they look at dots.
-        if any(part in (".", "..") for part in _BETWEEN_PARTS.split(unquote(told))) or told.startswith("//"):
+        # Also within a part: many servers and proxies take an escaped slash for one before they look at dots, and
+        # some leave out what follows a semicolon.
+        parts = (part.partition(";")[0] for part in _BETWEEN_PARTS.split(unquote(told)))
+        if any(part in (".", "..") for part in parts) or told.startswith("//"):
             raise Fault("", "values that leave the path where it is: no part of it may be . or ..")
         return f"{told}?{quote(fixed, safe='=&:/%+,;@')}" if fixed else told
 

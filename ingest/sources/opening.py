@@ -46,6 +46,8 @@ class Opening:
     oauth: bool = False
     since: str = ""
     connect: bool | None = None
+    followed: bool = False
+    """Every reading is a new one; else the first is that by which a file was opened."""
     ask: Ask | None = field(default=None, repr=False)
     """None: servers cannot be asked here."""
     progress: Progress | None = field(default=None, repr=False)
@@ -117,10 +119,14 @@ def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") 
             raise SourceError(name, "is no longer in the export that held it")
         return now[name]
 
+    def read(parts: Parts) -> Callable[[], Parts]:
+        again = partial(read_anew, parts.manifest.source)
+        return again if how.followed else _Read(parts, again)
+
     return [
         OpenedSource(
             name=parts.manifest.source,
-            parts=_vouching(first.source, _Read(parts, partial(read_anew, parts.manifest.source)), how, path=path),
+            parts=_vouching(first.source, read(parts), how, path=path),
             ask=reading.ask,
             listing=listing,
         )

@@ -47,7 +47,7 @@ def packed(path: Path, most_bytes: int) -> bytes:
     except UnicodeDecodeError as exc:
         raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from exc
     folder = path.absolute().parent
-    told = skill_of(text, folder=folder.name, scripts=list(_scripts(folder)))
+    told = skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))
     return json.dumps(told).encode()[:most_bytes]
 
 
@@ -63,9 +63,14 @@ def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | Non
     }
 
 
-def _scripts(folder: Path) -> Iterator[dict[str, str]]:
+def beside(skill: Path) -> Iterator[Path]:
+    """The files that are looked at for the scripts of a SKILL.md."""
+    return islice(_files(skill.absolute().parent / SCRIPTS), MAX_FILES)
+
+
+def _scripts(skill: Path, folder: Path) -> Iterator[dict[str, str]]:
     """In order of their paths."""
-    files = sorted(islice(_files(folder / SCRIPTS), MAX_FILES), key=lambda file: file.relative_to(folder).parts)
+    files = sorted(beside(skill), key=lambda file: file.relative_to(folder).parts)
     told = filter(None, (_script(file, folder) for file in files))
     yield from islice(told, MAX_SCRIPTS)
     if left := sum(1 for _ in told):

@@ -1,10 +1,12 @@
 """Sources as they are followed: how one tells that a source may say something else, and when it is looked at."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from waygraph.ingest.sources.opening import OpenedSource
 from waygraph.ingest.sources.reading import Parts
+from waygraph.ingest.sources.skill_folder import beside, is_skill
 from waygraph.registry.errors import SourceError
 
 FILE_LOOK_S = 1.0
@@ -31,7 +33,7 @@ class Followed:
         if any("://" in where for where in places):
             return None
         try:
-            return tuple(_file_stamp(where) for where in places)
+            return tuple(stamp for where in places for stamp in _stamps(Path(where)))
         except OSError as exc:
             raise SourceError(self.name, f"cannot be read: {exc.strerror}") from exc
 
@@ -44,6 +46,16 @@ class Followed:
         return self.source.parts()
 
 
-def _file_stamp(where: str) -> tuple[str, int, int, int]:
-    status = Path(where).stat()
-    return where, status.st_mtime_ns, status.st_size, status.st_ino
+def _stamps(document: Path) -> Iterator[object]:
+    """Of a file, and of all that is read with it. Raises OSError if the file itself is not there."""
+    yield _stamp(document)
+    for script in beside(document) if is_skill(document) else ():
+        try:
+            yield _stamp(script)
+        except OSError:  # such as a link to nowhere, which the skill is told without
+            yield str(script)
+
+
+def _stamp(file: Path) -> tuple[str, int, int, int]:
+    status = file.stat()
+    return str(file), status.st_mtime_ns, status.st_size, status.st_ino

@@ -24,7 +24,8 @@ def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening)
     """Raises SourceError for what cannot be opened, and for standard input, which says only one thing."""
     if STDIN in given:
         raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
-    how = replace(how, ask=_asked_by_the_watch)
+    # A first look with the file's new times and the reading of its opening would miss an edit between them for good.
+    how = replace(how, ask=_asked_by_the_watch, followed=True)
     followed = [
         Followed(source=source, poll_s=_poll_s(text, how.settings))
         for text in given

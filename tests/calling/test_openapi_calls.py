@@ -245,7 +245,9 @@ def test_a_value_that_no_header_may_hold_is_an_argument_s_fault(echoed: Echo, va
         echoed({"parameters": [parameter("X-One", "header")]}, {"X-One": value})
 
 
-@pytest.mark.parametrize("value", ["..", ".", "", [], "%2e%2e", "../../admin", "x/../../admin", "..\\admin"])
+@pytest.mark.parametrize(
+    "value", ["..", ".", "", [], "%2e%2e", "../../admin", "x/../../admin", "..\\admin", "..;/x", "x/..;a=b/c", ".;"]
+)
 def test_a_value_in_a_path_leads_nowhere_else(echoed: Echo, value: Any) -> None:
     operation = {"parameters": [parameter("id", "path")]}
     if value == "%2e%2e":  # escaped, it is the name of something

@@ -108,6 +108,9 @@ def test_a_web_page_of_another_origin_is_refused(service: Served, guarded: Serve
     for of in (service.client(), guarded.admin()):
         foreign = of.post("/mcp", json=body, headers={**headers, "Origin": "https://evil.example"})
         assert_problem(foreign, 403, "wrong-origin")
+    for malformed in ("http://[", "http://a:99999999", "null", "http://[::1"):
+        told = service.client().post("/mcp", json=body, headers={**headers, "Origin": malformed})
+        assert_problem(told, 403, "wrong-origin")
     own = service.client().post("/mcp", json=body, headers={**headers, "Origin": service.url})
     assert own.status_code == 200
 

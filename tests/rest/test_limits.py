@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -179,6 +180,28 @@ def test_web_pages_that_are_named_may() -> None:
         assert response.status_code == 200
         assert_careful(response)
         assert response.headers["access-control-allow-origin"] == "https://page.example"
+
+
+def test_web_pages_that_are_named_read_why_they_were_refused(tmp_path: Path) -> None:
+    """Also what never reaches the application: no caller, a body that is too large. Of other origins none may."""
+    page, settings = "https://page.example", Settings(cors_origins="https://page.example", max_body_bytes=1_000)
+    with served(settings=settings, auth=True, folder=tmp_path) as service:
+        for origin, allowed in ((page, page), ("https://evil.example", None)):
+            headers = {"Origin": origin}
+            stranger = service.client().post("/v1/route", json={"text": "x"}, headers=headers)
+            assert_problem(stranger, 401, "not-authenticated")
+            large = service.admin().post("/v1/route", content=b" " * 2_000, headers=headers)
+            assert_problem(large, 413, "too-large")
+            for refused in (stranger, large):
+                assert refused.headers.get("access-control-allow-origin") == allowed
+
+
+def test_another_host_is_refused_whichever_page_asks() -> None:
+    with served(settings=Settings(cors_origins="https://page.example")) as service:
+        raw = request("/v1/agents", host="evil.example", Origin="https://page.example")
+        status, headers, _ = answered(service.raw(raw))
+        assert status == 421
+        assert "access-control-allow-origin" not in headers
 
 
 def test_every_answer_has_the_headers_of_care(service: Served) -> None:

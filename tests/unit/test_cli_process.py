@@ -155,6 +155,40 @@ def test_a_reader_that_leaves_is_no_error(held: Path) -> None:
     assert program.returncode == 141
 
 
+@pytest.mark.parametrize("words", [("tools",), ("export",), ("--help",), ("tools", "--help"), ("--version",)])
+@pytest.mark.parametrize(
+    ("where", "reason"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+)
+def test_an_output_that_takes_nothing_is_an_error_in_one_line(
+    held: Path, words: tuple[str, ...], where: str, reason: str
+) -> None:
+    """A full disk, or a stdout that whoever started the program closed."""
+    done = in_shell(f'"$@" {where}', *PROGRAM, "--registry", held, *words)
+    assert done.stderr == f"error: standard output cannot be written: {reason}\n"
+    assert done.returncode == 1
+
+
+def test_what_nobody_can_be_told_goes_nowhere_else(held: Path) -> None:
+    """Without stderr a complaint does not get into the answer."""
+    done = in_shell('"$@" 2>&-', *PROGRAM, "--registry", held, "show", "nobody")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("words", [("ingest", "x.json"), ("watch", "x.json"), ("connect", "claude-code")])
+def test_a_folder_that_is_gone_is_an_error_in_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "here").mkdir()
+    entry = [sys.executable, "-c", f"import sys; {OURS.replace('main()', 'sys.exit(main())')}"]
+    environ = f"WAYGRAPH_DATA_DIR={tmp_path}"
+    done = in_shell(f'cd "{tmp_path}/here" && rmdir ../here && "$@"', "env", environ, *entry, *words)
+    assert re.fullmatch(r"error: the folder in which this was started is gone[^\n]+\n", done.stderr)
+    assert done.returncode == 1
+
+
+def in_shell(line: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """`line` with the words as its `"$@"`."""
+    return subprocess.run(["/bin/sh", "-c", line, "sh", *words], capture_output=True, text=True, check=False)
+
+
 def test_an_interrupt_is_quiet(held: Path) -> None:
     """Ctrl-C ends it with 130 and not a word."""
     with subprocess.Popen(
