@@ -72,7 +72,7 @@ def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None
     [report] = post(client, source="s", documents=files)["reports"]
     assert report["agents"]["created"] == ["a", "b"]
     assert [each["where"] for each in report["rejected"]] == ["two.json#/agents/1"]
-    assert "some of the source could not be read" in report["notice"]
+    assert "Some of the source could not be read" in report["notice"]
 
 
 @pytest.mark.parametrize("path", sorted(Path("examples/catalog").glob("t*.yaml")), ids=lambda path: path.name)

