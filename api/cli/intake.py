@@ -134,7 +134,7 @@ def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
 
 
 def remark(outcomes: Sequence[Outcome]) -> None:
-    """On stderr: which sources failed and why, and that records were rejected. What several reports say is said once."""
+    """On stderr: which sources failed and why, what reports say beside (once), and that records were rejected."""
     noted = set[str]()
     for outcome in outcomes:
         if outcome.report is None:

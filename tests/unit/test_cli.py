@@ -348,7 +348,11 @@ def test_set_refuses_what_says_nothing_or_both(words: list[str], run: Run) -> No
 
 def test_a_source_is_forgotten_with_its_agents(run: Run, own: Path) -> None:
     """`sources forget` takes the agents that only it claimed."""
-    assert run("sources", "forget", CATALOG, on=own).status == 0
+    tools = [row[0] for row in run("tools", on=own).rows]
+    answer = run("sources", "forget", CATALOG, on=own)
+    assert answer.status == 0
+    assert "\nbureau-fx\tconvert" in answer.out
+    assert f"agents\t36\ntools\t{len(tools)}\n" in answer.out
     assert run("agents", on=own).rows == []
     assert run("sources", on=own).rows == []
 
@@ -375,6 +379,22 @@ def test_parameters_are_json_where_they_can_be(run: Run) -> None:
 def test_a_parameter_needs_a_name(run: Run) -> None:
     """Anything but NAME=VALUE is wrong usage."""
     assert run("cypher", "RETURN 1", "--param", "n").status == 2
+
+
+def test_a_missing_parameter_is_named_as_it_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an option, or in the shell by its own command."""
+    statement = "MATCH (a:Agent) WHERE a.id = $w RETURN a.id"
+    assert run("cypher", statement).err.endswith("give it by --param w=…\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{statement};\n"))
+    assert run("cypher").err.endswith("give it by :param w=…\n")
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "EXIT;", ":quit"])
+def test_a_shell_is_left_by_any_of_its_words(run: Run, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """What stands after it is not asked; in the middle of a statement it is a part of that."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"RETURN 1 AS one;\n{word}\nRETURN 2 AS two;\n"))
+    answer = run("cypher")
+    assert (answer.status, "one" in answer.out, "two" in answer.out) == (0, True, False)
 
 
 def test_a_cut_answer_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,6 +512,7 @@ def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -
         (["route", "x", "-k", "0"], "limit must be a whole number"),
         (["find", " "], "a query needs a text"),
         (["sources", "forget", "x"], "source 'x' is not known"),
+        (["approve", "nosuch"], "`waygraph approve --all-of SOURCE`"),
         (["--embedder", "openai:text-embedding-3-small", "route", "x"], "reindex"),
         (["model", "path", "word2vec"], "embedder 'word2vec' is not known"),
     ],
