@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs wheel test-sentence-transformers clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## a virtual environment in .venv with everything that the other targets need
 

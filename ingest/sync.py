@@ -31,15 +31,16 @@ from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.flags import seen_flags
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.reading import Held, StoredAgent, read_held, read_state
+from waygraph.registry.graph.reading import Held, RegistryState, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
 from waygraph.registry.model import JsonText, Principal, TextForm, Tool
-from waygraph.registry.registry import Registry
+from waygraph.registry.registry import NO_VECTORS, Registry
 from waygraph.registry.statuses import KNOWN
 from waygraph.registry.writing import WriteSession, Written, refuse_unseen
 
 MASS_REMOVAL_SHARE = 0.5
-HELD_BACK = "some of the source could not be read, so no agent of it was removed but those that it says are gone"
+HELD_BACK = "Some of the source could not be read, so no agent of it was removed but those that it says are gone."
+RESTORING = "Ingest the export with --kind export, which brings them back, with policies and approvals."
 
 
 def sync(
@@ -69,40 +70,54 @@ def sync(
     if dry_run:
         return _rehearsed(registry, manifest, allowed)
 
-    def work(session: WriteSession) -> tuple[ChangeSet, Written]:
+    def work(session: WriteSession) -> tuple[ChangeSet, Written, RegistryState | None]:
         changes = allowed(session.held())
-        return changes, session.commit(changes, progress)
+        return changes, session.commit(changes, progress), session.state()
 
-    changes, written = registry.change(work, texts=texts)
+    changes, written, state = registry.change(work, texts=texts)
     return SyncReport(
         changes=changes,
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
-        notice=_notice(manifest),
+        notice=" ".join((*_notices(manifest, changes), *_without_vectors(registry, state))),
     )
 
 
-def _notice(manifest: Manifest) -> str:
+def _notices(manifest: Manifest, changes: ChangeSet) -> Iterator[str]:
     """A part that says nothing else is all that was asked for; one that could not be read whole is told."""
-    return HELD_BACK if manifest.partial and manifest.rejected else ""
+    if manifest.partial and manifest.rejected:
+        yield HELD_BACK
+    if manifest.unrestored:
+        yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
+    if changes.operator:
+        yield f"Operators' settings restored: {len(changes.operator)}."
+
+
+def _without_vectors(registry: Registry, state: RegistryState | None) -> Iterator[str]:
+    """That nothing is embedded, unless somebody chose that."""
+    if state and not state.embedder and "none" not in (state.embedder_spec, registry.settings.embedder):
+        yield NO_VECTORS
 
 
 def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet]) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
 
-    def work(session: GraphSession) -> tuple[int, ChangeSet]:
-        state = read_state(session)
-        return state.revision if state else 0, allowed(read_held(session))
+    def work(session: GraphSession) -> tuple[RegistryState | None, ChangeSet]:
+        return read_state(session), allowed(read_held(session))
 
     try:
-        revision, changes = registry.read(work)
+        state, changes = registry.read(work)
     except RegistryNotFound:
-        revision, changes = 0, allowed(Held())
-    seconds, notice = time.perf_counter() - started, _notice(manifest)
+        state, changes = None, allowed(Held())
     return SyncReport(
-        changes=changes, revision=revision, seconds=seconds, texts_embedded=0, dry_run=True, notice=notice
+        changes=changes,
+        revision=state.revision if state else 0,
+        seconds=time.perf_counter() - started,
+        texts_embedded=0,
+        dry_run=True,
+        notice=" ".join((*_notices(manifest, changes), *_without_vectors(registry, state))),
     )
 
 

@@ -13,7 +13,9 @@ OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
 MAX_NAME_CHARS = 520
 """Of a name that is approved, with what stands before a source's."""
-_HINT = "`source:NAME` approves all that waits of a source."
+_HINT = (
+    "All that waits of a source: `waygraph approve --all-of SOURCE`; over REST and in Python the name `source:NAME`."
+)
 
 
 def waits(entity: Agent | Tool) -> bool:

@@ -111,6 +111,8 @@ class Manifest:
     partial: bool = False
     operator: tuple[OperatorSettings, ...] = ()
     """What an export says that operators had set."""
+    unrestored: int = 0
+    """How many of those an export holds that was not asked to restore them."""
     gone: tuple[str, ...] = ()
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None

@@ -275,11 +275,13 @@ class NotRun(CallError):
 
 
 class NotCallable(NotRun):
-    """`reason` says what stands against it and what to do."""
+    """`reason` says what stands against it and what to do. `how`: the call that runs it all the same."""
 
-    def __init__(self, tool: str, reason: str) -> None:
-        self.tool, self.reason = tool, reason
-        super().__init__(f"{tool!r} cannot be called: {reason}")
+    def __init__(self, tool: str, reason: str, *, how: str = "") -> None:
+        self.tool, self.reason, self.how = tool, reason, how
+        super().__init__(
+            f"{tool!r} was not run: {reason}; {how}" if how else f"{tool!r} cannot be called: {reason}",
+        )
 
 
 class NeedsConsent(NotRun):

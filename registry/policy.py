@@ -30,10 +30,14 @@ _KEPT = 8_192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """`reason`: one sentence, for a person and for a model: what stands against the call and what to do."""
+    """`reason`: one sentence, for a person and for a model: what stands against the call and what to do.
+
+    `needs_name`: it would not be denied if the tool were called by its exact name.
+    """
 
     verdict: Verdict
     reason: str = ""
+    needs_name: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +123,15 @@ def judge(
         treatment = policy.destructive
     elif danger == "unknown":
         treatment = policy.unannotated
-    if not by_name and _needs_name(danger, treatment, rule):
-        return Judgement(verdict="deny", reason="it may change or delete things, so it runs by its exact name only")
+    named = _judged_by_name(policy, rule, treatment)
+    if not by_name and named.verdict != "deny" and _needs_name(danger, treatment, rule):
+        return Judgement(
+            verdict="deny", reason=f"{_DANGER_SAID[danger]}, so it runs by its exact name only", needs_name=True
+        )
+    return named
+
+
+def _judged_by_name(policy: CallPolicy, rule: Rule | None, treatment: Treatment) -> Judgement:
     if rule:
         return Judgement(verdict=rule.verdict, reason=rule.reason or _SAID[rule.verdict])
     verdict = max(policy.default, "allow" if treatment == "by_name" else treatment, key=VERDICTS.index)
@@ -141,6 +152,10 @@ _SAID: dict[Verdict, str] = {
     "allow": "",
     "ask": "the operator's policy lets it run only if a person agrees to each call",
     "deny": "the operator's policy denies it",
+}
+_DANGER_SAID: dict[Danger, str] = {
+    "destructive": "it may change or delete things",
+    "unknown": "it does not say whether it changes things",
 }
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.writing import WriteSession, Written
+    from waygraph.registry.writing import Forgotten, WriteSession, Written
 
 NO_VECTORS = (
     "This registry holds no vectors, so it is searched by words only. "
@@ -406,8 +406,8 @@ class Registry:
         checked_statuses(statuses)
         return self.change(lambda session: session.put_statuses(statuses))
 
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
-        """Removes a source and the agents that only it claimed.
+    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
+        """Removes a source and the agents that only it claimed, which the answer names.
 
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
         """

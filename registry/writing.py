@@ -48,6 +48,14 @@ class Written:
     texts_embedded: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten(Written):
+    """The ids of what went with a source."""
+
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
 class WriteSession:
     """What is written holds against the revision found at its start. `choose` gives the embedder for a spec."""
 
@@ -156,7 +164,7 @@ class WriteSession:
         revision = self._write(state.revision, differing, lambda session: put_agent_props(session, differing))
         return Written(revision=revision)
 
-    def forget_source(self, name: str, principal: Principal | None = None) -> Written:
+    def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
         """Removes a source, its claims, and the agents that only it claimed.
 
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
@@ -172,7 +180,8 @@ class WriteSession:
             remove_agents(session, gone, tools)
             session.run(load("sync/remove_source"), source=name)
 
-        return Written(revision=self._write(state.revision, gone, work))
+        revision = self._write(state.revision, gone, work)
+        return Forgotten(revision=revision, agents=tuple(sorted(gone)), tools=tuple(sorted(tools)))
 
     def _claimed_by(self, name: str, held: Held, principal: Principal | None) -> list[str]:
         """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""

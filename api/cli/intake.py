@@ -134,12 +134,15 @@ def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
 
 
 def remark(outcomes: Sequence[Outcome]) -> None:
-    """On stderr: which sources failed and why, and that records were rejected."""
+    """On stderr: which sources failed and why, what reports say beside (once), and that records were rejected."""
+    noted = set[str]()
     for outcome in outcomes:
         if outcome.report is None:
             complain(outcome.error)
             continue
-        note(outcome.report.notice)
+        if (notice := outcome.report.notice) not in noted:
+            note(notice)
+            noted.add(notice)
         if lacking := outcome.without_questions:
             note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.given}")
         if rejected := len(outcome.report.changes.rejected):

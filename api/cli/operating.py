@@ -97,7 +97,7 @@ def forget(
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        show(registry.forget(held_source(registry, name)), wire.written, views.written, as_json)
+        show(registry.forget(held_source(registry, name)), wire.forgotten, views.forgotten, as_json)
 
 
 def reindex(

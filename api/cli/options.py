@@ -29,7 +29,9 @@ Kinds = Annotated[
 Agents = Annotated[
     list[str] | None, typer.Option("--agent", metavar="ID", help="Only this agent. Repeat for any of several.")
 ]
-Reachable = Annotated[bool, typer.Option("--reachable", help="Leave out agents that could not be reached, or fail.")]
+Reachable = Annotated[
+    bool, typer.Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
+]
 Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),

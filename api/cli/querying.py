@@ -1,7 +1,9 @@
 """`cypher`: a read-only statement over the graph, or a shell for many."""
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -9,6 +11,9 @@ import typer
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson
 from waygraph.api.cli.output import note, show
+
+_MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
+"""As Grafeo says it, and as Neo4j does."""
 
 
 def cypher(
@@ -34,7 +39,8 @@ def cypher(
     with told.open() as registry:
 
         def ask(asked: str, given: Mapping[str, object]) -> None:
-            result = registry.cypher(asked, given)
+            with _naming_parameters("--param " if statement else ":param "):
+                result = registry.cypher(asked, given)
             show(result, wire.cypher, views.cypher, as_json)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
@@ -48,6 +54,19 @@ def cypher(
         failed = shell.converse(told.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
     if failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _naming_parameters(how: str) -> Iterator[None]:
+    """A parameter that a statement misses is named as it is given here."""
+    from waygraph.registry.errors import CypherFailed
+
+    try:
+        yield
+    except CypherFailed as error:
+        if missing := _MISSING.search(str(error)):
+            raise CypherFailed(f"{error}; give it by {how}{missing[1]}=…") from error
+        raise
 
 
 def parameters(given: Sequence[str]) -> dict[str, object]:

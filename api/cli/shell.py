@@ -11,7 +11,7 @@ HELP = """\
 A statement ends with ; or an empty line.
   :param name=value   set a parameter, used as $name; :param alone lists them
   :help               this page
-  :quit               leave (also Ctrl-D); Ctrl-C drops what is typed"""
+  :quit               leave (also exit, quit, Ctrl-D); Ctrl-C drops what is typed"""
 PROMPT, MORE = "waygraph> ", "     ...> "
 HISTORY = "cypher_history"
 HISTORY_LINES = 1000
@@ -57,6 +57,9 @@ class Shell:
     def _take(self, line: str) -> None:
         if not self._lines and line.lstrip().startswith(":"):
             self._obey(line.strip())
+            return
+        if not self._lines and line.strip().rstrip(";").lower() in {"exit", "quit"}:
+            self._left = True
             return
         if line.strip():
             self._lines.append(line)

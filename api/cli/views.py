@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Route, Tool, ToolRoute
     from waygraph.registry.pages import About, Listed
     from waygraph.registry.registry import Status
-    from waygraph.registry.writing import Written
+    from waygraph.registry.writing import Forgotten, Written
 
 
 # -- answers -------------------------------------------------------------------------------------------
@@ -309,6 +309,17 @@ def _said(said: "OperatorSettings") -> str:
 
 def written(done: "Written") -> Iterator[Block]:
     yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
+
+
+def forgotten(done: "Forgotten") -> Iterator[Block]:
+    """The numbers, then each agent that went, with its tools."""
+    yield Fields((("agents", len(done.agents)), ("tools", len(done.tools)), ("revision", done.revision)))
+    if done.agents:
+        names: dict[str, list[str]] = {agent_id: [] for agent_id in done.agents}
+        for tool_id in done.tools:
+            agent_id, _, name = tool_id.partition("/")
+            names[agent_id].append(name)
+        yield Table(columns=("removed", "tools"), rows=list(names.items()))
 
 
 def ingest(outcomes: "Sequence[Outcome]") -> Iterator[Block]:

@@ -1,7 +1,7 @@
 """A watch as a process: which sources, and how it stops."""
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,8 +43,11 @@ class Watched:
 
 
 def known_sources(registry: Registry) -> list[str]:
-    """The files and folders among the registry's sources that are there. Raises SourceError if there are none."""
-    names = [source.name for source in registry.sources()] if registry.exists else []
+    """The files and folders among the registry's sources that are there.
+
+    Raises SourceError if there are none, RegistryNotFound.
+    """
+    names = [source.name for source in registry.sources()]
     found = [name for name in names if name.startswith("/") and Path(name).exists()]
     if not found:
         raise SourceError(
@@ -72,10 +75,13 @@ def run_until_stopped(watched: Watched, *, once: bool) -> int:
     ended_by: list[int] = []
 
     async def run() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_stopped_by_signal, group.cancel_scope, ended_by)
-            await watch.run(once=once)
-            group.cancel_scope.cancel()
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_stopped_by, signals, group.cancel_scope, ended_by)
+                await watch.run(once=once)
+                group.cancel_scope.cancel()
+        if ended_by:  # a second Ctrl-C while the process ends is the same wish
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     anyio.run(run)
     if signal.SIGINT in ended_by:
@@ -104,9 +110,7 @@ class _Balance:
         self._tell(event)
 
 
-async def _stopped_by_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            ended_by.append(number)
-            scope.cancel()
-            return
+async def _stopped_by(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope, ended_by: list[int]) -> None:
+    async for number in signals:
+        ended_by.append(number)
+        scope.cancel()

@@ -127,7 +127,8 @@ def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", 
     judges = judging(gateway.registry, gateway.policy, asker.principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
     if judgement.verdict == "deny":
-        raise NotCallable(tool.call_name, judgement.reason)
+        how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
+        raise NotCallable(tool.call_name, judgement.reason, how=how)
     try:
         check_arguments(tool, wanted.arguments)
     except InvalidArguments:

@@ -98,7 +98,7 @@ async def forget_source(
         with _writing(service, caller, "forget", name) as attempt:
             done = service.registry.forget(name, principal=caller.principal)
             attempt.revision = done.revision
-        return shapes.written(done)
+        return shapes.forgotten(done)
 
     return as_json(await service.lanes.write(forget))
 

@@ -26,7 +26,7 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "approve": r.Approved,
     "set_agent": r.Settings,
     "remove_agent": r.Settings,
-    "forget_source": r.Written,
+    "forget_source": r.Forgotten,
     "cypher": r.Rows,
     "healthz": r.Alive,
     "readyz": r.Ready,

@@ -208,7 +208,7 @@ ANSWERS: dict[str, Any] = {
     "approve": {"agents": [], "tools": ["trencher-tables/reserve"], "revision": 3},
     "set_agent": _SETTINGS,
     "remove_agent": {**_SETTINGS, "removed": True},
-    "forget_source": {"revision": 2, "texts_embedded": 0},
+    "forget_source": {"revision": 2, "texts_embedded": 0, "agents": ["pigeon-mail"], "tools": ["pigeon-mail/send"]},
     "cypher": {"columns": ["agent", "n"], "rows": [["trencher-tables", 5]], "truncated": False, "elapsed_ms": 1.2},
     "healthz": {"alive": True},
     "readyz": {"ready": True},

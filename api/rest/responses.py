@@ -313,9 +313,13 @@ class Approved(Answer):
     revision: int
 
 
-class Written(Answer):
+class Forgotten(Answer):
+    """The ids of what went with the source: agents that only it claimed, and their tools."""
+
     revision: int
     texts_embedded: int
+    agents: list[str]
+    tools: list[str]
 
 
 class Rows(Answer):

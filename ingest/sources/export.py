@@ -38,9 +38,9 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
         intake.take(record)
     approval = {row.id: row for row in rest.approval}
     entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
-    operator = tuple(map(_setting, rest.operator)) if restore else ()
+    operator = tuple(map(_setting, rest.operator))
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
-    return _with_rest(sources, operator, intake.rejected)
+    return _with_rest(sources, operator, intake.rejected, restore=restore)
 
 
 class _Row(BaseModel):
@@ -123,9 +123,12 @@ def _setting(row: _Setting) -> OperatorSettings:
 
 
 def _with_rest(
-    sources: list[Manifest], operator: tuple[OperatorSettings, ...], rejected: list[Rejected]
+    sources: list[Manifest], operator: tuple[OperatorSettings, ...], rejected: list[Rejected], *, restore: bool
 ) -> list[Manifest]:
-    """Operators' words and rejected records ride on the first manifest."""
-    if not sources and operator:
+    """Operators' words, or how many there are, and rejected records ride on the first manifest."""
+    if not sources and operator and restore:
         sources = [Manifest(source="operators")]
-    return [replace(sources[0], operator=operator, rejected=tuple(rejected)), *sources[1:]] if sources else []
+    if not sources:
+        return []
+    said, unrestored = (operator, 0) if restore else ((), len(operator))
+    return [replace(sources[0], operator=said, unrestored=unrestored, rejected=tuple(rejected)), *sources[1:]]

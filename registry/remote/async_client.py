@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
     from waygraph.registry.remote.call import Call, Talk
-    from waygraph.registry.writing import Written
+    from waygraph.registry.writing import Forgotten
 
 
 class AsyncRemoteRegistry:
@@ -242,7 +242,7 @@ class AsyncRemoteRegistry:
     async def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
         return await self._ask(calls.approve(names, principal))
 
-    async def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
+    async def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
         return await self._ask(calls.forget(source, principal))
 
     async def _ask[T](self, call: "Call[T]") -> T:

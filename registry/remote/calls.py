@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
-    from waygraph.registry.writing import Written
+    from waygraph.registry.writing import Forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +284,10 @@ def remove(agent_id: str, principal: Principal | None) -> "Call[OperatorSettings
     return _writing("DELETE", _agent_path(agent_id), lambda reply: nouns.settings(reply.json()))
 
 
-def forget(source: str, principal: Principal | None) -> "Call[Written]":
+def forget(source: str, principal: Principal | None) -> "Call[Forgotten]":
     _refuse_principal(principal)
     path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
-    return _writing("DELETE", path, lambda reply: nouns.written(reply.json()))
+    return _writing("DELETE", path, lambda reply: nouns.forgotten(reply.json()))
 
 
 # -- inside --------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.remote.call import Call, Talk
     from waygraph.registry.remote.connection import Connection
-    from waygraph.registry.writing import Written
+    from waygraph.registry.writing import Forgotten
 
 
 class RemoteRegistry(Registry):
@@ -239,7 +239,7 @@ class RemoteRegistry(Registry):
     def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
         return self._ask(calls.approve(names, principal))
 
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Written":
+    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
         return self._ask(calls.forget(source, principal))
 
     def _ask[T](self, call: "Call[T]") -> T:

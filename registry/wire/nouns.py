@@ -35,7 +35,7 @@ from waygraph.registry.model import (
 )
 from waygraph.registry.pages import About, Listed, Page
 from waygraph.registry.registry import Status
-from waygraph.registry.writing import Written
+from waygraph.registry.writing import Forgotten
 
 type Json = Mapping[str, Any]
 
@@ -184,8 +184,13 @@ def settings(told: Json) -> OperatorSettings:
     )
 
 
-def written(told: Json) -> Written:
-    return Written(**_of(told, ("revision", "texts_embedded")))
+def forgotten(told: Json) -> Forgotten:
+    """A service of before tells no ids."""
+    return Forgotten(
+        **_of(told, ("revision", "texts_embedded")),
+        agents=_texts(told.get("agents", ())),
+        tools=_texts(told.get("tools", ())),
+    )
 
 
 def cypher(told: Json) -> CypherResult:

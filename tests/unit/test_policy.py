@@ -29,7 +29,18 @@ def test_what_may_destroy_runs_by_its_exact_name_only() -> None:
     assert [verdict(each, by_name=True) for each in (READING, ADDING, DELETING, SILENT)] == ["allow"] * 4
     by_query = [verdict(each, by_name=False) for each in (READING, ADDING, DELETING, SILENT)]
     assert by_query == ["allow", "allow", "deny", "deny"]
-    assert "exact name" in judge(GITHUB, DELETING, by_name=False).reason
+    destroys, silent = (judge(GITHUB, each, by_name=False) for each in (DELETING, SILENT))
+    assert destroys.reason == "it may change or delete things, so it runs by its exact name only"
+    assert silent.reason == "it does not say whether it changes things, so it runs by its exact name only"
+    assert destroys.needs_name
+    assert silent.needs_name
+
+
+def test_a_name_is_not_asked_for_where_it_would_not_help() -> None:
+    """What a rule denies is denied with the rule's reason, however it is called."""
+    policy = CallPolicy(rules=(Rule(verdict="deny", match="github/*", reason="ask in #platform"),))
+    said = judge(GITHUB, DELETING, policy, by_name=False)
+    assert (said.verdict, said.reason, said.needs_name) == ("deny", "ask in #platform", False)
 
 
 @pytest.mark.parametrize(

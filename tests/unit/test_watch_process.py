@@ -22,7 +22,9 @@ from tests.docs.test_cli_pages import documented, misfit
 from tests.mcp_stubs import stdio_server, until, write_config
 from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_left
 from tests.service import process
+from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
+from waygraph.registry.changes import Manifest
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
 DOCUMENTED = dict.fromkeys(("starting", "stopped"), "starting and stopped")
@@ -97,6 +99,20 @@ def test_it_stops_with_its_servers(
             print(f" stopped in {time.monotonic() - began:.2f} s", end="")  # noqa: T201
         assert left_of(mark) == []
         assert "Traceback" not in running.text
+
+
+def test_two_interrupts_at_once_are_one(tmp_path: Path, mark: str) -> None:
+    """As a person gives them who is impatient: it ends as it does by one, and says nothing of its inside."""
+    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
+    with watching(tmp_path, str(config), "--json") as running:
+        running.until_online(1)
+        for _ in range(20):
+            running.process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        assert running.process.wait(STOP_S) == 130
+        assert left_of(mark) == []
+        assert "Traceback" not in running.text
+        assert "Exception ignored" not in running.text
 
 
 def test_each_event_is_a_line_of_json(tmp_path: Path, mark: str) -> None:
@@ -190,7 +206,12 @@ def test_one_look_that_finds_only_failures_is_one(
 
 
 def test_without_a_source_it_follows_what_the_registry_knows(tmp_path: Path, mark: str) -> None:
-    """Else it says what to name."""
+    """Else it says what to name, or that there is no registry."""
+    with watching(tmp_path) as running:
+        assert running.process.wait(60) == 1
+        assert "there is no registry at" in running.text
+    with Registry.open(tmp_path / "r.grafeo", embedder="none") as registry:
+        sync(registry, Manifest(source="npx some-server"))
     with watching(tmp_path) as running:
         assert running.process.wait(60) == 1
         assert "name a source" in running.text

@@ -20,6 +20,7 @@ from waygraph.ingest.watching.events import (
     Unreachable,
 )
 from waygraph.registry import Filters, Query, Registry, Settings
+from waygraph.registry.errors import SourceError
 from waygraph.registry.storage.lock import write_lock
 
 
@@ -106,6 +107,27 @@ def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry
         write_config(config, {"a": servers.url("server-0"), "b": servers.url("server-1")})
         until(lambda: seen.agents == {"a", "b"}, "it can be read again")
         assert len(seen.of(SourceFailed)) == 1
+
+
+def test_a_broken_source_keeps_no_other_from_being_followed(
+    servers: Servers, registry: Registry, tmp_path: Path
+) -> None:
+    """Also at the start: it is told once, and followed as soon as it can be read."""
+    broken, whole = tmp_path / "broken.json", write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
+    broken.write_text('{"mcpServers": {', encoding="utf-8")
+    with watched(registry, broken, whole) as seen:
+        until(lambda: seen.agents == {"a"}, "what can be read")
+        until(lambda: seen.of(SourceFailed), "what cannot")
+        assert [event.source for event in seen.of(SourceFailed)] == [str(broken)]
+        write_config(broken, {"b": servers.url("server-1")})
+        until(lambda: seen.agents == {"a", "b"}, "it can be read now")
+        write_config(broken, {"c": servers.url("server-2")})
+        until(lambda: "c" in seen.agents, "it is followed")
+
+
+def test_a_source_that_is_not_there_is_not_followed(registry: Registry, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="there is no such file"), watched(registry, tmp_path / "none.json"):
+        pass
 
 
 def test_a_config_that_loses_most_of_its_servers_keeps_them(
