@@ -111,7 +111,23 @@ class Heard:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-class SessionHost(Heard):
+class OfSession:
+    """Made anew for each call, and equal to all others of its session, which is a connection's or a stdio process'.
+
+    A modern host over HTTP has no session: each of its requests stands for a host of its own, since nobody can tell
+    whether another one came from the same.
+    """
+
+    _session: Session
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OfSession) and self._session is other._session
+
+    def __hash__(self) -> int:
+        return id(self._session)
+
+
+class SessionHost(OfSession, Heard):
     """A host of the handshake era, asked over its connection while it waits for the answer of the call."""
 
     def can(self, question: Question) -> bool:
@@ -144,12 +160,21 @@ class SessionHost(Heard):
 
 
 class OnBehalf:
-    """The host, as a tool's agent reaches it: a person who is asked something is told by whom."""
+    """The host, as a tool's agent reaches it: a person who is asked something is told by whom.
+
+    Equal where one host is asked on behalf of one agent.
+    """
 
     def __init__(self, host: Host, agent: Agent) -> None:
         self._host, self._agent = host, agent
         self.can, self.progress, self.log = host.can, host.progress, host.log
         self.log_level = host.log_level
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnBehalf) and (self._agent.id, self._host) == (other._agent.id, other._host)
+
+    def __hash__(self) -> int:
+        return hash((self._agent.id, self._host))
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if question == "elicitation/create":

@@ -17,7 +17,8 @@ from anyio.abc import TaskGroup
 from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
-from waygraph.api.mcp.asking_host import as_request, takes, untakable
+from waygraph.api.mcp.asking_host import OfSession, as_request, takes, untakable
+from waygraph.api.mcp.session import Session
 from waygraph.ingest.calling.call import STOPPING, Host, NotAnswered, Question
 from waygraph.registry.errors import CallError, InvalidQuery
 
@@ -59,13 +60,15 @@ class Wanted:
     ticket: str
 
 
-class _Call:
+class _Call(OfSession):
     """One call under way. It is the `Host` of what it runs."""
 
-    def __init__(self, parking: "Parking", caller_id: str, capabilities: ClientCapabilities | None) -> None:
+    def __init__(
+        self, parking: "Parking", caller_id: str, session: Session, capabilities: ClientCapabilities | None
+    ) -> None:
         self.ticket = secrets.token_urlsafe(32)
         self.caller_id = caller_id
-        self._parking, self._capabilities = parking, capabilities
+        self._parking, self._session, self._capabilities = parking, session, capabilities
         self._scope = anyio.CancelScope()
         self._hearing: Hearing | None = None
         self._questions: dict[str, _Asked] = {}
@@ -167,12 +170,12 @@ class Parking:
                 tasks.cancel_scope.cancel()
 
     async def begin(
-        self, caller_id: str, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
+        self, caller_id: str, session: Session, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
     ) -> Result | Wanted:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
             raise CallError(STOPPING)
-        call = _Call(self, caller_id, capabilities)
+        call = _Call(self, caller_id, session, capabilities)
         self._tasks.start_soon(call.run, run)
         return await call.turn(hearing)
 

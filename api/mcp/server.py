@@ -161,7 +161,7 @@ class _Answers:
         host_can = ctx.session.client_capabilities
         parking = self._gateway.parking
         if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
-            return await parking.begin(asker.caller.id, host_can, hearing, run)
+            return await parking.begin(asker.caller.id, asker.session, host_can, hearing, run)
         return await run(SessionHost(ctx, asker.session))
 
     async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:  # noqa: ARG002
