@@ -1,7 +1,7 @@
 """The host of a call, to what runs the call: what it takes, how it is asked, what reaches it."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 from mcp import MCPError
@@ -26,6 +26,9 @@ from pydantic import BaseModel, ValidationError
 from waygraph.api.mcp.session import Context, Session
 from waygraph.ingest.calling.call import Host, NotAnswered, Question
 from waygraph.registry.model import Agent
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker
 
 ANSWER_S = 300.0
 """So long may a person, or a model, take for an answer."""
@@ -115,10 +118,11 @@ class OfSession:
     """Made anew for each call, and equal to all others of its session, which is a connection's or a stdio process'.
 
     A modern host over HTTP has no session: each of its requests stands for a host of its own, since nobody can tell
-    whether another one came from the same.
+    whether another one came from the same. They only have the same owner.
     """
 
     _session: Session
+    owner: object
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OfSession) and self._session is other._session
@@ -129,6 +133,10 @@ class OfSession:
 
 class SessionHost(OfSession, Heard):
     """A host of the handshake era, asked over its connection while it waits for the answer of the call."""
+
+    def __init__(self, ctx: Context, asker: "Asker") -> None:
+        super().__init__(ctx, asker.session)
+        self.owner = asker.owner
 
     def can(self, question: Question) -> bool:
         return self._ctx.session.can_send_request and takes(self._ctx.session.client_capabilities, question)
@@ -168,7 +176,7 @@ class OnBehalf:
     def __init__(self, host: Host, agent: Agent) -> None:
         self._host, self._agent = host, agent
         self.can, self.progress, self.log = host.can, host.progress, host.log
-        self.log_level = host.log_level
+        self.log_level, self.owner = host.log_level, host.owner
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OnBehalf) and (self._agent.id, self._host) == (other._agent.id, other._host)

@@ -28,11 +28,15 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who sent a request, and by which door. `namespace` empty: the whole registry."""
+    """Who sent a request, and by which door. `namespace` empty: the whole registry.
+
+    `owner`: whose request it is, as far as that is known. Requests of different owners come from different hosts.
+    """
 
     caller: "Caller"
     session: Session
     namespace: str = ""
+    owner: str = ""
 
     @property
     def principal(self) -> "Principal | None":

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,9 +18,11 @@ from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
 from waygraph.api.mcp.asking_host import OfSession, as_request, takes, untakable
-from waygraph.api.mcp.session import Session
 from waygraph.ingest.calling.call import STOPPING, Host, NotAnswered, Question
 from waygraph.registry.errors import CallError, InvalidQuery
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker
 
 PARKED_S = 300.0
 """So long does a call wait for its host to come back."""
@@ -63,12 +65,10 @@ class Wanted:
 class _Call(OfSession):
     """One call under way. It is the `Host` of what it runs."""
 
-    def __init__(
-        self, parking: "Parking", caller_id: str, session: Session, capabilities: ClientCapabilities | None
-    ) -> None:
+    def __init__(self, parking: "Parking", asker: "Asker", capabilities: ClientCapabilities | None) -> None:
         self.ticket = secrets.token_urlsafe(32)
-        self.caller_id = caller_id
-        self._parking, self._session, self._capabilities = parking, session, capabilities
+        self.caller_id, self.owner, self._session = asker.caller.id, asker.owner, asker.session
+        self._parking, self._capabilities = parking, capabilities
         self._scope = anyio.CancelScope()
         self._hearing: Hearing | None = None
         self._questions: dict[str, _Asked] = {}
@@ -170,12 +170,12 @@ class Parking:
                 tasks.cancel_scope.cancel()
 
     async def begin(
-        self, caller_id: str, session: Session, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
+        self, asker: "Asker", capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
     ) -> Result | Wanted:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
             raise CallError(STOPPING)
-        call = _Call(self, caller_id, session, capabilities)
+        call = _Call(self, asker, capabilities)
         self._tasks.start_soon(call.run, run)
         return await call.turn(hearing)
 

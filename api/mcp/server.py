@@ -161,8 +161,8 @@ class _Answers:
         host_can = ctx.session.client_capabilities
         parking = self._gateway.parking
         if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
-            return await parking.begin(asker.caller.id, asker.session, host_can, hearing, run)
-        return await run(SessionHost(ctx, asker.session))
+            return await parking.begin(asker, host_can, hearing, run)
+        return await run(SessionHost(ctx, asker))
 
     async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:  # noqa: ARG002
         described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."

@@ -3,17 +3,21 @@
 import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
 import pytest
 from mcp.types import ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by
+from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
 from tests.service import served
 from waygraph.api.mcp.asking_host import OnBehalf, SessionHost
+from waygraph.api.mcp.gateway import Asker
 from waygraph.api.mcp.session import Context, Session
 from waygraph.ingest.calling.call import Deaf
+from waygraph.ingest.upstream import underway
+from waygraph.registry.access import LOCAL
 from waygraph.registry.model import Agent
 
 PATIENCE_S = 60.0
@@ -68,12 +72,34 @@ def test_a_host_is_asked_beside_another_call_of_its_own(open_host: Open, toolbox
     anyio.run(run)
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_what_may_be_of_another_s_answered_call_is_asked_of_nobody(
+    toolbox: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Era
+) -> None:
+    """While the server may still speak of that one. Who comes again is no other."""
+    monkeypatch.setattr(underway, "ANSWERED_S", PATIENCE_S)
+
+    async def run(url: str, keys: tuple[str, str]) -> None:
+        mine, other = (over_http(url, era, key=key, elicitation_callback=blue) for key in keys)
+        async with mine as host, other as stranger:
+            for _ in range(2):
+                assert (await asked(host))["content"] == {"colour": "blue"}
+            assert "of several hosts" in (await asked(stranger))["message"]
+
+    with served(toolbox.registry, auth=True, folder=tmp_path) as service:
+        keys = service.key("use", everything=True), service.key("use", everything=True)
+        anyio.run(run, f"{service.url}/mcp", keys)
+
+
 def test_hosts_are_one_only_if_their_session_and_the_agent_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sessions of which the same is remembered are two."""
     monkeypatch.setattr(SessionHost, "log_level", "")
     mine, other = Session(), Session()
     assert mine == other
-    host = partial(SessionHost, CTX)
+
+    def host(session: Session) -> SessionHost:
+        return SessionHost(CTX, Asker(caller=LOCAL, session=session))
+
     one, same = OnBehalf(host(mine), BOX), OnBehalf(host(mine), BOX)
     assert one == same
     assert hash(one) == hash(same)

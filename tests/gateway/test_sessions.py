@@ -14,6 +14,7 @@ from tests.service import Served, process, served
 from waygraph.api.mcp import listening
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.session import MAX_KNOWN, Session
+from waygraph.ingest.upstream.underway import ANSWERED_S
 from waygraph.registry import Registry
 
 PATIENCE_S = 30.0
@@ -224,6 +225,7 @@ def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, toolbox: Pla
         async def logged(params: Any) -> None:
             logs.append((params.level, params.logger, params.data))
 
+        await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
         async with open_host(era, logging_callback=logged) as host:
             meta = None if era == "legacy" else {"io.modelcontextprotocol/logLevel": "info"}
             if era == "legacy":
