@@ -11,7 +11,8 @@ from mcp import MCPError
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
-from tests.service import Served
+from tests.service import Served, served
+from waygraph.api.mcp import server
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -179,6 +180,25 @@ def test_a_fault_of_our_own_is_told_without_its_words(tmp_path: Any) -> None:
     error = error_of_dict(failed(RegistryUnusable("/secret/place", "damaged")))
     assert error["code"] == "internal-error"
     assert "secret" not in json.dumps(error)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_nobody_foresaw_is_logged_and_told_without_its_words(
+    toolbox: Place, monkeypatch: pytest.MonkeyPatch, era: Era
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("/secret/place")
+
+    async def call(url: str) -> None:
+        async with over_http(f"{url}/mcp", era) as host:
+            with pytest.raises(MCPError, match="a fault of its own") as raised:
+                await host.call_tool("find_tools", {"query": "add"})
+            assert raised.value.code == -32603
+
+    monkeypatch.setattr(server, "find_tools", fail)
+    with served(toolbox.registry) as running:
+        anyio.run(call, running.url)
+        assert "LookupError" in running.log
 
 
 def test_the_capabilities_are_a_resource(service: Served) -> None:
