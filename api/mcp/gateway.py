@@ -79,7 +79,7 @@ class Gateway:
         wanted = (meta or {}).get(TIMEOUT_KEY)
         most = self.settings.call_timeout_s
         is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
-        return min(most, float(wanted)) if is_number and wanted > 0 else most  # type: ignore[arg-type, operator]
+        return float(wanted) if is_number and 0 < wanted < most else most  # type: ignore[arg-type, operator]
 
 
 async def at_once[T](work: Callable[[], T], /) -> T:

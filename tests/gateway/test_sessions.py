@@ -10,6 +10,7 @@ from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
+from tests.gateway.test_answers import ENVELOPE, modern
 from tests.service import Served, process, served
 from waygraph.api.mcp import listening
 from waygraph.api.mcp.listening import Listeners
@@ -274,3 +275,10 @@ def test_a_call_ends_by_its_deadline(open_host: Any, era: Era) -> None:
         assert (error["code"], error["timeout_s"]) == ("call-timed-out", 0.3)
 
     anyio.run(walk)
+
+
+@pytest.mark.parametrize("wanted", [10**400, 1e308, 0, -1, True, "60", None], ids=lambda wanted: str(wanted)[:8])
+def test_a_deadline_that_is_none_or_too_far_is_the_one_that_is_set(service: Served, wanted: Any) -> None:
+    meta = {**ENVELOPE, "waygraph/timeout_s": wanted}
+    result = modern(service.url, "tools/call", name="box__add", arguments={"a": 1, "b": 2}, _meta=meta)["result"]
+    assert result["structuredContent"] == {"total": 3}
