@@ -85,10 +85,12 @@ class _Call(OfSession):
             while not (self._ended or self._questions):
                 await self._news.wait()
         except BaseException:
-            self._scope.cancel()
+            if self._hearing is hearing:  # else the host has sent its request again, and gave up the former one
+                self._scope.cancel()
             raise
         finally:
-            self._hearing = None
+            if self._hearing is hearing:
+                self._hearing = None
         if not self._ended:
             return Wanted({key: asked.request for key, asked in self._questions.items()}, self.ticket)
         if isinstance(ended := self._ended[0], Exception):
@@ -101,7 +103,7 @@ class _Call(OfSession):
             if isinstance(answer, Mapping) and (asked := self._questions.pop(key, None)):
                 asked.answer = answer
                 asked.answered.set()
-        if not self._questions:
+        if not self._questions and self._news.is_set():  # else another request of the host waits for it already
             self._news = anyio.Event()
 
     async def run(self, run: Run) -> None:
