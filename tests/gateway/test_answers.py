@@ -1,6 +1,7 @@
 """What tools answer reaches a host as it is; what stands against a call is told in one shape."""
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from mcp import MCPError
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served, served
-from waygraph.api.mcp import server
+from waygraph.api.mcp import calling, server
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -107,6 +108,27 @@ def test_arguments_are_checked_before_anything_is_sent(service: Served, toolbox:
     assert error["code"] == "invalid-arguments"
     assert [place for place, _ in error["faults"]] == ["/a", "/b"]
     assert toolbox.notes == before
+
+
+SLOW_TO_CHECK: list[dict[str, Any]] = [
+    {"list": list(range(2_000))},
+    {"nested": [[[number] for number in range(600)]]},
+    {"text": "x" * 2_000},
+    {"x" * 2_000: 1},
+]
+
+
+@pytest.mark.parametrize("arguments", SLOW_TO_CHECK, ids=lambda arguments: next(iter(arguments))[:6])
+def test_large_arguments_are_checked_where_nobody_waits_for_it(
+    service: Served, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    """Not by the thread that answers all hosts, which checks small ones itself."""
+    threads: list[int] = []
+    monkeypatch.setattr(calling, "check_arguments", lambda *_: threads.append(threading.get_ident()))
+    for given in ({"list": [1, {"text": "small"}]}, arguments):
+        modern(service.url, "tools/call", name="box__paint", arguments=given)
+    small, large = threads
+    assert small != large
 
 
 @pytest.mark.parametrize("name", ["box__ad", "box/ad", "no_such_tool_at_all", "use_tools", "x" * 5_000])
