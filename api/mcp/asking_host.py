@@ -1,7 +1,7 @@
 """The host of a call, to what runs the call: what it takes, how it is asked, what reaches it."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 from mcp import MCPError
@@ -26,6 +26,9 @@ from pydantic import BaseModel, ValidationError
 from waygraph.api.mcp.session import Context, Session
 from waygraph.ingest.calling.call import Host, NotAnswered, Question
 from waygraph.registry.model import Agent
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker
 
 ANSWER_S = 300.0
 """So long may a person, or a model, take for an answer."""
@@ -111,8 +114,29 @@ class Heard:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-class SessionHost(Heard):
+class OfSession:
+    """Made anew for each call, and equal to all others of its session, which is a connection's or a stdio process'.
+
+    A modern host over HTTP has no session: each of its requests stands for a host of its own, since nobody can tell
+    whether another one came from the same. They only have the same owner.
+    """
+
+    _session: Session
+    owner: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OfSession) and self._session is other._session
+
+    def __hash__(self) -> int:
+        return id(self._session)
+
+
+class SessionHost(OfSession, Heard):
     """A host of the handshake era, asked over its connection while it waits for the answer of the call."""
+
+    def __init__(self, ctx: Context, asker: "Asker") -> None:
+        super().__init__(ctx, asker.session)
+        self.owner = asker.owner
 
     def can(self, question: Question) -> bool:
         return self._ctx.session.can_send_request and takes(self._ctx.session.client_capabilities, question)
@@ -144,12 +168,21 @@ class SessionHost(Heard):
 
 
 class OnBehalf:
-    """The host, as a tool's agent reaches it: a person who is asked something is told by whom."""
+    """The host, as a tool's agent reaches it: a person who is asked something is told by whom.
+
+    Equal where one host is asked on behalf of one agent.
+    """
 
     def __init__(self, host: Host, agent: Agent) -> None:
         self._host, self._agent = host, agent
         self.can, self.progress, self.log = host.can, host.progress, host.log
-        self.log_level = host.log_level
+        self.log_level, self.owner = host.log_level, host.owner
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnBehalf) and (self._agent.id, self._host) == (other._agent.id, other._host)
+
+    def __hash__(self) -> int:
+        return hash((self._agent.id, self._host))
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if question == "elicitation/create":

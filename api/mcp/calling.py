@@ -1,5 +1,6 @@
 """One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from waygraph.registry.policy import Judgement
 
 SHORT_SCHEMA_CHARS = 4_096
+_SLOW = re.compile("attern|[rR]ef")
+"""Patterns have to be compiled, and what refers to itself, or to the same again and again, grows without end."""
+SMALL_ARGUMENTS = 1_024
+"""So many values, and characters of texts and names, however deep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +92,30 @@ type _Named = tuple["Agent", "Tool"] | None
 
 
 def _at_hand(gateway: "Gateway", asker: "Asker", wanted: Wanted) -> _Named:
-    """What a full name means, if to check the call is work of microseconds: a short schema, no pattern to compile.
+    """What a full name means, if to check it takes microseconds: small arguments, a short and simple schema.
 
     A name that nobody bears is searched for, and a foreign schema may be made to be slow.
     """
-    if not gateway.is_here or wanted.query.strip():
+    if not gateway.is_here or wanted.query.strip() or not _are_small(wanted.arguments):
         return None
     found = named_outright(gateway.registry, wanted.name, asker.principal, None)
-    is_quick = found and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and "attern" not in schema
+    is_quick = found and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and not _SLOW.search(schema)
     return found if is_quick else None
+
+
+def _are_small(arguments: Mapping[str, Any]) -> bool:
+    """However large they are, no more than SMALL_ARGUMENTS of it is looked at."""
+    left, todo = SMALL_ARGUMENTS, list[Any]([arguments])
+    while todo:
+        value = todo.pop()
+        left -= len(value) if isinstance(value, (str, list, Mapping)) else 1
+        if left < 0:
+            return False
+        if isinstance(value, Mapping):
+            todo += (*value.keys(), *value.values())
+        elif isinstance(value, list):
+            todo += value
+    return True
 
 
 def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line", named: _Named) -> _Meant:

@@ -29,11 +29,15 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who sent a request, and by which door. `namespace` empty: the whole registry."""
+    """Who sent a request, and by which door. `namespace` empty: the whole registry.
+
+    `owner`: whose request it is, as far as that is known. Requests of different owners come from different hosts.
+    """
 
     caller: "Caller"
     session: Session
     namespace: str = ""
+    owner: str = ""
 
     @property
     def principal(self) -> "Principal | None":
@@ -77,7 +81,7 @@ class Gateway:
         wanted = (meta or {}).get(TIMEOUT_KEY)
         most = self.settings.call_timeout_s
         is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
-        return min(most, float(wanted)) if is_number and wanted > 0 else most  # type: ignore[arg-type, operator]
+        return float(wanted) if is_number and 0 < wanted < most else most  # type: ignore[arg-type, operator]
 
 
 async def at_once[T](work: Callable[[], T], /) -> T:

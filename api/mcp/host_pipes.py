@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -19,8 +19,9 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
+from waygraph.api.mcp.host_lines import Lines, NoMessage
 from waygraph.ingest.upstream.child import Pipe
-from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message, written
+from waygraph.ingest.upstream.messages import GONE, Item, MessagesIn, MessagesOut, written
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
 _log = logging.getLogger(__name__)
@@ -37,8 +38,8 @@ async def host_pipes() -> AsyncGenerator[tuple[Any, Any]]:
             yield streams
         return
     with _taken(INPUT, _nothing) as asked, _taken(OUTPUT, _errors) as answers:
-        reading = MessagesIn(Pipe(asked), _Lines().fed)
         writing = MessagesOut(Pipe(answers), _line, sys.stderr.flush)
+        reading = _Heard(Pipe(asked), writing)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writing.run)
             yield reading, writing
@@ -79,28 +80,18 @@ def _errors() -> int:
     return os.dup(ERRORS)
 
 
-class _Lines:
-    """What a host writes, cut into its lines."""
+class _Heard(MessagesIn):
+    """What a host says. A line that is no message is answered here: the server does not hear of it."""
 
-    def __init__(self) -> None:
-        self._rest = bytearray()
+    def __init__(self, pipe: Pipe, writing: MessagesOut) -> None:
+        super().__init__(pipe, Lines().fed)
+        self._writing = writing
 
-    def fed(self, chunk: bytes) -> list[Item]:
-        """What this chunk completes."""
-        self._rest += chunk
-        if b"\n" not in chunk:
-            return []
-        *lines, last = bytes(self._rest).split(b"\n")
-        self._rest = bytearray(last)
-        return list(map(_message, lines))
-
-
-def _message(line: bytes) -> Item:
-    """What is no message is told to the server as the SDK tells it: it answers nothing, and goes on."""
-    try:
-        return SessionMessage(read_message(line.decode("utf-8", "replace")))
-    except ValueError as fault:
-        return fault
+    async def receive(self) -> Item:
+        while isinstance(item := await super().receive(), NoMessage):
+            with suppress(*GONE):
+                await self._writing.send(SessionMessage(item.answer))
+        return item
 
 
 def _line(message: Any) -> bytes:

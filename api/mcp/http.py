@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
 
@@ -102,7 +103,7 @@ class HttpGateway:
 
 
 def _owner(caller: "Caller", scope: Scope) -> str:
-    """Whose a session is: where nobody is asked who they are, whoever has the address."""
+    """Whose a session or a request is: where nobody is asked who they are, whoever has the address."""
     return caller.id if caller is not LOCAL else str((scope["client"] or [""])[0])
 
 
@@ -117,4 +118,6 @@ async def _refuse(error: TooManySessions, send: Send) -> None:
 def _asker_of(ctx: Context) -> Asker:
     assert ctx.request is not None  # noqa: S101 - over HTTP there is one
     scope: Scope = ctx.request.scope
-    return Asker(caller=scope[_CALLER], session=session_of(ctx), namespace=scope[_NAMESPACE])
+    caller = scope[_CALLER]
+    owner = f"{_owner(caller, scope)} {ctx.request.headers.get(MCP_SESSION_ID_HEADER, '')}"
+    return Asker(caller=caller, session=session_of(ctx), namespace=scope[_NAMESPACE], owner=owner)

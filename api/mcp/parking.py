@@ -10,16 +10,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
-from waygraph.api.mcp.asking_host import as_request, takes, untakable
+from waygraph.api.mcp.asking_host import OfSession, as_request, takes, untakable
 from waygraph.ingest.calling.call import STOPPING, Host, NotAnswered, Question
 from waygraph.registry.errors import CallError, InvalidQuery
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker
 
 PARKED_S = 300.0
 """So long does a call wait for its host to come back."""
@@ -59,12 +62,12 @@ class Wanted:
     ticket: str
 
 
-class _Call:
+class _Call(OfSession):
     """One call under way. It is the `Host` of what it runs."""
 
-    def __init__(self, parking: "Parking", caller_id: str, capabilities: ClientCapabilities | None) -> None:
+    def __init__(self, parking: "Parking", asker: "Asker", capabilities: ClientCapabilities | None) -> None:
         self.ticket = secrets.token_urlsafe(32)
-        self.caller_id = caller_id
+        self.caller_id, self.owner, self._session = asker.caller.id, asker.owner, asker.session
         self._parking, self._capabilities = parking, capabilities
         self._scope = anyio.CancelScope()
         self._hearing: Hearing | None = None
@@ -82,10 +85,12 @@ class _Call:
             while not (self._ended or self._questions):
                 await self._news.wait()
         except BaseException:
-            self._scope.cancel()
+            if self._hearing is hearing:  # else the host has sent its request again, and gave up the former one
+                self._scope.cancel()
             raise
         finally:
-            self._hearing = None
+            if self._hearing is hearing:
+                self._hearing = None
         if not self._ended:
             return Wanted({key: asked.request for key, asked in self._questions.items()}, self.ticket)
         if isinstance(ended := self._ended[0], Exception):
@@ -98,7 +103,7 @@ class _Call:
             if isinstance(answer, Mapping) and (asked := self._questions.pop(key, None)):
                 asked.answer = answer
                 asked.answered.set()
-        if not self._questions:
+        if not self._questions and self._news.is_set():  # else another request of the host waits for it already
             self._news = anyio.Event()
 
     async def run(self, run: Run) -> None:
@@ -167,12 +172,12 @@ class Parking:
                 tasks.cancel_scope.cancel()
 
     async def begin(
-        self, caller_id: str, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
+        self, asker: "Asker", capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
     ) -> Result | Wanted:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
             raise CallError(STOPPING)
-        call = _Call(self, caller_id, capabilities)
+        call = _Call(self, asker, capabilities)
         self._tasks.start_soon(call.run, run)
         return await call.turn(hearing)
 

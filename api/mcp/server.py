@@ -27,7 +27,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp.asking_host import Heard, SessionHost, takes
 from waygraph.api.mcp.calling import Wanted, call_tool, wanted_by_use_tool
-from waygraph.api.mcp.failures import failed, refused
+from waygraph.api.mcp.failures import failed, internal, refused
 from waygraph.api.mcp.finding import find_tools, route_agents
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.listing import Pages, place_of, tools_page
@@ -129,6 +129,10 @@ class _Answers:
             answer = failed(error)
         except TimeoutError:
             answer = refused("too-late", "no answer was ready in time", retryable=True)
+        except MCPError:
+            raise
+        except Exception as error:
+            raise internal(error) from error  # the SDK would tell the host its words
         if isinstance(answer, Awaited):
             requests = {key: dict(request) for key, request in answer.requests.items()}
             return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
@@ -161,8 +165,8 @@ class _Answers:
         host_can = ctx.session.client_capabilities
         parking = self._gateway.parking
         if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
-            return await parking.begin(asker.caller.id, host_can, hearing, run)
-        return await run(SessionHost(ctx, asker.session))
+            return await parking.begin(asker, host_can, hearing, run)
+        return await run(SessionHost(ctx, asker))
 
     async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:  # noqa: ARG002
         described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."

@@ -44,7 +44,9 @@ async def unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> 
 def _laid_over(made: Mapping[str, Any], answer: Mapping[str, Any], version: str) -> dict[str, Any]:
     ours = {name: value for name, value in made.items() if name in _ENVELOPE}
     theirs = {name: value for name, value in answer.items() if name not in (*_ENVELOPE, "_meta")}
-    meta = {name: value for name, value in (answer.get("_meta") or {}).items() if name != SERVER_INFO_META_KEY}
+    said = answer.get("_meta")
+    told_beside = said if isinstance(said, Mapping) else {}  # a server may put anything there
+    meta = {name: value for name, value in told_beside.items() if name != SERVER_INFO_META_KEY}
     meta |= made.get("_meta") or {}
     told = {**ours, **theirs} | ({"_meta": meta} if meta else {})
     return _for_older_hosts(told) if version in HANDSHAKE_PROTOCOL_VERSIONS else told

@@ -18,6 +18,13 @@ class Host(Protocol):
     """
 
     @property
+    def owner(self) -> object:
+        """Whose it is. Equal for hosts of which nobody can tell whether they are one; of others what comes late, after
+        the answer to its call, is kept away.
+        """
+        ...
+
+    @property
     def log_level(self) -> str:
         """From which of MCP's levels on it wants to hear what tools log; empty: it has not said."""
         ...
@@ -45,6 +52,10 @@ class Deaf:
     """A Host that takes no questions and hears nothing."""
 
     log_level = ""
+
+    @property
+    def owner(self) -> object:
+        return self
 
     def can(self, question: Question) -> bool:  # noqa: ARG002
         return False

@@ -34,7 +34,8 @@ _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 _OVER_SESSION = "mcp-session-id"
 _KINDS = frozenset({"application/json", "text/event-stream"})
-_EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
+_EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r")
+"""A line without anything on it, whichever of the three ends of a line stand around it: how an event ends."""
 _RETRYABLE = frozenset({408, 425, 429})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _OLDER = frozenset({400, 404, 405})
@@ -289,11 +290,12 @@ class _Bounded(httpx2.AsyncByteStream):
         self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        read = 0
+        read, last = 0, b""
         try:
             async for chunk in self._inner:
-                begun = max(chunk.rfind(end) for end in _EVENT_ENDS) if self._events else -1
-                read = len(chunk) - begun if begun >= 0 else read + len(chunk)
+                seen, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
+                begun = max(seen.rfind(end) for end in _EVENT_ENDS) if self._events else -1
+                read = len(seen) - begun if begun >= 0 else read + len(chunk)
                 if read > self._most_bytes:
                     self._wire.trouble = UpstreamRefused(
                         f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"

@@ -103,25 +103,42 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
     ) -> None:
         self._pipe, self._written, self._on_gone = pipe, written, on_gone
         self._rest = bytearray()
+        self._queued = self._taken = 0
+        """How many bytes there were to write, and how many of them the pipe has, since the beginning."""
         self._is_full, self._is_taken = anyio.Event(), anyio.Event()
         self._is_over = self._is_gone = False
 
     async def send(self, item: SessionMessage) -> None:
-        """Returns when the pipe has all of it. Raises BrokenResourceError, ClosedResourceError."""
+        """Returns when the pipe has all of it, whatever is queued behind it.
+
+        Raises BrokenResourceError and ClosedResourceError, if the pipe does not have all of it and never will.
+        """
         if self._is_over:
             raise anyio.ClosedResourceError
-        line = self._written(item.message)
+        end = self._queue(self._written(item.message))
+        await self._until(end)
+        if self._taken < end:
+            raise anyio.BrokenResourceError
+
+    def _queue(self, line: bytes) -> int:
+        """Writes what fits now; the rest is left to `run`. How many bytes are queued then: where the line ends."""
         try:
-            self._rest += line[0 if self._rest else self._pipe.put(line) :]
+            taken = 0 if self._rest else self._pipe.put(line)
         except GONE:
             self._is_over = True
             self._on_gone()
             raise anyio.BrokenResourceError from None
+        self._rest += line[taken:]
+        self._queued += len(line)
+        self._taken += taken
         if self._rest:
             self._is_full.set()
+        return self._queued
+
+    async def _until(self, end: int) -> None:
+        """Returns when the pipe has as many bytes, or takes no more."""
+        while self._taken < end and not self._is_gone:
             await self._is_taken.wait()
-            if self._is_gone:
-                raise anyio.BrokenResourceError
 
     async def run(self) -> None:
         """Writes on what the pipe did not take at once. Until it is cancelled, or nobody reads."""
@@ -131,9 +148,11 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
                 self._is_full = anyio.Event()
                 while self._rest:
                     await self._pipe.writable()
-                    del self._rest[: self._pipe.put(self._rest)]
-                self._is_taken.set()
-                self._is_taken = anyio.Event()
+                    taken = self._pipe.put(self._rest)
+                    del self._rest[:taken]
+                    self._taken += taken
+                    self._is_taken.set()
+                    self._is_taken = anyio.Event()
         except GONE:
             self._on_gone()
         finally:
@@ -142,8 +161,7 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
 
     async def flushed(self) -> None:
         """Returns when nothing is left to be written, or nothing can be."""
-        if self._rest:
-            await self._is_taken.wait()
+        await self._until(self._queued)
 
     async def aclose(self) -> None:
         self._is_over = True

@@ -85,7 +85,7 @@ class Questions:
 
     def _why_nobody(self) -> str:
         if len(self._calls) > 0:
-            return "several calls are under way, and this does not say to which it belongs"
+            return "calls of several hosts are under way, or just were, and this does not say to which it belongs"
         return "no call is under way, so that nobody can be asked"
 
 

@@ -22,6 +22,8 @@ LAST_NOTICES_S = 1.0
 """How long a result waits for the notices before it, if the host is slow to take them."""
 LEFT_S = 10.0
 """How long a server may go on with a call that was given up: what it says may still be of that one."""
+ANSWERED_S = 1.0
+"""How long it may still speak of one that it has answered. Longer would cost hosts that take turns what is theirs."""
 
 LOG_LEVEL = "info"
 """From which level on a host hears that has not said."""
@@ -97,6 +99,25 @@ class Underway:
             scope.cancel()
 
 
+class _Lately:
+    """Whose calls are over, each for so long as the server may still speak of the last one.
+
+    Two are kept: they tell whether there is any but a given one, however many calls there are.
+    """
+
+    def __init__(self, for_s: float) -> None:
+        self._for_s = for_s
+        self._kept: list[tuple[float, object]] = []
+
+    def add(self, whose: object) -> None:
+        others = [kept for kept in self._kept if kept[1] != whose]
+        self._kept = [*others[-1:], (anyio.current_time() + self._for_s, whose)]
+
+    def has_other_than(self, whose: object) -> bool:
+        now = anyio.current_time()
+        return any(until_s >= now and kept != whose for until_s, kept in self._kept)
+
+
 class CallsUnderway:
     """All of one connection. Messages come in by the wire, in its task: nothing here waits."""
 
@@ -107,7 +128,7 @@ class CallsUnderway:
         """How loud the server was told to be; empty: it was not told."""
         self._discretion = discretion
         self._calls: dict[int, Underway] = {}
-        self._left: deque[tuple[float, Host]] = deque(maxlen=1024)
+        self._left, self._answered = _Lately(LEFT_S), _Lately(ANSWERED_S)
         self._last_token = 0
 
     @contextmanager
@@ -122,6 +143,7 @@ class CallsUnderway:
         finally:
             _CALL.reset(known)
             del self._calls[call.token]
+            self._answered.add(call.host.owner)
             call.end()
 
     def loudest(self) -> str:
@@ -136,7 +158,7 @@ class CallsUnderway:
 
     def leave(self, call: Underway) -> None:
         """Given up before its answer came: the server may go on with it for a while."""
-        self._left.append((anyio.current_time() + LEFT_S, call.host))
+        self._left.add(call.host)
 
     # -- what the wire tells -----------------------------------------------------------------------
 
@@ -161,17 +183,16 @@ class CallsUnderway:
         """The call that a message without a call's name must belong to; None where it may be another's.
 
         Over HTTP it comes as an answer to its call, which its context tells. Elsewhere all calls that the server may
-        be at must be one host's.
+        be at, or not be done with, must be one host's.
         """
         if context is not None and (call := context.get(_CALL)) is not None:
             return call if call.token in self._calls else None
-        while self._left and self._left[0][0] < anyio.current_time():
-            self._left.popleft()
         if not self._calls:
             return None
         latest = next(reversed(self._calls.values()))
-        others = (*(call.host for call in self._calls.values()), *(host for _, host in self._left))
-        return latest if all(host == latest.host for host in others) else None
+        host = latest.host
+        is_another_s = self._left.has_other_than(host) or self._answered.has_other_than(host.owner)
+        return None if is_another_s or any(call.host != host for call in self._calls.values()) else latest
 
     def __len__(self) -> int:
         return len(self._calls)

@@ -118,6 +118,26 @@ def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str,
     with_pool({"one": hand_tools(mark)}, act)
 
 
+def test_a_call_that_its_server_read_is_not_run_again_for_what_is_queued_behind_it(mark: str, tmp_path: Path) -> None:
+    """Both are longer than a pipe; the server reads the first, does it and dies. Only the second was not delivered."""
+    long = "x" * 300_000
+
+    async def act(pool: Pool) -> None:
+        await text(pool, "who")
+
+        async def die() -> None:
+            with pytest.raises(UpstreamUnreachable, match="ended with exit status 4"):
+                await text(pool, "dies", file=str(tmp_path / "deaths"), much=long)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(die)
+            await anyio.lowlevel.checkpoint()
+            assert long in await text(pool, "echo", much=long)
+        assert (tmp_path / "deaths").read_text("utf-8") == "x"
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
 def test_all_calls_of_a_server_that_dies_fail_and_those_after_it_do_not(mark: str) -> None:
     outcomes: list[str] = []
 

@@ -34,6 +34,7 @@ from tests.clients.gateways import (
     found,
 )
 from tests.processes_left import left_of, needs_proc, until
+from waygraph.ingest.upstream.underway import ANSWERED_S
 
 BOTH_ERAS = pytest.mark.parametrize("era", PROTOCOLS)
 CROSSED = pytest.mark.parametrize(("door", "era"), [("stdio", "auto"), ("/mcp", "legacy")])
@@ -204,6 +205,7 @@ def test_questions_of_a_server_reach_a_host_that_can_answer(
     """Elicitation and sampling: what the host answers is what the server goes on from."""
 
     async def work(client: Client) -> None:
+        await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
         asked = {"name": "everything__trigger-elicitation-request", "params": {}}
         assert "Ada Example" in str(said(await client.call_tool("use_tool", asked))["content"])
         asked = {"name": "everything__trigger-sampling-request", "params": {"prompt": "say something"}}
@@ -221,6 +223,7 @@ def test_questions_are_refused_for_a_host_that_cannot(
     """The tool fails with the reason, nothing hangs, and the next call runs."""
 
     async def work(client: Client) -> None:
+        await anyio.sleep(ANSWERED_S)  # as above
         for name, params in (("trigger-elicitation-request", {}), ("trigger-sampling-request", {"prompt": "say"})):
             result = await client.call_tool("use_tool", {"name": f"everything__{name}", "params": params})
             assert result.is_error

@@ -1,6 +1,7 @@
 """What tools answer reaches a host as it is; what stands against a call is told in one shape."""
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ from mcp import MCPError
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
-from tests.service import Served
+from tests.service import Served, served
+from waygraph.api.mcp import calling, server
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -108,6 +110,27 @@ def test_arguments_are_checked_before_anything_is_sent(service: Served, toolbox:
     assert toolbox.notes == before
 
 
+SLOW_TO_CHECK: list[dict[str, Any]] = [
+    {"list": list(range(2_000))},
+    {"nested": [[[number] for number in range(600)]]},
+    {"text": "x" * 2_000},
+    {"x" * 2_000: 1},
+]
+
+
+@pytest.mark.parametrize("arguments", SLOW_TO_CHECK, ids=lambda arguments: next(iter(arguments))[:6])
+def test_large_arguments_are_checked_where_nobody_waits_for_it(
+    service: Served, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    """Not by the thread that answers all hosts, which checks small ones itself."""
+    threads: list[int] = []
+    monkeypatch.setattr(calling, "check_arguments", lambda *_: threads.append(threading.get_ident()))
+    for given in ({"list": [1, {"text": "small"}]}, arguments):
+        modern(service.url, "tools/call", name="box__paint", arguments=given)
+    small, large = threads
+    assert small != large
+
+
 @pytest.mark.parametrize("name", ["box__ad", "box/ad", "no_such_tool_at_all", "use_tools", "x" * 5_000])
 def test_an_unknown_name_is_a_structured_error(service: Served, name: str) -> None:
     """Also one that nothing is near to, and one that is none."""
@@ -182,6 +205,25 @@ def test_a_fault_of_our_own_is_told_without_its_words(tmp_path: Any) -> None:
     error = error_of_dict(failed(RegistryUnusable("/secret/place", "damaged")))
     assert error["code"] == "internal-error"
     assert "secret" not in json.dumps(error)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_nobody_foresaw_is_logged_and_told_without_its_words(
+    toolbox: Place, monkeypatch: pytest.MonkeyPatch, era: Era
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("/secret/place")
+
+    async def call(url: str) -> None:
+        async with over_http(f"{url}/mcp", era) as host:
+            with pytest.raises(MCPError, match="a fault of its own") as raised:
+                await host.call_tool("find_tools", {"query": "add"})
+            assert raised.value.code == -32603
+
+    monkeypatch.setattr(server, "find_tools", fail)
+    with served(toolbox.registry) as running:
+        anyio.run(call, running.url)
+        assert "LookupError" in running.log
 
 
 def test_the_capabilities_are_a_resource(service: Served) -> None:

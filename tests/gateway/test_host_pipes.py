@@ -47,9 +47,9 @@ def started(
     return subprocess.Popen(command, env=launch.env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
-def answers(lines: Iterable[bytes], count: int) -> dict[int, dict[str, Any]]:
+def answers(lines: Iterable[bytes], count: int) -> dict[int | None, dict[str, Any]]:
     """The first so many, by the number of their request."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int | None, dict[str, Any]] = {}
     for line in lines:
         told = json.loads(line)
         if "id" in told:
@@ -68,11 +68,34 @@ def test_lines_come_whole_however_they_are_cut(place: Place) -> None:
         for part in (asked(1, HELLO) + b"\n" + long[:1000], long[1000:] + b"{ \xff\n" + find(3, "\xff")):
             process.stdin.write(part)
             process.stdin.flush()
-        found = answers(process.stdout, 3)
+        found = answers(process.stdout, 4)
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 0
-    assert found.keys() == {1, 2, 3}
-    assert all("result" in told for told in found.values())
+    assert found.keys() == {1, 2, 3, None}
+    assert {number for number, told in found.items() if "result" in told} == {1, 2, 3}
+
+
+DEEP = "[" * 300 + "]" * 300
+
+
+def test_a_line_that_is_no_message_is_answered(place: Place) -> None:
+    """With its id, where one can be read. Half a character costs only itself; what asks nothing gets no answer."""
+    lines = [
+        find(2, "letters \ud800"),
+        b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"deep":' + DEEP.encode() + b"}}\n",
+        b'{"jsonrpc":"2.0","id":4,"method":"ping","params":[]}\n',
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":7}\n',
+        b'{"jsonrpc":"2.0","id":5,"error":7}\n{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}\n\n',
+        b"{\n",
+        asked(6, {"method": "ping"}),
+    ]
+    with started(place) as process:
+        output, _ = process.communicate(asked(1, HELLO) + b"".join(lines), timeout=PATIENCE_S)
+    told = [json.loads(line) for line in output.splitlines()]
+    errors = {each["id"]: each["error"]["code"] for each in told if "error" in each}
+    assert errors == {3: -32600, 4: -32600, "?": -32600, None: -32700}
+    assert {each["id"] for each in told if "result" in each} == {1, 2, 6}
+    assert len(told) == 7
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])

@@ -58,3 +58,14 @@ def test_no_answer_of_a_server_ends_the_gateway(open_host: Open, era: Era) -> No
             assert result.content[0].text == "well"
 
     anyio.run(call)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_result_whose_meta_is_no_object_comes_without_it(open_host: Open, era: Era) -> None:
+    async def call() -> None:
+        async with open_host(era) as host:
+            for name in ("meta", "meta_list"):
+                result = await host.call_tool(f"bad__{name}", {})
+                assert (result.content, result.is_error) == ([], False)
+
+    anyio.run(call)

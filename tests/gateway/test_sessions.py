@@ -10,10 +10,12 @@ from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
+from tests.gateway.test_answers import ENVELOPE, modern
 from tests.service import Served, process, served
 from waygraph.api.mcp import listening
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.session import MAX_KNOWN, Session
+from waygraph.ingest.upstream.underway import ANSWERED_S
 from waygraph.registry import Registry
 
 PATIENCE_S = 30.0
@@ -224,6 +226,7 @@ def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, toolbox: Pla
         async def logged(params: Any) -> None:
             logs.append((params.level, params.logger, params.data))
 
+        await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
         async with open_host(era, logging_callback=logged) as host:
             meta = None if era == "legacy" else {"io.modelcontextprotocol/logLevel": "info"}
             if era == "legacy":
@@ -272,3 +275,10 @@ def test_a_call_ends_by_its_deadline(open_host: Any, era: Era) -> None:
         assert (error["code"], error["timeout_s"]) == ("call-timed-out", 0.3)
 
     anyio.run(walk)
+
+
+@pytest.mark.parametrize("wanted", [10**400, 1e308, 0, -1, True, "60", None], ids=lambda wanted: str(wanted)[:8])
+def test_a_deadline_that_is_none_or_too_far_is_the_one_that_is_set(service: Served, wanted: Any) -> None:
+    meta = {**ENVELOPE, "waygraph/timeout_s": wanted}
+    result = modern(service.url, "tools/call", name="box__add", arguments={"a": 1, "b": 2}, _meta=meta)["result"]
+    assert result["structuredContent"] == {"total": 3}

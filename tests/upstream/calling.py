@@ -36,6 +36,10 @@ class Listening:
 
     __hash__ = object.__hash__
 
+    @property
+    def owner(self) -> object:
+        return self
+
     def can(self, question: Question) -> bool:
         return question in self.answers or bool(self.refuses)
 

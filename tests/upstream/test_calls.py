@@ -12,7 +12,7 @@ import pytest
 from tests.upstream.calling import Asking, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
 from waygraph.ingest.upstream.connection import NotDelivered
-from waygraph.ingest.upstream.underway import MOST_NOTICES
+from waygraph.ingest.upstream.underway import ANSWERED_S, MOST_NOTICES
 from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamUnreachable
 
 KEY = "k-0123456789"
@@ -244,8 +244,43 @@ def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> 
         host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
         refusal = await calls.json("asks", host, method="elicitation/create")
         assert "does not say to which it belongs" in refusal["message"]
+        await anyio.sleep(ANSWERED_S + 0.1)
         again = Listening({"elicitation/create": {"action": "accept"}}, name="b")
         assert await calls.json("asks", again, method="elicitation/create") == {"action": "accept"}
+
+    over(tools_by_hand(), act)
+
+
+def test_what_comes_after_an_answer_reaches_no_other_host() -> None:
+    """A log and a question, while another host's call is the only one. That host hears its own again soon."""
+
+    async def act(calls: Asking) -> None:
+        other = Listening({"elicitation/create": {"action": "accept"}}, name="b")
+        await calls.text("asks_later", Listening(name="a"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls.text, "waits", other)
+            refusal = await calls.until_heard(lambda message: message.get("id") == "q1")
+            assert "does not say to which it belongs" in refusal["error"]["message"]
+            assert (other.asked, other.heard) == ([], [])
+            await anyio.sleep(ANSWERED_S)
+            assert await calls.json("asks", other, method="elicitation/create") == {"action": "accept"}
+            await calls.text("logs", other)
+            assert len(other.heard) == 1
+            await calls.text("release", other)
+
+    over(tools_by_hand(), act)
+
+
+def test_what_comes_after_an_answer_reaches_the_same_host() -> None:
+    async def act(calls: Asking) -> None:
+        host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
+        await calls.text("asks_later", host)
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls.text, "waits", host)
+            answer = await calls.until_heard(lambda message: message.get("id") == "q1")
+            assert answer["result"] == {"action": "accept"}
+            await calls.text("release", host)
+        assert len(host.heard) == 1
 
     over(tools_by_hand(), act)
 

@@ -1,7 +1,8 @@
 """What goes to an address, and what comes of its refusals."""
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -12,8 +13,10 @@ from mcp.server import MCPServer
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
 from waygraph.ingest.origins import PublicOnly
+from waygraph.ingest.upstream.http import _Bounded
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.opening import connect
+from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
@@ -204,3 +207,54 @@ def test_a_request_that_fails_costs_only_itself() -> None:
         with running(app) as origin:
             assert anyio.run(ask, f"{origin}/mcp") == 1
     assert asked
+
+
+# -- how much is read ------------------------------------------------------------------------------
+
+
+class Chunks(httpx2.AsyncByteStream):
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+
+
+def read(chunks: list[bytes]) -> int:
+    """How many of a stream of events are read, of which one may have 100 bytes."""
+
+    async def run() -> int:
+        count = 0
+        with suppress(httpx2.StreamError):
+            async for _ in _Bounded(Chunks(chunks), 100, Wire(), events=True):
+                count += 1
+        return count
+
+    return anyio.run(run)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        [b"data: 1\n\n"],
+        [b"data: 1\n", b"\n"],
+        [b"data: 1\r\n\r", b"\n"],
+        [b"data: 1\r\n", b"\r\n"],
+        [b"data: 1\r", b"", b"\r"],
+        [b"data: 1\n", b"\r\n"],
+        [b": ping\r\n", b"\n"],
+        [bytes([byte]) for byte in b"data: 1\r\n\r\n"],
+    ],
+    ids=repr,
+)
+def test_a_stream_of_short_events_may_be_long_however_it_is_cut(event: list[bytes]) -> None:
+    assert read(event * 200) == len(event) * 200
+
+
+@pytest.mark.parametrize("line", [b"data: 1\n", b"data: 1\r\n", b"data: 1\r"])
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_an_event_without_end_is_not_read_on(line: bytes, size: int) -> None:
+    whole = b"data: 0\n\n" + line * 200
+    chunks = [whole[start : start + size] for start in range(0, len(whole), size)]
+    assert read(chunks) <= 120 // size + 1

@@ -128,6 +128,35 @@ def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
     assert gone == ["gone"]
 
 
+def test_who_sends_waits_for_its_own_message_alone(ends: Ends) -> None:
+    """What is queued behind it neither holds it up nor tells that it was not delivered."""
+    sent: list[str] = []
+
+    async def run() -> None:
+        reading, writing = Pipe(ends[0]), MessagesOut(Pipe(ends[1]))
+
+        async def send(name: str) -> None:
+            try:
+                await writing.send(note(name * LONG))
+                sent.append(name)
+            except anyio.BrokenResourceError:
+                sent.append(f"{name} did not reach it")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writing.run)
+            tasks.start_soon(send, "a")
+            tasks.start_soon(send, "b")
+            found = b""
+            while b"\n" not in found:
+                found += await reading.receive()
+            await anyio.wait_all_tasks_blocked()
+            assert sent == ["a"]
+            reading.close()
+        assert sent == ["a", "b did not reach it"]
+
+    anyio.run(run)
+
+
 def test_an_end_wakes_who_waits(ends: Ends) -> None:
     async def run() -> None:
         reading = MessagesIn(Pipe(ends[0]), lines_of)

@@ -80,7 +80,13 @@ def asks_and_withdraws(call: Call) -> Any:
 
 
 def asks_later(_: Call) -> Any:
-    threading.Timer(0.1, ask, (None, "elicitation/create", {"message": "?"})).start()
+    """After its answer it logs, too."""
+
+    def later() -> None:
+        logs((None, {}, {}))
+        ask(None, "elicitation/create", {"message": "?"})
+
+    threading.Timer(0.1, later).start()
     return text_of("wait and see")
 
 

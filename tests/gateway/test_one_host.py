@@ -1,0 +1,108 @@
+"""Calls of one host side by side at a server: what the server asks reaches the host, and no other one."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import pytest
+from mcp.types import ElicitResult
+
+from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
+from tests.service import served
+from waygraph.api.mcp.asking_host import OnBehalf, SessionHost
+from waygraph.api.mcp.gateway import Asker
+from waygraph.api.mcp.session import Context, Session
+from waygraph.ingest.calling.call import Deaf
+from waygraph.ingest.upstream import underway
+from waygraph.registry.access import LOCAL
+from waygraph.registry.model import Agent
+
+PATIENCE_S = 60.0
+BOX, CHEST = Agent(id="box", name="Box"), Agent(id="chest", name="Chest")
+CTX = cast(Context, None)
+
+
+@pytest.fixture(params=["stdio", "http"])
+def door(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def open_host(door: str, toolbox: Place) -> Iterator[Open]:
+    with served(toolbox.registry) as service:
+        yield opened_by(door, f"{service.url}/mcp", on_stdio(toolbox))
+
+
+async def blue(*_: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"colour": "blue"})
+
+
+async def asked(host: Any) -> Any:
+    """What the server learns when it asks the host's person."""
+    return json.loads((await host.call_tool("box__ask", {})).content[0].text)
+
+
+async def until_more(place: Place, note: str, before: int) -> None:
+    with anyio.fail_after(PATIENCE_S):
+        while place.notes.count(note) == before:
+            await anyio.sleep(0.02)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_host_is_asked_beside_another_call_of_its_own(open_host: Open, toolbox: Place, door: str, era: Era) -> None:
+    """And right after it gave that one up. Of modern requests over HTTP nobody can tell whether one host sent both."""
+    is_known = (door, era) != ("http", "auto")
+
+    async def run() -> None:
+        answers: list[Any] = []
+        waiting, cancelled = toolbox.notes.count("waits"), toolbox.notes.count("cancelled")
+        async with open_host(era, elicitation_callback=blue) as host, anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(host.call_tool, "box__wait", {}))
+            await until_more(toolbox, "waits", waiting)
+            answers.append(await asked(host))
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await until_more(toolbox, "cancelled", cancelled)
+                answers.append(await asked(host))
+        assert [answer.get("content") for answer in answers] == [{"colour": "blue"} if is_known else None] * 2
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_may_be_of_another_s_answered_call_is_asked_of_nobody(
+    toolbox: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Era
+) -> None:
+    """While the server may still speak of that one. Who comes again is no other."""
+    monkeypatch.setattr(underway, "ANSWERED_S", PATIENCE_S)
+
+    async def run(url: str, keys: tuple[str, str]) -> None:
+        mine, other = (over_http(url, era, key=key, elicitation_callback=blue) for key in keys)
+        async with mine as host, other as stranger:
+            for _ in range(2):
+                assert (await asked(host))["content"] == {"colour": "blue"}
+            assert "of several hosts" in (await asked(stranger))["message"]
+
+    with served(toolbox.registry, auth=True, folder=tmp_path) as service:
+        keys = service.key("use", everything=True), service.key("use", everything=True)
+        anyio.run(run, f"{service.url}/mcp", keys)
+
+
+def test_hosts_are_one_only_if_their_session_and_the_agent_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sessions of which the same is remembered are two."""
+    monkeypatch.setattr(SessionHost, "log_level", "")
+    mine, other = Session(), Session()
+    assert mine == other
+
+    def host(session: Session) -> SessionHost:
+        return SessionHost(CTX, Asker(caller=LOCAL, session=session))
+
+    one, same = OnBehalf(host(mine), BOX), OnBehalf(host(mine), BOX)
+    assert one == same
+    assert hash(one) == hash(same)
+    strangers = [OnBehalf(host(other), BOX), OnBehalf(host(mine), CHEST), OnBehalf(Deaf(), BOX), host(mine)]
+    assert all(one != stranger for stranger in strangers)
+    assert OnBehalf(Deaf(), BOX) != OnBehalf(Deaf(), BOX)
