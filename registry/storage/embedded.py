@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.live_graph import LiveGraph
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An index and the stamp of the pointer that led to it. One value: no thread sees one of them without the other."""
+
+    index: LocalIndex
+    stamp: tuple[int, int] | None
+
+
 class EmbeddedStore:
     """Where an embedded registry lives. `path` None: in memory, gone when closed. Threads may share it."""
 
@@ -37,8 +46,7 @@ class EmbeddedStore:
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
         self._live: LiveGraph | None = None
-        self._index: LocalIndex | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._opened: _Opened | None = None
         self._lock = threading.RLock()
         self._closed = False
 
@@ -62,23 +70,22 @@ class EmbeddedStore:
 
     def index(self, *, fresh: bool = False) -> LocalIndex:  # noqa: ARG002 - it is always fresh
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
-        seen = generation.stamp(self._pointer)
-        index = self._index
-        if index is not None and seen == self._stamp and not self._closed:
-            return index
+        opened, seen = self._opened, generation.stamp(self._pointer)
+        if opened is not None and seen == opened.stamp and not self._closed:
+            return opened.index
         with self._lock:
             if self._closed:
                 raise RegistryClosed
-            if self._index is None or seen != self._stamp:
-                self._open_index()
-            return self._index  # type: ignore[return-value]
+            if self._opened is None or seen != self._opened.stamp:
+                self._opened = self._open_index()
+            return self._opened.index
 
-    def _open_index(self) -> None:
-        if self._index is None or generation.stamp(self._pointer) is None:
+    def _open_index(self) -> "_Opened":
+        if self._opened is None or generation.stamp(self._pointer) is None:
             self._recover()
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
         stamp = generation.stamp(self._pointer)
-        self._index, self._stamp = LocalIndex.open(self.folder), stamp
+        return _Opened(LocalIndex.open(self.folder), stamp)
 
     def _recover(self) -> None:
         """Publishes what a killed writer committed; a living writer publishes by itself."""
@@ -158,9 +165,9 @@ class EmbeddedStore:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._index is not None:
-                self._index.close()
-                self._index = None
+            if self._opened is not None:
+                self._opened.index.close()
+                self._opened = None
             if self._live is not None:
                 self._live.close()
             if self._scratch is not None:
