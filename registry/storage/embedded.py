@@ -4,6 +4,7 @@ A write holds the lock, opens the file, commits, publishes a generation and lets
 publication the folder is marked `pending`; whoever finds that mark and no writer finishes the work.
 """
 
+import logging
 import shutil
 import tempfile
 import threading
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.storage.filling import Filling, Origin
     from waygraph.registry.storage.live_graph import LiveGraph
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,23 @@ class EmbeddedStore:
 
     def _recover(self) -> None:
         """Publishes what a killed writer committed; a living writer publishes by itself."""
-        missing = generation.stamp(self._pointer) is None
-        if self.path is None or not self.path.exists() or not (missing or generation.is_pending(self.folder)):
+        if self.path is None or not self.path.exists():
             return
-        # With an index there is something to answer from, whether or not the work can be finished now.
-        bearable = () if missing else (RegistryLocked, StorageFailed)
-        with suppress(*bearable), self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
+        if generation.stamp(self._pointer) is None:
+            self._publish_committed(self._settings.write_timeout_s)
+        elif generation.is_pending(self.folder):
+            # There is an index to answer from, whether or not the work can be finished now: the mark stays.
+            try:
+                self._publish_committed(0)
+            except (RegistryLocked, StorageFailed):
+                pass  # somebody is at it, or nothing can be written here
+            except RegistryError as exc:
+                logger.warning("%s: what was written last is not in the index, which answers on: %s", self.place, exc)
+            except Exception:
+                logger.exception("%s: what was written last could not be published", self.place)
+
+    def _publish_committed(self, timeout_s: float) -> None:
+        with self.writing(timeout_s=timeout_s):
             pass
 
     def look[T](self, work: "Callable[[LocalIndex], T]") -> T:

@@ -145,7 +145,7 @@ def _run_at(line: int, code: CodeType, other: threading.Thread) -> Any:
             other.join(0.5)
         return within
 
-    return lambda frame, event, arg: within if frame.f_code is code else None
+    return lambda frame, event, arg: within if frame.f_code is code else None  # noqa: ARG005
 
 
 @pytest.mark.parametrize("line", range(5))
