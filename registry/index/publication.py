@@ -86,7 +86,7 @@ def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, ke
 
 
 def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
-    """The same revision, with sources as they were last seen; all other files are shared by hard links."""
+    """The same revision, with sources as they were last seen; all other files are shared where that is possible."""
     current = folder / generation.current_name(folder)
     sources = read_sources(engine, read_claims(engine))
     if sources == _sources_of(folder):
@@ -94,12 +94,20 @@ def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int
 
     def link(new: Path) -> None:
         skipped = shutil.ignore_patterns(layout.SOURCES, layout.GRAPH, generation.LEASE)
-        shutil.copytree(current, new, ignore=skipped, copy_function=os.link, dirs_exist_ok=True)
+        shutil.copytree(current, new, ignore=skipped, copy_function=_link_or_copy, dirs_exist_ok=True)
         build.write_sources(new, sources)
         engine.save(new / layout.GRAPH)
 
     generation.publish(folder, revision, link)
     return True
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Not every file system has hard links, and some have few for one file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _sources_of(folder: Path) -> list[SourceSummary] | None:

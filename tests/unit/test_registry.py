@@ -1,5 +1,6 @@
 """The registry as an object: places, restored and lost files, settings, what it says when nothing comes."""
 
+import errno
 import itertools
 import json
 import multiprocessing
@@ -18,6 +19,7 @@ import pytest
 from waygraph.ingest.sources.files import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Agent, Filters, Principal, Query, Registry
+from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryUnusable, UnknownName
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.settings import Settings
@@ -94,6 +96,24 @@ def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: R
     damaged.write_text("{")
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     assert [source.agent_ids for source in registry.sources()] == [("alpha",)]
+
+
+def test_a_file_system_without_hard_links_is_enough(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that finds nothing new copies what it cannot share, and what was published before stays as it was."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    [before] = registry.sources()
+    monkeypatch.setattr(os, "link", refuse)
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    [after] = registry.sources()
+    assert after.seen_at > before.seen_at
+    assert [match.agent.id for match in registry.route("parcels of alpha").matches] == ["alpha"]
+    assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
 
 
 def test_a_registry_is_where_its_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
