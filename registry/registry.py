@@ -122,12 +122,13 @@ class Registry:
         self.close()
 
     def close(self) -> None:
-        """Lets go of files. A closed registry answers nothing more."""
+        """Lets go of files and connections. A closed registry answers nothing more."""
         try:
             self._store.close()
         finally:
             self._router = None
             with self._lock, ExitStack() as closing:
+                closing.callback(self._embedders.close)
                 while self._rerankers:
                     closing.callback(self._rerankers.popitem()[1].close)
 

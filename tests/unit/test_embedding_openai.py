@@ -235,3 +235,11 @@ def test_clients_do_not_come_back_as_one() -> None:
     """Chance takes off up to half of the wait."""
     assert wait_s(0, None, lambda: 0.0) == 0.25
     assert wait_s(50, None, lambda: 1.0) == 60.0
+
+
+def test_an_embedder_that_was_closed_says_so(opener: Opener) -> None:
+    """A thread that embeds while its registry is closed gets an error of ours."""
+    embedder = opener()
+    embedder.close()
+    with pytest.raises(EmbedderUnavailable, match="were closed"):
+        embedder.embed(["a"], "query")
