@@ -146,8 +146,11 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        from waygraph.registry.storage.lock import write_lock
+        from waygraph.registry.graph.grafeo import refuse_foreign
+        from waygraph.registry.storage.lock import lock_of, write_lock
 
+        if self.path is not None and not lock_of(self.path).exists():
+            refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
         live = self._live_graph()
         with write_lock(self._home, wait_s), live.held() as engine:
             generation.mark_pending(self.folder)
