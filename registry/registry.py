@@ -462,6 +462,10 @@ class Registry:
             except RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
                 if attempt > 0:
                     raise
+            except EmbedderMismatch:  # the same, and beside a writer that embeds anew it may be of half a commit
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                self._store.look(lambda index: index.state)  # waits for the end of a commit
         raise IndexOutdated
 
     def _current_router(self, *, fresh: bool = False) -> Router:

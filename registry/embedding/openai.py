@@ -109,6 +109,7 @@ class OpenAIEmbedder:
             self._known_dimension = matrix.shape[1]
         if matrix.shape[1] != self._known_dimension:
             raise self._endpoint.refusal(
-                f"gave vectors of {matrix.shape[1]} numbers for {self._model}, {self._known_dimension} were expected"
+                f"gave vectors of {matrix.shape[1]} numbers for {self._model}, {self._known_dimension} were expected. "
+                "If another model has its name now, start this process again and run `waygraph reindex`."
             )
         return matrix

@@ -1,8 +1,10 @@
 """From the graph to a generation: reads one revision whole and publishes it."""
 
 import json
+import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Rows = Mapping[str, NDArray[np.float32]]
+
+
+logger = logging.getLogger(__name__)
 
 
 class PublishingEngine(GraphEngine, Copying, Protocol):
@@ -196,12 +201,22 @@ def _vectors(
     found: list[Any] = [
         known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
     ]
-    dimension = next((len(vector) for vector in found if vector is not None), 0)
+    dimension = _common_length(found)
     matrix = np.zeros((len(ids), dimension), dtype=np.float32)
     for row, vector in enumerate(found):
-        if vector is not None:
+        if vector is not None and len(vector) == dimension:
             matrix[row] = vector
+        else:
+            keys[row] = ""
     return matrix, keys
+
+
+def _common_length(vectors: Sequence[Any]) -> int:
+    """0 without any. Those of another length are of another model: with the rest they cannot be compared."""
+    lengths = Counter(len(vector) for vector in vectors if vector is not None)
+    if len(lengths) > 1:
+        logger.warning("vectors are of %s numbers: run `waygraph reindex` to embed all texts anew", sorted(lengths))
+    return max(lengths, key=lambda length: lengths[length], default=0)
 
 
 def _read_vectors(session: GraphSession, statement: str, ids: list[str]) -> "dict[str, NDArray[np.float32]]":

@@ -153,6 +153,8 @@ class EmbeddedStore:
             refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
         live = self._live_graph()
         with write_lock(self._home, wait_s), live.held() as engine:
+            # What a writer before committed and did not publish may have been embedded anew, under the same keys.
+            trust_index = trust_index and not generation.is_pending(self.folder)
             generation.mark_pending(self.folder)
             try:
                 live.kept.begin(engine)
