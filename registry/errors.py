@@ -197,6 +197,11 @@ class EmbedderMismatch(EmbedderError):
             "Choose the former with --embedder / WAYGRAPH_EMBEDDER, or run `waygraph reindex` to embed all texts anew."
         )
 
+    @classmethod
+    def of_lengths(cls, embedder: str, *, has: int, wants: int) -> "EmbedderMismatch":
+        """One name, but vectors of `has` numbers before and of `wants` now: another model answers to it."""
+        return cls(has=f"{embedder} ({has} numbers each)", wants=f"{embedder} ({wants} numbers each)")
+
 
 class EmbedderUnavailable(EmbedderError):
     retryable = True

@@ -99,6 +99,10 @@ class OpenAIEndpoint:
             raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
         except httpx2.HTTPError as exc:
             raise self.refusal(f"answered something that cannot be read: {exc}") from exc
+        except RuntimeError as exc:
+            if not self._client.is_closed:
+                raise
+            raise unavailable(f"{self.host} is asked nothing more: its connections were closed") from exc
 
     def _accepted(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code in {401, 403}:

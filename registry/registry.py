@@ -122,12 +122,13 @@ class Registry:
         self.close()
 
     def close(self) -> None:
-        """Lets go of files. A closed registry answers nothing more."""
+        """Lets go of files and connections. A closed registry answers nothing more."""
         try:
             self._store.close()
         finally:
             self._router = None
             with self._lock, ExitStack() as closing:
+                closing.callback(self._embedders.close)
                 while self._rerankers:
                     closing.callback(self._rerankers.popitem()[1].close)
 
@@ -463,6 +464,10 @@ class Registry:
             except RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
                 if attempt > 0:
                     raise
+            except EmbedderMismatch:  # the same, and beside a writer that embeds anew it may be of half a commit
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                self._store.look(lambda index: index.state)  # waits for the end of a commit
         raise IndexOutdated
 
     def _current_router(self, *, fresh: bool = False) -> Router:

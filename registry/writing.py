@@ -102,6 +102,7 @@ class WriteSession:
         stamp = Stamp(now=self._clock(), revision=state.revision + 1)
 
         def work(session: GraphSession) -> None:
+            refuse_other_length(session, vectors, state.embedder)
             write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
 
         revision = self._write(state.revision, touched_agents(changes), work)
@@ -141,6 +142,7 @@ class WriteSession:
         embedded = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
 
         def work(session: GraphSession) -> None:
+            refuse_other_length(session, vectors, state.embedder)
             write_vectors(session, embedded, (), vectors)
             put_agent_props(session, {agent.id: approval_of(agent) for agent in agents})
             put_tool_props(session, {tool.id: approval_of(tool) for tool in tools})
@@ -318,6 +320,17 @@ def changed_setting(
     if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
         raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
     return replace(held.settings.get(agent_id, OperatorSettings(agent_id=agent_id)), **changes)  # type: ignore[arg-type]
+
+
+def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: str) -> None:
+    """Raises EmbedderMismatch: an embedder's name may be that of whatever answers at an endpoint.
+
+    Asked in the transaction that writes them: by then nobody embeds the registry anew.
+    """
+    wants = next((len(vector) for vector in vectors.vectors.values() if vector is not None), 0)
+    for row in session.run(load("read/some_vector")) if wants else ():
+        if (has := len(row["embedding"])) != wants:
+            raise EmbedderMismatch.of_lengths(embedder, has=has, wants=wants)
 
 
 def refuse_unseen(held: Held, agent_ids: Iterable[str], principal: Principal | None) -> None:

@@ -76,7 +76,8 @@ def _pending(store: EmbeddedStore) -> Finding:
             check="pending",
             ok=False,
             detail="a writer ended between its commit and the publication of it",
-            advice="open the registry again, such as with `waygraph status`: that publishes it",
+            advice="open the registry again, such as with `waygraph status`: that publishes it; "
+            "if this is told again, `waygraph doctor --deep` says what stands against it",
         )
     return Finding(check="pending", ok=True, detail="everything committed is published")
 

@@ -26,7 +26,6 @@ def _asked_s(retry_after: str | None) -> float | None:
     if retry_after.strip().isdecimal():
         return float(retry_after)
     try:
-        date = parsedate_to_datetime(retry_after)
-    except ValueError:
+        return (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):  # no date, or in UTC one before the year 1 or after 9999
         return None
-    return (date.astimezone(UTC) - datetime.now(UTC)).total_seconds()

@@ -96,10 +96,11 @@ class OpenAIEmbedder:
         try:
             items = sorted(response.json()["data"], key=lambda item: int(item["index"]))
             indices = [int(item["index"]) for item in items]
-            matrix = np.array([item["embedding"] for item in items], dtype=np.float32)
-        except (ValueError, TypeError, KeyError, RecursionError) as exc:
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+                matrix = np.array([item["embedding"] for item in items], dtype=np.float32)
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as exc:
             raise self._endpoint.refusal("answered something that is no list of embeddings") from exc
-        if indices != list(range(rows)) or matrix.ndim != 2 or not np.isfinite(matrix).all():
+        if indices != list(range(rows)) or matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
             raise self._endpoint.refusal(f"was asked for {rows} vectors and gave {len(items)}, not all sound")
         return self._of_known_dimension(matrix)
 
@@ -108,6 +109,7 @@ class OpenAIEmbedder:
             self._known_dimension = matrix.shape[1]
         if matrix.shape[1] != self._known_dimension:
             raise self._endpoint.refusal(
-                f"gave vectors of {matrix.shape[1]} numbers for {self._model}, {self._known_dimension} were expected"
+                f"gave vectors of {matrix.shape[1]} numbers for {self._model}, {self._known_dimension} were expected. "
+                "If another model has its name now, start this process again and run `waygraph reindex`."
             )
         return matrix

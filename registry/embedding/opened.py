@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.embedding.protocol import Embedder
+from waygraph.registry.embedding.protocol import Connected, Embedder
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,6 +61,16 @@ class OpenedEmbedders:
                 queries = QueryCache(embedder, self._settings.query_cache_entries)
                 self._queries[embedder.fingerprint] = queries
         return queries
+
+    def close(self) -> None:
+        """Ends the connections of its embedders: they are its own, nobody else's."""
+        with self._lock, ExitStack() as closing:
+            held: list[object] = list(self._opened.values())
+            for kept in (self._opened, self._documents, self._queries):
+                kept.clear()
+            for embedder in held:
+                if isinstance(embedder, Connected):
+                    closing.callback(embedder.close)
 
     def _cached(self, embedder: Embedder) -> Embedder:
         from waygraph.registry.embedding.cache import CachedEmbedder

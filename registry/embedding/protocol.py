@@ -1,7 +1,7 @@
 """What an embedder is."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,4 +31,13 @@ class Embedder(Protocol):
         Raises EmbedderUnavailable (retryable) if an endpoint does not answer within its timeout,
         EmbedderRefused if it refuses.
         """
+        ...
+
+
+@runtime_checkable
+class Connected(Protocol):
+    """An embedder that holds connections."""
+
+    def close(self) -> None:
+        """Ends them; it embeds nothing more."""
         ...

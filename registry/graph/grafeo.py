@@ -157,6 +157,23 @@ def _execute(target: Any, statement: Statement, params: dict[str, object], path:
 
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")
 """A commit that could not be written; file too large, no space left, a read-only disk, no quota left."""
+_MAGIC = b"GRAF"
+_NO_GRAPH = "it is not a Grafeo file. It was left as it is."
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raises RegistryUnusable for what is there and is no file of Grafeo's, by a look at its first bytes."""
+    _refuse_empty(path)
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise RegistryUnusable(path, _NO_GRAPH)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError as exc:
+        raise RegistryUnusable(path, "it is a folder, not a Grafeo file.") from exc
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
 
 
 def _refuse_empty(path: Path | None) -> None:
@@ -169,7 +186,7 @@ def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
     if "cannot be locked" in seen:
         return RegistryLocked(path or ":memory:", holder="another process that holds the graph file", waited_s=0)
     if "not a Grafeo database" in seen or "not a database file" in seen:
-        return RegistryUnusable(path or "", "it is not a Grafeo file. It was left as it is.")
+        return RegistryUnusable(path or "", _NO_GRAPH)
     if "S002" in seen:
         return RegistryUnusable(path or "", f"it is damaged ({seen}). It was left as it is; restore a copy.")
     if any(sign in seen for sign in _NO_ROOM):

@@ -13,7 +13,6 @@ import secrets
 import shutil
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from waygraph.registry.errors import RegistryNotFound, RegistryUnusable, StorageFailed
@@ -42,12 +41,15 @@ class Lease:
 
 
 def lease_current(folder: Path) -> Lease:
-    """A lease on the current generation. Raises RegistryNotFound if none was published."""
+    """A lease on the current generation. Raises RegistryNotFound if none was published, StorageFailed."""
     for _ in range(_OPEN_ATTEMPTS):
         path = folder / current_name(folder)
-        # Between reading the name and holding the lease a publisher may have removed the folder: read again.
-        with suppress(FileNotFoundError):
+        try:
             return _lease(path)
+        except FileNotFoundError:
+            pass  # between reading the name and holding the lease a publisher may have removed the folder: read again
+        except OSError as exc:
+            raise _unreadable(path, exc) from exc
     raise StorageFailed(f"{folder}: the current generation is missing. Run `waygraph doctor --deep`.")
 
 
@@ -61,11 +63,13 @@ def _lease(path: Path) -> Lease:
 
 
 def current_name(folder: Path) -> str:
-    """The current generation's folder name. Raises RegistryNotFound."""
+    """The current generation's folder name. Raises RegistryNotFound, RegistryUnusable, StorageFailed."""
     try:
         name = (folder / CURRENT).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         raise RegistryNotFound(str(folder).removesuffix(".index")) from None
+    except OSError as exc:
+        raise _unreadable(folder / CURRENT, exc) from exc
     except ValueError:  # not text
         name = ""
     if not _NAME.fullmatch(name):
@@ -74,12 +78,21 @@ def current_name(folder: Path) -> str:
 
 
 def stamp(pointer: str) -> tuple[int, int] | None:
-    """Of the file `pointer_of` names: changes whenever another generation became current; None if there is none."""
+    """Of the file `pointer_of` names: changes whenever another generation became current; None if there is none.
+
+    Raises StorageFailed where nobody can tell: no right to look, a path through what is no folder.
+    """
     try:
         status = os.stat(pointer)
     except FileNotFoundError:
         return None
+    except OSError as exc:
+        raise _unreadable(pointer, exc) from exc
     return status.st_mtime_ns, status.st_ino
+
+
+def _unreadable(path: Path | str, exc: OSError) -> StorageFailed:
+    return StorageFailed(f"{path}: cannot be read: {exc.strerror}")
 
 
 def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:

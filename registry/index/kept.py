@@ -41,7 +41,7 @@ class Kept:
         """A session of writes begins. What another process wrote meanwhile makes all that is kept void."""
         self._touched, self._writes = set(), 0
         if self._of is not None and read_state(session) != self._of:
-            self._of = None
+            self._of, self._vectors = None, {}
 
     @contextmanager
     def note(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:  # noqa: ARG002

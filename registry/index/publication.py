@@ -1,8 +1,10 @@
 """From the graph to a generation: reads one revision whole and publishes it."""
 
 import json
+import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Rows = Mapping[str, NDArray[np.float32]]
+
+
+logger = logging.getLogger(__name__)
 
 
 class PublishingEngine(GraphEngine, Copying, Protocol):
@@ -86,7 +91,7 @@ def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, ke
 
 
 def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
-    """The same revision, with sources as they were last seen; all other files are shared by hard links."""
+    """The same revision, with sources as they were last seen; all other files are shared where that is possible."""
     current = folder / generation.current_name(folder)
     sources = read_sources(engine, read_claims(engine))
     if sources == _sources_of(folder):
@@ -94,12 +99,20 @@ def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int
 
     def link(new: Path) -> None:
         skipped = shutil.ignore_patterns(layout.SOURCES, layout.GRAPH, generation.LEASE)
-        shutil.copytree(current, new, ignore=skipped, copy_function=os.link, dirs_exist_ok=True)
+        shutil.copytree(current, new, ignore=skipped, copy_function=_link_or_copy, dirs_exist_ok=True)
         build.write_sources(new, sources)
         engine.save(new / layout.GRAPH)
 
     generation.publish(folder, revision, link)
     return True
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Not every file system has hard links, and some have few for one file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _sources_of(folder: Path) -> list[SourceSummary] | None:
@@ -188,12 +201,22 @@ def _vectors(
     found: list[Any] = [
         known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
     ]
-    dimension = next((len(vector) for vector in found if vector is not None), 0)
+    dimension = _common_length(found)
     matrix = np.zeros((len(ids), dimension), dtype=np.float32)
     for row, vector in enumerate(found):
-        if vector is not None:
+        if vector is not None and len(vector) == dimension:
             matrix[row] = vector
+        else:
+            keys[row] = ""
     return matrix, keys
+
+
+def _common_length(vectors: Sequence[Any]) -> int:
+    """0 without any. Those of another length are of another model: with the rest they cannot be compared."""
+    lengths = Counter(len(vector) for vector in vectors if vector is not None)
+    if len(lengths) > 1:
+        logger.warning("vectors are of %s numbers: run `waygraph reindex` to embed all texts anew", sorted(lengths))
+    return max(lengths, key=lambda length: lengths[length], default=0)
 
 
 def _read_vectors(session: GraphSession, statement: str, ids: list[str]) -> "dict[str, NDArray[np.float32]]":

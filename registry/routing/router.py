@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.errors import InvalidQuery, RecipeNeedsTexts
+from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.lookup import shows
@@ -160,10 +160,19 @@ class Router:
             return search(legs, None)
         of_vectors, others = _apart(legs)
         if not others or queries.holds(told) or not self.index.is_fixed:
-            return search(legs, _embedded(queries, told))
+            return search(legs, self._embedded(queries, told))
         ahead = meanwhile(partial(search, others, None, "legs ahead"))
-        near = search(of_vectors, _embedded(queries, told))
+        near = search(of_vectors, self._embedded(queries, told))
         return _together(legs, near, ahead())
+
+    def _embedded(self, queries: "QueryCache", text: str) -> "Vector":
+        """Raises EmbedderMismatch if it cannot be compared with the registry's vectors."""
+        with span("embed"):
+            vector = queries.vector(text)
+        held = self.index.state.dimension
+        if held and len(vector) != held:
+            raise EmbedderMismatch.of_lengths(queries.fingerprint, has=held, wants=len(vector))
+        return vector
 
     def _reason(self, query: Query, ask: Ask, nothing_fits: str = NOTHING_FITS) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
@@ -175,11 +184,6 @@ class Router:
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
         return nothing_fits
-
-
-def _embedded(queries: "QueryCache", text: str) -> "Vector":
-    with span("embed"):
-        return queries.vector(text)
 
 
 def _apart(legs: Iterable[Leg]) -> tuple[list[Leg], list[Leg]]:

@@ -4,11 +4,13 @@ A write holds the lock, opens the file, commits, publishes a generation and lets
 publication the folder is marked `pending`; whoever finds that mark and no writer finishes the work.
 """
 
+import logging
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,17 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.live_graph import LiveGraph
 
 
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An index and the stamp of the pointer that led to it. One value: no thread sees one of them without the other."""
+
+    index: LocalIndex
+    stamp: tuple[int, int] | None
+
+
 class EmbeddedStore:
     """Where an embedded registry lives. `path` None: in memory, gone when closed. Threads may share it."""
 
@@ -37,8 +50,7 @@ class EmbeddedStore:
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
         self._live: LiveGraph | None = None
-        self._index: LocalIndex | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._opened: _Opened | None = None
         self._lock = threading.RLock()
         self._closed = False
 
@@ -62,32 +74,42 @@ class EmbeddedStore:
 
     def index(self, *, fresh: bool = False) -> LocalIndex:  # noqa: ARG002 - it is always fresh
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
-        seen = generation.stamp(self._pointer)
-        index = self._index
-        if index is not None and seen == self._stamp and not self._closed:
-            return index
+        opened, seen = self._opened, generation.stamp(self._pointer)
+        if opened is not None and seen == opened.stamp and not self._closed:
+            return opened.index
         with self._lock:
             if self._closed:
                 raise RegistryClosed
-            if self._index is None or seen != self._stamp:
-                self._open_index()
-            return self._index  # type: ignore[return-value]
+            if self._opened is None or seen != self._opened.stamp:
+                self._opened = self._open_index()
+            return self._opened.index
 
-    def _open_index(self) -> None:
-        if self._index is None or generation.stamp(self._pointer) is None:
+    def _open_index(self) -> "_Opened":
+        if self._opened is None or generation.stamp(self._pointer) is None:
             self._recover()
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
         stamp = generation.stamp(self._pointer)
-        self._index, self._stamp = LocalIndex.open(self.folder), stamp
+        return _Opened(LocalIndex.open(self.folder), stamp)
 
     def _recover(self) -> None:
         """Publishes what a killed writer committed; a living writer publishes by itself."""
-        missing = generation.stamp(self._pointer) is None
-        if self.path is None or not self.path.exists() or not (missing or generation.is_pending(self.folder)):
+        if self.path is None or not self.path.exists():
             return
-        # With an index there is something to answer from, whether or not the work can be finished now.
-        bearable = () if missing else (RegistryLocked, StorageFailed)
-        with suppress(*bearable), self.writing(timeout_s=self._settings.write_timeout_s if missing else 0):
+        if generation.stamp(self._pointer) is None:
+            self._publish_committed(self._settings.write_timeout_s)
+        elif generation.is_pending(self.folder):
+            # There is an index to answer from, whether or not the work can be finished now: the mark stays.
+            try:
+                self._publish_committed(0)
+            except (RegistryLocked, StorageFailed):
+                pass  # somebody is at it, or nothing can be written here
+            except RegistryError as exc:
+                logger.warning("%s: what was written last is not in the index, which answers on: %s", self.place, exc)
+            except Exception:
+                logger.exception("%s: what was written last could not be published", self.place)
+
+    def _publish_committed(self, timeout_s: float) -> None:
+        with self.writing(timeout_s=timeout_s):
             pass
 
     def look[T](self, work: "Callable[[LocalIndex], T]") -> T:
@@ -124,10 +146,15 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        from waygraph.registry.storage.lock import write_lock
+        from waygraph.registry.graph.grafeo import refuse_foreign
+        from waygraph.registry.storage.lock import lock_of, write_lock
 
+        if self.path is not None and not lock_of(self.path).exists():
+            refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
         live = self._live_graph()
         with write_lock(self._home, wait_s), live.held() as engine:
+            # What a writer before committed and did not publish may have been embedded anew, under the same keys.
+            trust_index = trust_index and not generation.is_pending(self.folder)
             generation.mark_pending(self.folder)
             try:
                 live.kept.begin(engine)
@@ -158,9 +185,9 @@ class EmbeddedStore:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._index is not None:
-                self._index.close()
-                self._index = None
+            if self._opened is not None:
+                self._opened.index.close()
+                self._opened = None
             if self._live is not None:
                 self._live.close()
             if self._scratch is not None:

@@ -111,7 +111,7 @@ def _scheme(location: object) -> str:
 def open_store(location: object, settings: "Settings") -> Store:
     """The store of a location; nothing is read or written yet.
 
-    Raises InvalidSetting for a URL that names none, NeedsRegistry for one of a service.
+    Raises InvalidSetting for a URL or path that names none, NeedsRegistry for one of a service.
     """
     refuse_service(location)
     if is_server(location):
@@ -122,5 +122,15 @@ def open_store(location: object, settings: "Settings") -> Store:
 
     if "://" in str(location):
         raise InvalidSetting(f"a registry is a file, {MEMORY}, a service (http://, https://) or a server ({_LISTED})")
-    path = None if str(location) == MEMORY else Path(str(location)).expanduser().resolve()
-    return EmbeddedStore(path, settings)
+    return EmbeddedStore(None if str(location) == MEMORY else _file(str(location)), settings)
+
+
+def _file(location: str) -> Path:
+    """Where it is, whatever the working directory becomes. Raises InvalidSetting for what names no file."""
+    try:
+        path = Path(location).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as exc:  # an unknown user, a NUL, links that lead in a circle
+        raise InvalidSetting(f"{location!r} cannot be the file of a registry: {exc}") from exc
+    if not path.name:
+        raise InvalidSetting(f"{location!r} cannot be the file of a registry: it is the root folder")
+    return path

@@ -13,9 +13,11 @@ from tests.faults.processes import child
 from tests.faults.programs import Damage, opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync import sync
+from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.index import layout
-from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of
+from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
+from waygraph.registry.storage import live_graph
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
 
@@ -90,3 +92,44 @@ def test_a_pointer_to_nothing_is_refused_and_mended_by_its_removal(path: Path, c
         opened(path)
     (folder_of(path) / CURRENT).unlink()
     assert sound_revision(path) == 1
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda _: b"", half, lambda _: b"something else" * 1000], ids=["empty", "cut", "foreign"]
+)
+def test_a_sound_index_answers_when_the_last_write_cannot_be_published(
+    path: Path, harm: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mark of that write stays, a log line and the doctor tell of it, and a write is refused."""
+    path.write_bytes(harm(path.read_bytes()))
+    mark_pending(folder_of(path))
+    with opened(path) as registry:
+        assert registry.agents()
+        assert "pending" in [finding.check for finding in examine(registry) if not finding.ok]
+        with pytest.raises(RegistryUnusable):
+            sync(registry, manifest(2))
+    assert is_pending(folder_of(path))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_an_unforeseen_fault_of_the_publication_is_logged(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not an answer's concern either, but nobody overlooks it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("unforeseen")
+
+    mark_pending(folder_of(path))
+    with monkeypatch.context() as patch:
+        patch.setattr(live_graph, "publish_graph", fail)
+        with opened(path) as registry:
+            assert registry.agents()
+    assert "ValueError: unforeseen" in caplog.text
+    assert is_pending(folder_of(path))
+    assert sound_revision(path) == 1
+    assert not is_pending(folder_of(path))

@@ -166,8 +166,12 @@ def test_another_refusal_is_quoted_without_the_key(opener: Opener) -> None:
         b'{"data": [{"index": 5, "embedding": [1]}]}',
         b"\xff\xfe",
         b"[" * 100_000,
+        b'{"data": [{"index": 1e999, "embedding": [1]}]}',
+        b'{"data": [{"index": 0, "embedding": [%s]}]}' % (b"9" * 400),
+        b'{"data": [{"index": 0, "embedding": [1e300]}]}',
+        b'{"data": [{"index": 0, "embedding": []}]}',
     ],
-    ids=range(12),
+    ids=range(16),
 )
 def test_an_answer_that_is_none_is_refused(fake: FakeOpenAI, opener: Opener, garbage: bytes) -> None:
     """Anything but one sound vector a text is refused."""
@@ -211,7 +215,16 @@ def test_the_environment_is_handed_in(fake: FakeOpenAI) -> None:
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("3", 3.0), ("100000", 60.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", 2.0), (None, 2.0), ("-1", 2.0)],
+    [
+        ("3", 3.0),
+        ("100000", 60.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 -2300", 2.0),
+        ("Fri, 31 Dec 2100 23:59:59 +99999999999999999999", 2.0),
+        ("soon", 2.0),
+        (None, 2.0),
+        ("-1", 2.0),
+    ],
 )
 def test_waits_are_bounded(header: str | None, seconds: float) -> None:
     """A server's wish is heard up to a minute; a past date is now; nonsense is our own pace."""
@@ -222,3 +235,11 @@ def test_clients_do_not_come_back_as_one() -> None:
     """Chance takes off up to half of the wait."""
     assert wait_s(0, None, lambda: 0.0) == 0.25
     assert wait_s(50, None, lambda: 1.0) == 60.0
+
+
+def test_an_embedder_that_was_closed_says_so(opener: Opener) -> None:
+    """A thread that embeds while its registry is closed gets an error of ours."""
+    embedder = opener()
+    embedder.close()
+    with pytest.raises(EmbedderUnavailable, match="were closed"):
+        embedder.embed(["a"], "query")

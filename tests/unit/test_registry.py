@@ -1,22 +1,29 @@
 """The registry as an object: places, restored and lost files, settings, what it says when nothing comes."""
 
+import errno
+import itertools
 import json
 import multiprocessing
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 
 from waygraph.ingest.sources.files import read_path
 from waygraph.ingest.sync import sync
-from waygraph.registry import Filters, Principal, Query, Registry
+from waygraph.registry import Agent, Filters, Principal, Query, Registry
+from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryUnusable, UnknownName
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.settings import Settings
+from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.lock import write_lock
 
 
@@ -91,6 +98,24 @@ def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: R
     assert [source.agent_ids for source in registry.sources()] == [("alpha",)]
 
 
+def test_a_file_system_without_hard_links_is_enough(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that finds nothing new copies what it cannot share, and what was published before stays as it was."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    [before] = registry.sources()
+    monkeypatch.setattr(os, "link", refuse)
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    [after] = registry.sources()
+    assert after.seen_at > before.seen_at
+    assert [match.agent.id for match in registry.route("parcels of alpha").matches] == ["alpha"]
+    assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
+
+
 def test_a_registry_is_where_its_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative path means the folder in which it was opened, and a symbolic link the file that it leads to."""
     (tmp_path / "elsewhere").mkdir()
@@ -125,6 +150,45 @@ def test_cypher_runs_beside_a_writer(registry: Registry, tmp_path: Path) -> None
     done.set()
     asking.join()
     assert failed == []
+
+
+def _run_at(line: int, code: CodeType, other: threading.Thread) -> Any:
+    """A tracer that starts another thread once so many lines of a function were reached.
+
+    It waits for that only a moment: the function may hold what the other thread needs.
+    """
+    reached = itertools.count()
+
+    def within(frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line" and next(reached) == line:
+            other.start()
+            other.join(0.5)
+        return within
+
+    return lambda frame, event, arg: within if frame.f_code is code else None  # noqa: ARG005
+
+
+@pytest.mark.parametrize("line", range(5))
+def test_a_reader_is_never_given_an_index_older_than_its_question(
+    path: Path, registry: Registry, tmp_path: Path, line: int
+) -> None:
+    """Wherever the reader is while another thread of its process opens what was just published."""
+    with Registry.open(path, embedder="none") as writer:
+        ingest(writer, tmp_path / "a.json", agent("alpha"))
+        assert registry.agents(principal=Principal())
+        writer.set("alpha", visible_to=["board"])
+    seen: list[list[Agent]] = []
+    other = threading.Thread(target=registry.agents)
+
+    def read() -> None:
+        sys.settrace(_run_at(line, EmbeddedStore.index.__code__, other))
+        seen.append(registry.agents(principal=Principal()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    reader.join()
+    other.join()
+    assert seen == [[]]
 
 
 def _wait(hold: Event) -> None:
