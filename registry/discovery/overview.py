@@ -1,7 +1,7 @@
 """What there is to find, in numbers: never the list."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from waygraph.registry.model import Filters, Principal
 from waygraph.registry.statuses import reachable
 
 if TYPE_CHECKING:
+    from waygraph.registry.changes import SourceSummary
     from waygraph.registry.pages import Listed
     from waygraph.registry.registry import Registry
 
@@ -24,11 +25,12 @@ def overview(registry: "Registry", principal: Principal | None, agent_ids: froze
     listed = _listed(registry, principal, agent_ids)
     ready = [each for each in listed if not each.agent.pending]
     seen = {each.agent.id for each in listed}
-    held_back = Counter(tool_id.partition("/")[0] for tool_id in registry.store.look(lambda at: at.pending_tools()))
+    sources = registry.sources(principal=principal)
+    held_back = _held_back(registry, principal, sources)
     told: dict[str, Any] = {
         "tools": sum(each.tools - held_back[each.agent.id] for each in ready),
         "agents": _ordered(Counter(each.agent.kind for each in ready)),
-        "sources": _ordered(_claimed(registry, principal, seen), SOURCES),
+        "sources": _ordered(_claimed(sources, seen), SOURCES),
         "tags": _ordered(_tags(ready), TAGS),
         "waiting": len(listed) - len(ready),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
@@ -50,9 +52,16 @@ def _listed(registry: "Registry", principal: Principal | None, agent_ids: frozen
     return [each for each in page.items if not each.agent.hidden]
 
 
-def _claimed(registry: "Registry", principal: Principal | None, seen: set[str]) -> Counter[str]:
+def _held_back(registry: "Registry", principal: Principal | None, sources: "Iterable[SourceSummary]") -> Counter[str]:
+    """How many tools of each agent wait. Tools are listed only where any does."""
+    if not any(source.standing and source.standing.pending_tools for source in sources):
+        return Counter()
+    return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
+
+
+def _claimed(sources: "Iterable[SourceSummary]", seen: set[str]) -> Counter[str]:
     claimed: Counter[str] = Counter()
-    for source in registry.sources(principal=principal):
+    for source in sources:
         if agents := len(seen.intersection(source.agent_ids)):
             claimed[_told(source.name)] += agents
     return claimed

@@ -7,6 +7,7 @@ from threading import Barrier
 
 import pytest
 
+from tests.neo4j_fixtures import wipe
 from tests.places import SERVERS, Servers, new_place, server_engine
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphEngine
@@ -20,7 +21,8 @@ def test_writers_that_begin_together_all_find_an_index(
     server: str, index: str, tmp_path: Path, neo4j_servers: Servers
 ) -> None:
     """A server refuses all but one of those that define it at once, though each says `IF NOT EXISTS`."""
-    with closing(server_engine(new_place(server, tmp_path, neo4j_servers))) as engine:
+    with closing(server_engine(new_place(server, tmp_path, neo4j_servers, clear=wipe))) as engine:
+        engine.define(load("schema/unique_agent"))  # so that there is the label
         for _ in range(ROUNDS):
             engine.run(load("neo4j/schema/drop_index"), name=index)
             together = Barrier(WRITERS)

@@ -21,6 +21,7 @@ from tests.nginx import nginx
 from tests.servers.certificates import HOST, Certified, certified
 from tests.service import PROGRAM, TIMEOUT_S, Running, agent, process, until
 from waygraph.api.cli.app import main
+from waygraph.ingest.upstream.underway import ANSWERED_S
 from waygraph.registry.authentication.keys import KeyFile
 from waygraph.registry.changes import Document
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
@@ -163,6 +164,7 @@ def test_a_question_in_the_midst_of_a_call_reaches_the_host(proxied: Proxied, er
         return ElicitResult(action="accept", content={"colour": "red"})
 
     async def ask() -> None:
+        await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
         with anyio.fail_after(TIMEOUT_S):
             async with proxied.host(era, elicitation_callback=answered) as host:
                 result = await host.call_tool("box__ask", {})
