@@ -13,9 +13,7 @@ OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
 MAX_NAME_CHARS = 520
 """Of a name that is approved, with what stands before a source's."""
-_HINT = (
-    "All that waits of a source: `waygraph approve --all-of SOURCE`; over REST and in Python the name `source:NAME`."
-)
+HINT = "All that waits of a source: `waygraph approve --all-of SOURCE`; over REST and in Python the name `source:NAME`."
 
 
 def waits(entity: Agent | Tool) -> bool:
@@ -47,7 +45,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
         raise InvalidSetting("say what to approve: agents, tools, or `source:NAME` for all that waits of a source")
     for name in names:
         if not 0 < len(name) <= MAX_NAME_CHARS or any("\ud800" <= char <= "\udfff" for char in name):
-            raise UnknownName("agent or tool", name[:MAX_NAME_CHARS], (), hint=_HINT)
+            raise UnknownName("agent or tool", name[:MAX_NAME_CHARS], (), hint=HINT)
     return tuple(dict.fromkeys(names))
 
 
@@ -112,5 +110,5 @@ def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:
     found = next((tool for tool in tools if name in (tool.id, tool.call_name)), None)
     if found is None:
         known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
-        raise UnknownName("agent or tool", name, known, hint=_HINT)
+        raise UnknownName("agent or tool", name, known, hint=HINT)
     return found

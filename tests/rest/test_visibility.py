@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, manifest, served
+from waygraph.registry.approval import HINT
 from waygraph.registry.errors import NotAllowed, UnknownName
 from waygraph.registry.formats import TOOL_FORMATS
 from waygraph.registry.settings import Settings
@@ -391,7 +392,7 @@ def assert_same_as_nobody(client: httpx2.Client, word: str) -> None:
 def _bare(response: httpx2.Response, name: str) -> Mapping[str, Any]:
     problem = assert_problem(response, 404, UnknownName)
     text = json.dumps({key: value for key, value in problem.items() if key != "instance"}).replace(name, "?")
-    bare: Mapping[str, Any] = json.loads(text.replace(" `source:NAME` approves all that waits of a source.", ""))
+    bare: Mapping[str, Any] = json.loads(text.replace(f" {HINT}", ""))
     # What is near to a name depends on its letters: that nothing invisible is near is another test's affair.
     return {**bare, "detail": bare["detail"].partition(" Did you mean")[0], "facts": {**bare["facts"], "nearest": []}}
 
