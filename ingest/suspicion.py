@@ -171,16 +171,16 @@ def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
 
 
 def _flags(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    looked_at = [(where, text) for where, text in texts if _needs_a_look(text)]
-    found = dict.fromkeys(f"{where}: {reason}" for where, text in looked_at for reason in _reasons(text))
-    return (*tuple(found)[:MAX_FLAGS], *_of_others(looked_at, elsewhere))
+    looked_at = [(where, text, _readings(text)) for where, text in texts if _needs_a_look(text)]
+    found = dict.fromkeys(f"{where}: {reason}" for where, text, reads in looked_at for reason in _reasons(text, reads))
+    return (*tuple(found)[:MAX_FLAGS], *_of_others([(where, reads) for where, _, reads in looked_at], elsewhere))
 
 
-def _of_others(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> Iterator[str]:
+def _of_others(texts: Iterable[tuple[str, Collection[str]]], elsewhere: OwnedElsewhere) -> Iterator[str]:
     """What tells of agents that nothing before told of: who reads it may see no other."""
     told: set[str] = set()
-    for where, text in texts:
-        for owners, words in chain.from_iterable(_shadowing(read, elsewhere) for read in _readings(text)):
+    for where, readings in texts:
+        for owners, words in chain.from_iterable(_shadowing(read, elsewhere) for read in readings):
             if not told.issuperset(owners):
                 told.update(owners)
                 yield f"{where}: {in_place_of(owners, words)}"
@@ -196,16 +196,16 @@ def _needs_a_look(text: str) -> bool:
     )
 
 
-def _reasons(text: str) -> Iterator[str]:
+def _reasons(text: str, readings: Collection[str]) -> Iterator[str]:
     if not text.isascii():
         yield from _hidden(text)
-    for read in _readings(text):
+    for read in readings:
         yield from _orders(read)
         yield from _many_names(read)
     yield from _blobs(text)
 
 
-def _readings(text: str) -> Iterable[str]:
+def _readings(text: str) -> Collection[str]:
     """The text as a model may read it."""
     plain = _without_hidden(text)
     return dict.fromkeys((plain, in_latin(plain)))

@@ -80,22 +80,20 @@ def sync(
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
-        notice=" ".join((*_notices(manifest, changes), *_without_vectors(registry, state))),
+        notice=" ".join(_notices(registry, manifest, changes, state)),
     )
 
 
-def _notices(manifest: Manifest, changes: ChangeSet) -> Iterator[str]:
-    """A part that says nothing else is all that was asked for; one that could not be read whole is told."""
+def _notices(registry: Registry, manifest: Manifest, changes: ChangeSet, state: RegistryState | None) -> Iterator[str]:
+    """A part that says nothing else is all that was asked for; one that could not be read whole is told. That nothing
+    is embedded is told unless somebody chose that.
+    """
     if manifest.partial and manifest.rejected:
         yield HELD_BACK
     if manifest.unrestored:
         yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
     if changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
-
-
-def _without_vectors(registry: Registry, state: RegistryState | None) -> Iterator[str]:
-    """That nothing is embedded, unless somebody chose that."""
     if state and not state.embedder and "none" not in (state.embedder_spec, registry.settings.embedder):
         yield NO_VECTORS
 
@@ -117,7 +115,7 @@ def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held],
         seconds=time.perf_counter() - started,
         texts_embedded=0,
         dry_run=True,
-        notice=" ".join((*_notices(manifest, changes), *_without_vectors(registry, state))),
+        notice=" ".join(_notices(registry, manifest, changes, state)),
     )
 
 

@@ -7,6 +7,7 @@ from waygraph.registry.changes import AgentEntry
 from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.graph.reading import Held
+from waygraph.registry.identity import is_broken
 from waygraph.registry.model import Agent, Principal, Tool
 
 OF_SOURCE = "source:"
@@ -44,7 +45,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise InvalidSetting("say what to approve: agents, tools, or `source:NAME` for all that waits of a source")
     for name in names:
-        if not 0 < len(name) <= MAX_NAME_CHARS or any("\ud800" <= char <= "\udfff" for char in name):
+        if not 0 < len(name) <= MAX_NAME_CHARS or is_broken(name):
             raise UnknownName("agent or tool", name[:MAX_NAME_CHARS], (), hint=HINT)
     return tuple(dict.fromkeys(names))
 

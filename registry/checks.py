@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import get_args
 
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
+from waygraph.registry.identity import is_broken
 from waygraph.registry.model import Filters, Query, TextForm
 from waygraph.registry.statuses import is_status
 
@@ -100,8 +101,6 @@ def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     """Sorted, without repeats. Raises InvalidSetting."""
     if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
         raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep") from None
+    if any(map(is_broken, names)):
+        raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep")
     return tuple(sorted(set(names)))

@@ -28,6 +28,11 @@ def digest(*parts: str) -> str:
     return sha256("\x00".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def is_broken(text: str) -> bool:
+    """Whether it holds half of a surrogate pair, which no engine keeps and no UTF-8 can say."""
+    return _LONE_SURROGATE.search(text) is not None
+
+
 def name_fault(name: object) -> str:
     """Why this cannot be a name; empty if it can."""
     if not isinstance(name, str) or not name.strip():
@@ -36,7 +41,7 @@ def name_fault(name: object) -> str:
         return f"a name has at most {MAX_NAME_CHARS} characters, this has {len(name)}"
     if _CONTROL.search(name):
         return "a name must not hold control characters"
-    if _LONE_SURROGATE.search(name):
+    if is_broken(name):
         return "a name must be whole characters, this holds half of a surrogate pair"
     return ""
 

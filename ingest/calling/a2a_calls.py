@@ -18,8 +18,8 @@ from anyio import to_thread
 
 from waygraph.ingest.calling.a2a_messages import MODERN, Dialect, Heard, Said, dialect_of, heard, result_of
 from waygraph.ingest.calling.call import Host, Result, ToolCall
+from waygraph.ingest.calling.claims import claims_on, origins_vouched_for
 from waygraph.ingest.calling.configured import Configured, confidential
-from waygraph.ingest.calling.launches import claims_on
 from waygraph.ingest.calling.services import Incomplete, Login, Service
 from waygraph.ingest.calling.striking import struck_json
 from waygraph.ingest.calling.web import Request, Response, Web
@@ -28,7 +28,7 @@ from waygraph.ingest.sources.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, text_of
 from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.telling import MOST_CHARS
-from waygraph.ingest.vouched import VouchedFile, launch_digest
+from waygraph.ingest.vouched import VouchedFile
 from waygraph.registry.errors import InvalidArguments, NotCallable, UpstreamAnswered, UpstreamError, UpstreamRefused
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.skill_message import CONTEXT, MESSAGE, TASK
@@ -92,10 +92,7 @@ class A2aCaller:
         return replace(found, login=login, allow_private=service.allow_private)
 
     def _vouched_origins(self, agent: Agent) -> set[str]:
-        digest = launch_digest(agent.transport)
-        claims = claims_on(self.configured.registry, agent.id)
-        vouched = [(self.vouched.source(claim.source), claim.key) for claim in claims]
-        return {source.origin for source, key in vouched if source.origin and source.cards.get(key) == digest}
+        return origins_vouched_for(self.vouched, claims_on(self.configured.registry, agent.id), agent)
 
     def _not_vouched(self, agent: Agent, offered: list[Interface], origins: set[str]) -> str:
         """What to write where."""

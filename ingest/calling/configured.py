@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from anyio import to_thread
 
-from waygraph.ingest.calling.launches import claims_on
+from waygraph.ingest.calling.claims import claims_on
 from waygraph.ingest.calling.services import Login, Service, Services
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import HttpLaunch

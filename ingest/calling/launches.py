@@ -8,20 +8,20 @@ catalogue stands in a source whose other parts are alive, and a registry may be 
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
+from waygraph.ingest.calling.claims import Claimed, claims_on, servers_vouched_for
 from waygraph.ingest.manifest import Refusal
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.interpolation import Scope
 from waygraph.ingest.sources.mcp_config import config_entry
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.vouched import VouchedFile, VouchedServer, launch_digest
+from waygraph.ingest.vouched import VouchedFile, VouchedServer
 from waygraph.registry.errors import NotCallable, SourceError
 from waygraph.registry.model import Agent
 from waygraph.registry.registry import Registry
@@ -30,29 +30,6 @@ from waygraph.registry.settings import Settings
 FRESH_S = 1.0
 """So long a launch counts as it was found: calls that come one after the other do not each read files."""
 HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
-    """That a source claims an agent, under a key of its own."""
-
-    source: str
-    key: str
-    is_live: bool
-
-
-def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
-    """By the source's name."""
-    return all_claims(registry).get(agent_id, [])
-
-
-def all_claims(registry: Registry) -> dict[str, list[Claimed]]:
-    """By agent id, those of each by the source's name."""
-    claims: dict[str, list[Claimed]] = {}
-    for source in registry.store.look(lambda index: list(index.sources())):
-        for key, agent_id in source.claims:
-            claims.setdefault(agent_id, []).append(Claimed(source=source.name, key=key, is_live=source.rank > 0))
-    return claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +62,7 @@ class Launches:
         """
         claims = claims_on(self.registry, agent.id)
         faults: list[str] = []
-        for claim, server in self._vouched(claims, agent):
+        for claim, server in servers_vouched_for(self.vouched, claims, agent):
             try:
                 return self._launch(claim, server, agent)
             except (Faulty, SourceError, Refusal) as fault:
@@ -93,13 +70,6 @@ class Launches:
         if faults:
             raise NotCallable(agent.id, f"its server cannot be started or reached: {'; '.join(faults)}")
         raise NotCallable(agent.id, _not_vouched(claims))
-
-    def _vouched(self, claims: list[Claimed], agent: Agent) -> Iterator[tuple[Claimed, VouchedServer]]:
-        held = launch_digest(agent.transport)
-        for claim in claims:
-            server = self.vouched.source(claim.source).servers.get(claim.key)
-            if claim.is_live and server is not None and server.launch == held:
-                yield claim, server
 
     def _launch(self, claim: Claimed, server: VouchedServer, agent: Agent) -> Launch:
         """Raises Faulty, SourceError, Refusal."""

@@ -7,9 +7,15 @@ and asks nothing: what it lets pass may still fail, and then the call says why.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from waygraph.ingest.calling.launches import Claimed, all_claims
+from waygraph.ingest.calling.claims import (
+    Claimed,
+    all_claims,
+    origins_vouched_for,
+    places_vouched_for,
+    servers_vouched_for,
+)
 from waygraph.ingest.calling.services import Services
-from waygraph.ingest.vouched import VouchedFile, launch_digest
+from waygraph.ingest.vouched import VouchedFile
 from waygraph.registry.errors import StorageFailed
 from waygraph.registry.model import Agent
 from waygraph.registry.registry import Registry
@@ -31,15 +37,14 @@ class Reach:
     registry: Registry
     services: Services
     vouched: VouchedFile
-    _known: "_Known | None" = field(default=None, repr=False)
+    _kept: "tuple[object, ReachNow] | None" = field(default=None, repr=False)
 
     def now(self) -> "ReachNow":
         """As things stand. Raises RegistryNotFound."""
-        stamp = self.registry.stamp, self.stamp
-        known = self._known
-        if known is None or known.stamp != stamp:
-            self._known = known = _Known(stamp, all_claims(self.registry), {})
-        return ReachNow(self.services, self.vouched, known)
+        stamp, kept = (self.registry.stamp, self.stamp), self._kept
+        if kept is None or kept[0] != stamp:
+            self._kept = kept = stamp, ReachNow(self.services, self.vouched, all_claims(self.registry))
+        return kept[1]
 
     @property
     def stamp(self) -> object:
@@ -51,28 +56,22 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What was found while nothing changed."""
-
-    stamp: object
-    claims: Mapping[str, list[Claimed]]
-    reasons: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class ReachNow:
+    """Good as long as neither the registry nor what was vouched for changes."""
+
     services: Services
     vouched: VouchedFile
-    known: _Known
+    claims: Mapping[str, list[Claimed]]
+    _reasons: dict[str, str] = field(default_factory=dict, repr=False)
 
     def why_not(self, agent: Agent) -> str:
         """Why nothing here runs the agent's tools; empty: it can be tried."""
-        if (reason := self.known.reasons.get(agent.id)) is None:
+        if (reason := self._reasons.get(agent.id)) is None:
             try:
-                reason = self._reason(agent, self.known.claims.get(agent.id, []))
+                reason = self._reason(agent, self.claims.get(agent.id, []))
             except StorageFailed:
                 return ""
-            self.known.reasons[agent.id] = reason
+            self._reasons[agent.id] = reason
         return reason
 
     def _reason(self, agent: Agent, claims: list[Claimed]) -> str:
@@ -82,24 +81,17 @@ class ReachNow:
             case "openapi":
                 return "" if self._is_configured(agent, claims) else NOT_CONFIGURED
             case "a2a_agent":
-                return "" if self._is_configured(agent, claims) or self._has_card(agent, claims) else NOT_NAMED_HERE
+                named = self._is_configured(agent, claims) or origins_vouched_for(self.vouched, claims, agent)
+                return "" if named else NOT_NAMED_HERE
             case "skill":
-                return "" if any(self.vouched.source(claim.source).path for claim in claims) else NOT_READ_HERE
+                return "" if places_vouched_for(self.vouched, claims) else NOT_READ_HERE
         return f"nothing here runs tools of a {agent.kind} agent"
 
     def _of_server(self, agent: Agent, claims: list[Claimed]) -> str:
-        live, held = [claim for claim in claims if claim.is_live], launch_digest(agent.transport)
-        for claim in live:
-            server = self.vouched.source(claim.source).servers.get(claim.key)
-            if server is not None and server.launch == held:
-                return ""
-        return NOT_ASKED_HERE if live else OF_A_CATALOGUE
+        if any(servers_vouched_for(self.vouched, claims, agent)):
+            return ""
+        return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
 
     def _is_configured(self, agent: Agent, claims: list[Claimed]) -> bool:
-        if self.services.of_agent(agent.id):
-            return True
-        return self.services.of_source(claim.source for claim in claims) is not None
-
-    def _has_card(self, agent: Agent, claims: list[Claimed]) -> bool:
-        held = launch_digest(agent.transport)
-        return any(self.vouched.source(claim.source).cards.get(claim.key) == held for claim in claims)
+        sources = (claim.source for claim in claims)
+        return bool(self.services.of_agent(agent.id) or self.services.of_source(sources))

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from waygraph.ingest.calling.answers import text
 from waygraph.ingest.calling.call import Result, ToolCall
-from waygraph.ingest.calling.launches import claims_on
+from waygraph.ingest.calling.claims import claims_on, places_vouched_for
 from waygraph.ingest.sources.files import list_path
 from waygraph.ingest.sources.foreign import fields_of, text_of
 from waygraph.ingest.sources.skill_folder import MAX_SKILL_BYTES, is_skill
@@ -52,8 +52,7 @@ class SkillTexts:
         raise NotCallable(tool.call_name or tool.id, _why_not(places, seen=seen))
 
     def _places(self, agent: Agent) -> list[str]:
-        sources = (self.vouched.source(claim.source) for claim in claims_on(self.registry, agent.id))
-        return [source.path for source in sources if source.path]
+        return places_vouched_for(self.vouched, claims_on(self.registry, agent.id))
 
 
 def _skills(place: str) -> Iterator[Path]:

@@ -18,6 +18,7 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
+from waygraph.registry.identity import is_broken
 from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.pages import About, Listed, Page
 from waygraph.registry.remote.call import Call, Reply, Talk
@@ -396,7 +397,6 @@ def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_ID_
 
     Dots are escaped too: `..` would mean another path.
     """
-    half_a_pair = any("\ud800" <= char <= "\udfff" for char in name)
-    if not name or len(name) > most_chars or half_a_pair or (noun == "agent" and "/" in name):
+    if not name or len(name) > most_chars or is_broken(name) or (noun == "agent" and "/" in name):
         raise UnknownName(noun, whole or name, ())
     return quote(name, safe="").replace(".", "%2E")

@@ -11,7 +11,7 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
-from waygraph.ingest.calling.launches import claims_on
+from waygraph.ingest.calling.claims import claims_on
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
 from waygraph.ingest.vouched import launch_digest, vouched_file
