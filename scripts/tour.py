@@ -40,8 +40,10 @@ def answered(block: re.Match[str]) -> str:
 
 
 def plain(text: str) -> list[str]:
-    """Lines in which numbers, and the blanks and rules that depend on their width, do not count."""
-    return [re.sub(r"[ ─]+", " ", re.sub(r"\d+(\.\d+)?", "0", line)).strip() for line in text.splitlines()]
+    """Lines in which numbers, also those drawn as bars, and the blanks and rules that depend on their width, do not
+    count: the last digit of a score is the processor's.
+    """
+    return [re.sub(r"[ ─]+", " ", re.sub(r"\d+(\.\d+)?|█+", "0", line)).strip() for line in text.splitlines()]
 
 
 if __name__ == "__main__":

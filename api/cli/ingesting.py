@@ -14,8 +14,8 @@ from waygraph.api.cli.options import AsJson, TextForm
 from waygraph.api.cli.output import show
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.intake import Intake
     from waygraph.api.cli.pages import Outcome
+    from waygraph.ingest.ingestion import Ingestion
     from waygraph.ingest.sources.opening import Opening
 
 
@@ -76,7 +76,8 @@ def ingest(
     import os
 
     from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.intake import Intake, remark
+    from waygraph.api.cli.intake import remark
+    from waygraph.ingest.ingestion import Ingestion
 
     told, command = invocation(context), after_dashes(context)
     found = _found(told, all_of_them=yes) if discover else []
@@ -97,11 +98,11 @@ def ingest(
         since=since,
         connect=connect,
     )
-    take = partial(Intake, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    outcomes = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
-    show(outcomes, shapes.ingest, views.ingest, as_json)
-    remark(outcomes)
-    if any(outcome.failed for outcome in outcomes):
+    take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
+    done = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
+    show(done, shapes.ingest, views.ingest, as_json)
+    remark(done)
+    if any(outcome.failed for outcome in done):
         raise typer.Exit(1)
 
 
@@ -133,13 +134,13 @@ def _refuse_unnamed(sources: int, name: str) -> None:
 
 
 def _outcomes(
-    told: Invocation, asked: _Asked, read: "Callable[..., Opening]", take: "Callable[..., Intake]"
+    told: Invocation, asked: _Asked, read: "Callable[..., Opening]", take: "Callable[..., Ingestion]"
 ) -> "list[Outcome]":
     """`read` and `take` have all of the options, and lack what lives as long as the intake: who asks the servers, and
     who writes questions."""
     import os
 
-    from waygraph.api.cli.intake import asking, refuse_other_texts
+    from waygraph.api.cli.intake import asking, outcomes, refuse_other_texts
     from waygraph.api.cli.progress import progress_bar
     from waygraph.api.cli.servers_asked import asking_servers
 
@@ -152,6 +153,6 @@ def _outcomes(
         asking_servers(settings) as ask,
         progress_bar("Embedding", settings.progress_after_s) as progress,
     ):
-        intake = take(opening=read(ask=ask), asking=author)
-        refuse_other_texts(registry, intake.texts)
-        return list(intake.outcomes(registry, asked.given, asked.command, progress))
+        ingestion = take(opening=read(ask=ask), asking=author)
+        refuse_other_texts(registry, ingestion.texts)
+        return list(outcomes(ingestion, registry, asked.given, asked.command, progress))

@@ -14,6 +14,7 @@ from tests.architecture.tree import PARTS, ROOT, code_packages, foreign_imports,
 READ_ENVIRONMENT = {
     "api/cli": "the entry point: hands the environment on",
     "api/rest/serving.py": "the entry point of each worker, which its parent tells by a variable",
+    "ingest/ingestion.py": "the default of `environ`, which a caller may hand in",
     "registry/settings.py": "every limit and place",
     "registry/registry.py": "the default of `environ`, which a caller may hand in",
     "registry/evaluation/provenance.py": "gives git all but the variables that speak of another checkout",

@@ -1,0 +1,162 @@
+"""A source, as a person names it, into a registry: opened, its servers asked, synced."""
+
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest, offered
+from waygraph.ingest.questions import QuestionAuthor, with_questions
+from waygraph.ingest.sources.mcp_servers import McpServers
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.reading import answered
+from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.sync import sync
+from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.registry.changes import Manifest, Policy, SyncReport
+from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.model import TextForm
+from waygraph.registry.registry import Registry
+from waygraph.registry.remote.client import RemoteRegistry
+from waygraph.registry.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How many questions each tool shall have, and who writes those that it lacks."""
+
+    count: int
+    author: QuestionAuthor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of one source. `without_questions`: tools that the author of questions had no fit answer for."""
+
+    report: SyncReport
+    without_questions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingestion:
+    """How sources are opened, and what becomes of what they say. `policy` None: as it was; `texts`, of a new registry:
+    the default."""
+
+    opening: Opening
+    policy: Policy | None = None
+    texts: TextForm | None = None
+    asking: Asking | None = None
+    dry_run: bool = False
+    allow_mass_removal: bool = False
+
+    def ingest(
+        self, registry: Registry, sources: Sequence[OpenedSource], progress: Progress | None = None
+    ) -> Iterator[Ingested]:
+        """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
+        after the reports of what came before.
+        """
+        if isinstance(registry, RemoteRegistry):
+            [source, *_] = sources  # an export's are one file
+            yield from (Ingested(report=report) for report in self._offered(registry, source))
+            return
+        for source in sources:
+            yield self._synced(registry, self._with_policy(source.read()), progress)
+
+    def _offered(self, registry: RemoteRegistry, source: OpenedSource) -> Iterator[SyncReport]:
+        return offered(
+            registry,
+            self._offer(source),
+            self.opening.settings,
+            host="" if self.opening.source else socket.gethostname(),
+            kind=self.opening.kind,
+            policy=self.policy,
+            texts=self.texts,
+            dry_run=self.dry_run,
+            allow_mass_removal=self.allow_mass_removal,
+        )
+
+    def _offer(self, source: OpenedSource) -> Offer:
+        """Files are read there, servers are asked here."""
+        parts = source.parts()
+        if source.listing and not parts.servers:
+            return offer_of_listing(source.listing(), self.opening.settings)
+        return offer_of_manifest(answered(parts, source.ask))
+
+    def _synced(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
+        asked = self._with_questions(manifest, progress)
+        report = sync(
+            registry,
+            asked,
+            dry_run=self.dry_run,
+            allow_mass_removal=self.allow_mass_removal,
+            texts=self.texts,
+            progress=progress,
+        )
+        return Ingested(report=report, without_questions=len(asked.cut) - len(manifest.cut))
+
+    def _with_policy(self, manifest: Manifest) -> Manifest:
+        return replace(manifest, policy=self.policy) if self.policy else manifest
+
+    def _with_questions(self, manifest: Manifest, progress: Progress | None) -> Manifest:
+        if self.asking is None:
+            return manifest
+        return with_questions(manifest, self.asking.author, self.asking.count, progress)
+
+
+def ingest(
+    registry: Registry,
+    given: str | os.PathLike[str] | Sequence[str],
+    *,
+    source: str = "",
+    namespace: str = "",
+    kind: str = "",
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    connect: bool | None = None,
+    policy: Policy | None = None,
+    texts: TextForm | None = None,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
+    environ: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> list[SyncReport]:
+    """What `waygraph ingest` does with one source: a report of it, several of an export.
+
+    `given`: a file, folder, glob or address, or the words of a command that starts an MCP server. The servers of an
+    MCP host's configuration are started, or reached, and asked for their tools; `connect` also asks those that a
+    registry lists (True), or none (False). `headers` go to an address, `env` to a command; like configurations they
+    may refer to variables, of `environ` (default: the process's).
+
+    Nothing of `rejected` was taken: a server that does not answer is named there, with the reason.
+    Raises SourceError for what cannot be read at all, MassRemoval, and what a write raises.
+    """
+    how = Opening(
+        settings=registry.settings,
+        surroundings=_surroundings(os.environ if environ is None else environ),
+        source=source,
+        namespace=namespace,
+        kind=kind,
+        headers=headers or {},
+        env=env or {},
+        connect=connect,
+        ask=partial(_asked, registry.settings),
+    )
+    terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
+    return [each.report for each in terms.ingest(registry, opened(given, how), progress)]
+
+
+def opened(given: str | os.PathLike[str] | Sequence[str], how: Opening) -> list[OpenedSource]:
+    """The sources that one text, path or command names. Raises SourceError."""
+    if isinstance(given, (str, os.PathLike)):
+        return open_sources(os.fspath(given), how)
+    return [open_command(given, how)]
+
+
+def _surroundings(environ: Mapping[str, str]) -> Surroundings:
+    return Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
+
+
+def _asked(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:
+    return McpServers(name=source, servers=servers, settings=settings).read()

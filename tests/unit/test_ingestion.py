@@ -1,0 +1,98 @@
+"""`ingest`, the Python call: one source into a registry here or at a service, its servers asked."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mcp_stubs import TIDE_TABLES
+from tests.service import served
+from waygraph.ingest import ingest
+from waygraph.registry import Registry, Settings
+from waygraph.registry.errors import MassRemoval, SourceError
+
+WORDS = Settings(embedder="none")
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry.open(":memory:", settings=WORDS)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Of a server that answers, a server whose program is a variable, and one that is not there."""
+    program = tmp_path / "tide_tables.py"
+    program.write_text(TIDE_TABLES)
+    servers = {
+        "tides": {"command": sys.executable, "args": [str(program)]},
+        "harbour": {"command": "${PYTHON}", "args": [str(program)]},
+        "gone": {"command": "no-such-program-anywhere"},
+    }
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    return file
+
+
+def tools_of(registry: Registry) -> list[str]:
+    return [tool.id for tool in registry.tools()]
+
+
+def test_the_servers_of_a_configuration_are_asked(registry: Registry, config: Path) -> None:
+    """One that does not answer is not taken, and the report says why."""
+    [report] = ingest(registry, config, environ={"PYTHON": sys.executable})
+    assert report.changes.created_agents == ("tides", "harbour")
+    assert tools_of(registry) == ["harbour/tides", "tides/tides"]
+    [fault] = report.changes.rejected
+    assert fault.where == f"{config}#/mcpServers/gone"
+    assert fault.reason.startswith("command not found: no-such-program-anywhere")
+
+
+def test_no_server_is_asked_that_shall_not_be(registry: Registry, config: Path) -> None:
+    [report] = ingest(registry, str(config), connect=False, environ={"PYTHON": sys.executable})
+    assert (len(report.changes.created_agents), tools_of(registry), report.changes.rejected) == (3, [], ())
+
+
+def test_the_words_of_a_command_start_a_server(registry: Registry, config: Path) -> None:
+    [report] = ingest(registry, [sys.executable, str(config.with_name("tide_tables.py"))], source="tides")
+    assert (tools_of(registry), report.changes.source) == (["tide_tables/tides"], "tides")
+
+
+def test_it_may_be_called_where_an_event_loop_runs(registry: Registry, config: Path) -> None:
+    async def within() -> None:
+        ingest(registry, config, environ={"PYTHON": sys.executable})
+
+    asyncio.run(within())
+    assert tools_of(registry) == ["harbour/tides", "tides/tides"]
+
+
+def test_the_terms_are_those_of_the_command(registry: Registry, catalog: Path, tmp_path: Path) -> None:
+    """A dry run changes nothing; held is what comes later; most of a source does not go unasked."""
+    [planned] = ingest(registry, catalog, source="examples", dry_run=True)
+    assert (len(planned.changes.created_agents), registry.exists) == (36, False)
+    ingest(registry, catalog, source="examples", policy="strict", texts="plain")
+    state = registry.status().state
+    assert (state.texts, registry.agent("hearthside").pending) == ("plain", True)
+    (tmp_path / "empty.json").write_text('{"waygraph": 1, "agents": []}')
+    with pytest.raises(MassRemoval):
+        ingest(registry, tmp_path / "empty.json", source="examples")
+    [report] = ingest(registry, tmp_path / "empty.json", source="examples", allow_mass_removal=True)
+    assert len(report.changes.removed_agents) == 36
+
+
+def test_what_is_not_there_is_an_error(registry: Registry, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"nowhere\.json"):
+        ingest(registry, tmp_path / "nowhere.json")
+    with pytest.raises(SourceError, match="a command is missing"):
+        ingest(registry, [])
+    assert not registry.exists
+
+
+def test_a_service_is_given_what_was_read_and_asked_here(config: Path, tmp_path: Path) -> None:
+    """Its server did not ask: a server's command is started where the caller is."""
+    with served(tmp_path / "r.grafeo") as service, Registry.open(service.url) as registry:
+        [report] = ingest(registry, config, environ={"PYTHON": sys.executable}, source="mine")
+        assert report.changes.source == "mine"
+        assert tools_of(registry) == ["harbour/tides", "tides/tides"]
