@@ -1,8 +1,10 @@
 """A watch as a process: which sources, and how it stops."""
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -59,10 +61,11 @@ def known_sources(registry: Registry) -> list[str]:
 def run_until_stopped(watched: Watched, *, once: bool) -> int:
     """The exit status: 130 where SIGINT ended it, 1 where one look (`once`) found nothing but failures, else 0.
 
-    Raises SourceError.
+    Raises SourceError; SystemExit once standard output takes nothing more.
     """
     how = replace(watched.how, settings=watched.settings)
-    balance = _Balance(watched.tell)
+    heard = _WhileHeard(watched.tell)
+    balance = _Balance(heard.tell)
     sources = followed_sources(watched.sources, watched.command, how)
     given = watching(
         watched.settings,
@@ -78,15 +81,36 @@ def run_until_stopped(watched: Watched, *, once: bool) -> int:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with anyio.create_task_group() as group:
                 group.start_soon(_stopped_by, signals, group.cancel_scope, ended_by)
+                heard.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, group.cancel_scope.cancel)
                 await watch.run(once=once)
                 group.cancel_scope.cancel()
         if ended_by:  # a second Ctrl-C while the process ends is the same wish
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     anyio.run(run)
+    if heard.ending:
+        raise heard.ending
     if signal.SIGINT in ended_by:
         return INTERRUPTED
     return FAILED if once and not ended_by and balance.only_failures else 0
+
+
+class _WhileHeard:
+    """Hands events on. Once that would end the program, which is no way out of a task or a thread, it stops the watch,
+    and the program ends when that has ended.
+    """
+
+    def __init__(self, tell: Callable[[WatchEvent], None]) -> None:
+        self._tell = tell
+        self.stop: Callable[[], object] = lambda: None
+        self.ending: SystemExit | None = None
+
+    def tell(self, event: WatchEvent) -> None:
+        try:
+            self._tell(event)
+        except SystemExit as ending:
+            self.ending = ending
+            self.stop()
 
 
 class _Balance:

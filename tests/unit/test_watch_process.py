@@ -147,6 +147,27 @@ def test_in_a_pipe_it_prints_a_line_an_event(tmp_path: Path, mark: str) -> None:
     assert any("1 agent created, 1 tool added" in line for line in lines)
 
 
+def test_it_ends_once_nobody_reads_what_it_says(tmp_path: Path, mark: str) -> None:
+    """As other programs do in a pipe: quietly, with its servers, when it next has something to say."""
+    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
+    reading, writing = os.pipe()
+    with watching(tmp_path, str(config), "--json", stdout=writing) as running:
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            assert b'"starting"' in pipe.readline() + pipe.readline()
+        assert running.process.wait(STOP_S) == 141
+        assert (running.text, left_of(mark)) == ("", [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_it_ends_with_a_reason_where_nothing_can_be_written(tmp_path: Path, mark: str) -> None:
+    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
+    with Path("/dev/full").open("wb") as full, watching(tmp_path, str(config), stdout=full.fileno()) as running:
+        assert running.process.wait(STOP_S) == 1
+        assert running.text == "error: standard output cannot be written: No space left on device\n"
+        assert left_of(mark) == []
+
+
 def test_on_a_terminal_it_draws_a_table(tmp_path: Path, mark: str) -> None:
     """The table stays as it was last when the watch ends; a reason is cut where there is no room for it."""
     anna, gone = stdio_server("anna", mark), {"command": "no-such-program-" * 10}
