@@ -9,6 +9,7 @@ from pathlib import Path
 
 from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest, offered
 from waygraph.ingest.questions import QuestionAuthor, with_questions
+from waygraph.ingest.server_statuses import with_statuses
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sources.reading import answered
@@ -94,6 +95,8 @@ class Ingestion:
             texts=self.texts,
             progress=progress,
         )
+        if not self.dry_run:
+            report = with_statuses(registry, manifest, report)
         return Ingested(report=report, without_questions=len(asked.cut) - len(manifest.cut))
 
     def _with_policy(self, manifest: Manifest) -> Manifest:

@@ -117,6 +117,8 @@ class Manifest:
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None
     """None: as it was, and `accept` for a new source."""
+    silent: tuple[tuple[str, str], ...] = ()
+    """Of servers that were asked and did not answer as they should: the key, and the status that this gives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,14 @@ def unreachable_since(status: str) -> str:
     return status.removeprefix(UNREACHABLE).partition(": ")[0] if status.startswith(UNREACHABLE) else ""
 
 
+def continued(held: str, now: str) -> str:
+    """`now`, dated from the beginning of the outage where the server was gone before."""
+    since = unreachable_since(held)
+    if not since or word_of(now) != "unreachable":
+        return now
+    return unreachable(since, now.removeprefix(UNREACHABLE).partition(": ")[2])
+
+
 def _one_line(reason: str) -> str:
     """White space as single spaces, not overlong, not empty."""
     line = " ".join(reason.split()) or "no reason given"

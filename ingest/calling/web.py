@@ -8,7 +8,6 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from http.cookiejar import DefaultCookiePolicy
 from socket import gaierror
 
@@ -16,6 +15,7 @@ import httpx2
 
 from waygraph.ingest.calling.bodies import Part
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
+from waygraph.ingest.trust import trust
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
 
@@ -107,25 +107,19 @@ async def open_web(settings: Settings) -> AsyncIterator[Web]:
         timeout = httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None)  # a call has a deadline
         clients = [
             httpx2.AsyncClient(
-                verify=_trust(),
+                verify=trust(),
                 transport=transport,
                 timeout=timeout,
                 follow_redirects=False,
                 headers={"accept-encoding": "identity", "user-agent": "waygraph"},
             )
             # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
-            for transport in (PublicOnly(verify=_trust()), None)
+            for transport in (PublicOnly(verify=trust()), None)
         ]
         for client in clients:
             client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
             await stack.enter_async_context(client)
         yield Web(clients[0], clients[1], settings.call_max_answer_bytes)
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """Of the system, or of SSL_CERT_FILE; loaded once, since that takes longer than a request."""
-    return httpx2.create_ssl_context()
 
 
 def _redirected(request: Request, response: httpx2.Response) -> Request | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from waygraph.ingest.manifest import Intake
@@ -16,8 +17,9 @@ from waygraph.ingest.upstream.connection import Connect
 from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.registry.changes import AgentEntry, Manifest, Rejected
-from waygraph.registry.errors import UpstreamError
+from waygraph.registry.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.settings import Settings
+from waygraph.registry.statuses import failing, unreachable
 
 LIVE_RANK = 1
 """Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
@@ -63,6 +65,11 @@ class McpServers:
             entries=tuple(answer.entry for answer in answers if answer.entry is not None),
             rejected=tuple(fault for answer in answers for fault in answer.rejected),
             cut=tuple(fault for answer in answers for fault in answer.cut),
+            silent=tuple(
+                (server.key, answer.status)
+                for server, answer in zip(self.servers, answers, strict=True)
+                if answer.status
+            ),
         )
 
     async def _ask_all(self) -> "list[Answer]":
@@ -102,7 +109,7 @@ class McpServers:
             async with connect(server.launch) as connection:
                 listing = await connection.listing()
         except UpstreamError as error:
-            answer = Answer(rejected=(_fault(server, self.name, error.reason),))
+            answer = Answer(rejected=(_fault(server, self.name, error.reason),), status=_status(error))
         else:
             answer = entry_of(server, listing, self.name, self.settings)
         self.on_asked(_asked(server, answer, current_time() - began))
@@ -111,11 +118,15 @@ class McpServers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one server gave: an entry or the reason why not, and what of it was not taken or not whole."""
+    """What one server gave: an entry or the reason why not, and what of it was not taken or not whole.
+
+    `status`: of one that did not answer as it should.
+    """
 
     entry: AgentEntry | None = None
     rejected: tuple[Rejected, ...] = ()
     cut: tuple[Rejected, ...] = ()
+    status: str = ""
 
 
 def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
@@ -162,6 +173,12 @@ def _with_title(tool: Any) -> Any:
 
 def _fault(server: ServerEntry, where: str, reason: str) -> Rejected:
     return Rejected(where=f"{server.where or where}#{server.record.pointer}", reason=reason, key=server.key)
+
+
+def _status(error: UpstreamError) -> str:
+    if isinstance(error, UpstreamRefused):
+        return failing(error.reason)
+    return unreachable(datetime.now(UTC).isoformat(timespec="seconds"), error.reason)
 
 
 def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:

@@ -110,6 +110,7 @@ def answered(parts: Parts, ask: Ask | None) -> Manifest:
         cut=(*manifest.cut, *answers.cut, *cut),
         rank=LIVE_RANK,
         partial=manifest.partial or answers.partial,
+        silent=answers.silent,
     )
 
 

@@ -10,7 +10,6 @@ import secrets
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import cache
 from socket import gaierror
 from typing import Any
 
@@ -21,6 +20,7 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.types import METHOD_NOT_FOUND
 
 from waygraph.ingest.origins import PublicOnly, same_origin
+from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.error_body import error_code, start_of
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
@@ -95,12 +95,6 @@ def _client(
         raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
 
 
-@cache
-def _trust() -> ssl.SSLContext:
-    """Of the system, or of SSL_CERT_FILE; loaded once, since that takes longer than a request."""
-    return httpx2.create_ssl_context()
-
-
 class OriginClient(httpx2.AsyncClient):
     """Sends the launch's headers to the launch's own origin alone, and follows nobody elsewhere."""
 
@@ -113,8 +107,8 @@ class OriginClient(httpx2.AsyncClient):
         super().__init__(
             headers={**launch.headers, "accept-encoding": "identity"},
             auth=auth,
-            verify=_trust(),
-            transport=PublicOnly(verify=_trust()) if launch.public else None,
+            verify=trust(),
+            transport=PublicOnly(verify=trust()) if launch.public else None,
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
         hush()  # what it sends with is imported by now

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from waygraph.ingest.server_statuses import Member
 from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.ingest.upstream.listing import ServerListing
-
-Member = tuple[str, str]
-"""A source's name and its key of a server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from random import Random
 import anyio
 from anyio import to_thread
 
+from waygraph.ingest.server_statuses import Member
 from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.upstream.clock import Clock, SystemClock
 from waygraph.ingest.upstream.connection import Connect
@@ -27,7 +28,7 @@ from waygraph.ingest.watching.events import (
 )
 from waygraph.ingest.watching.fleet import Fleet
 from waygraph.ingest.watching.following import Followed
-from waygraph.ingest.watching.inbox import Inbox, Member, Offer
+from waygraph.ingest.watching.inbox import Inbox, Offer
 from waygraph.ingest.watching.pace import Backoff, Pace
 from waygraph.ingest.watching.server import Supervision
 from waygraph.ingest.watching.writing import Abandoned, Writer

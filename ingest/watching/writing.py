@@ -5,11 +5,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from waygraph.ingest.server_statuses import Member, put_statuses
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.reading import Parts
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import SourceFailed, SourceRead, Synced, WatchEvent
-from waygraph.ingest.watching.inbox import Batch, Member, Offer
+from waygraph.ingest.watching.inbox import Batch, Offer
 from waygraph.registry.changes import AgentEntry, Manifest, Policy, Rejected, SourceSummary
 from waygraph.registry.errors import MassRemoval
 from waygraph.registry.registry import Registry
@@ -48,7 +49,7 @@ class Writer:
             self._tell_read(source, said)
         for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
-        self._put_statuses(batch.statuses)
+        put_statuses(self.registry, batch.statuses)
 
     def _tell_read(self, source: str, said: Parts) -> None:
         agents = sum(entry.key not in said.must_answer for entry in said.manifest.entries)
@@ -146,15 +147,6 @@ class Writer:
     def _abandon_if_stopping(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
         if self.stopping:
             raise Abandoned
-
-    def _put_statuses(self, statuses: Mapping[Member, str]) -> None:
-        """Of the agents that the registry holds; a server that never answered is none yet."""
-        summaries = self.registry.sources() if self.registry.exists else []
-        ids = {(source.name, key): agent_id for source in summaries for key, agent_id in source.claims}
-        said = {ids[member]: status for member, status in statuses.items() if member in ids}
-        changed = {agent_id: told for agent_id, told in said.items() if self.registry.agent(agent_id).status != told}
-        if changed:
-            self.registry.put_statuses(changed)
 
     def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
         if not self.registry.exists:

@@ -12,6 +12,7 @@ from tests.service import served
 from waygraph.ingest import ingest
 from waygraph.registry import Registry, Settings
 from waygraph.registry.errors import MassRemoval, SourceError
+from waygraph.registry.statuses import continued, failing, unreachable, word_of
 
 WORDS = Settings(embedder="none")
 
@@ -68,6 +69,25 @@ def test_it_may_be_called_where_an_event_loop_runs(registry: Registry, config: P
     assert tools_of(registry) == ["harbour/tides", "tides/tides"]
 
 
+def test_a_known_server_that_does_not_answer_is_noted(registry: Registry, config: Path) -> None:
+    """Its tools stay; its outage has one date, and ends with the next answer. A dry run notes nothing."""
+    program = config.with_name("tide_tables.py")
+    words = program.read_text()
+    ingest(registry, config, environ={"PYTHON": sys.executable})
+    program.write_text("raise SystemExit(3)")
+    ingest(registry, config, environ={"PYTHON": sys.executable}, dry_run=True)
+    assert registry.agent("tides").status == "online"
+    [report] = ingest(registry, config, environ={"PYTHON": sys.executable})
+    status = registry.agent("tides").status
+    assert (word_of(status), report.revision) == ("unreachable", registry.status().state.revision)
+    assert tools_of(registry) == ["harbour/tides", "tides/tides"]
+    ingest(registry, config, environ={"PYTHON": sys.executable})
+    assert registry.agent("tides").status == status
+    program.write_text(words)
+    ingest(registry, config, environ={"PYTHON": sys.executable})
+    assert registry.agent("tides").status == "online"
+
+
 def test_the_terms_are_those_of_the_command(registry: Registry, catalog: Path, tmp_path: Path) -> None:
     """A dry run changes nothing; held is what comes later; most of a source does not go unasked."""
     [planned] = ingest(registry, catalog, source="examples", dry_run=True)
@@ -96,3 +116,10 @@ def test_a_service_is_given_what_was_read_and_asked_here(config: Path, tmp_path:
         [report] = ingest(registry, config, environ={"PYTHON": sys.executable}, source="mine")
         assert report.changes.source == "mine"
         assert tools_of(registry) == ["harbour/tides", "tides/tides"]
+
+
+def test_an_outage_is_dated_from_its_beginning() -> None:
+    first, later = unreachable("2026-01-01T00:00:00+00:00", "refused"), unreachable("2026-02-02T00:00:00+00:00", "a: b")
+    assert continued(first, later) == "unreachable since 2026-01-01T00:00:00+00:00: a: b"
+    assert continued("online", later) == later
+    assert [continued(first, now) for now in ("online", failing("500"))] == ["online", failing("500")]
