@@ -247,7 +247,7 @@ class OpenConnection:
         if loss is None:
             data = self._discretion.struck(exc.error.data, _MOST_DATA_CHARS)
             return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
-        return loss if call.is_delivered and call.request_id is not None else NotDelivered(loss.reason)
+        return loss if call.may_have_run else NotDelivered(loss.reason)
 
     async def _listing(self) -> ServerListing:
         agreed = await self._running()

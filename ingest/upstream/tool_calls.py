@@ -57,6 +57,7 @@ class ToolCalls:
             if not self._is_modern or result.get("resultType") != "input_required":
                 await call.told()
                 return sendable(result)
+            call.has_begun = True
             answers = await _answers(call.host, result.get("inputRequests") or {})
             if not answers:
                 await anyio.sleep(pause_s)

@@ -45,12 +45,18 @@ class Underway:
     request_id: RequestId | None = None
     is_delivered: bool = True
     """False: the message that asks for it did not reach the server, so that the tool did not run."""
+    has_begun: bool = False
+    """The server has answered by questions: whatever becomes of the later messages, the tool ran that far."""
     is_over: bool = False
     scopes: set[anyio.CancelScope] = field(default_factory=set)
     """What runs on its behalf and ends with it."""
     _notices: deque[_Notice] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
     _quiet: anyio.Event | None = None
     """While notices are being handed on; set when all are."""
+
+    @property
+    def may_have_run(self) -> bool:
+        return self.has_begun or (self.is_delivered and self.request_id is not None)
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
         done, total, message = _float(params.get("progress")), _float(params.get("total")), params.get("message")

@@ -1,24 +1,28 @@
 """Calls of tools of a server on the SDK: the modern era over stdio, both over HTTP."""
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
+from tests.processes_left import MARK, left_of, needs_proc, new_mark
 from tests.upstream.calling import Asking, Listening, over
 from tests.upstream.launches import PROGRAMS, SETTINGS
 from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
 from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.host import Question
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused
+from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model import Agent
 
 ACCEPT = {"action": "accept", "content": {"yes": True}}
@@ -146,6 +150,26 @@ def test_what_a_server_needs_to_know_is_asked_and_brought_back(modern: Launch) -
         assert [method for method, _ in host.asked] == list(EVERYTHING) * 3
 
     over(modern, act)
+
+
+@needs_proc
+def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
+    """The answer to its question was not written; what the tool did before it asked is done."""
+
+    class Slow(Listening):
+        async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            [pid] = left_of(mark)
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            return await super().ask(question, params)
+
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamUnreachable) as raised:
+            await calls.raw("asks", Slow(EVERYTHING), what=["elicitation"])
+        assert not isinstance(raised.value, NotDelivered)
+
+    mark = new_mark()
+    over(replace(MODERN_STDIO, env={MARK: mark}), act)
 
 
 def test_a_question_by_url_reaches_the_host_whole(modern: Launch) -> None:
