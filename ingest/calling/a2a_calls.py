@@ -21,11 +21,11 @@ from waygraph.ingest.calling.call import Host, Result, ToolCall
 from waygraph.ingest.calling.claims import claims_on, origins_vouched_for
 from waygraph.ingest.calling.configured import Configured, confidential
 from waygraph.ingest.calling.services import Incomplete, Login, Service
-from waygraph.ingest.calling.striking import struck_json
 from waygraph.ingest.calling.web import Request, Response, Web
 from waygraph.ingest.origins import origin_of
 from waygraph.ingest.sources.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, text_of
+from waygraph.ingest.striking import struck_json
 from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.telling import MOST_CHARS
 from waygraph.ingest.vouched import VouchedFile

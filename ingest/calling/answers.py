@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from waygraph.ingest.calling.call import Result
-from waygraph.ingest.calling.striking import struck, struck_json
 from waygraph.ingest.calling.web import Response
 from waygraph.ingest.sources.openapi_calls import is_json
+from waygraph.ingest.striking import struck, struck_json
 from waygraph.ingest.upstream.sendable import sendable
 from waygraph.registry.settings import Settings
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from waygraph.ingest.hosts import json_text
 from waygraph.ingest.hosts.config import HostConfig
-from waygraph.ingest.upstream.telling import STRUCK
+from waygraph.ingest.striking import STRUCK
 
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
 _NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d.eE+-]*")

@@ -3,16 +3,17 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from urllib.parse import quote, quote_plus, unquote
 
+from waygraph.ingest.striking import struck, struck_json
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
 from waygraph.ingest.upstream.sendable import sendable, whole
 
 MOST_CHARS = 300
-STRUCK = "***"
 
 _SHORTEST, _SHORTEST_PART = 4, 8
 """Shorter values are words like `on`; to strike them would make an error unreadable and hide nothing."""
@@ -47,26 +48,22 @@ class Discretion:
 
     def strike(self, text: str) -> str:
         """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
-        for secret in (*sorted(self.learned, key=len, reverse=True), *self.secrets):
-            text = text.replace(secret, STRUCK)
-        return whole(text)
+        return whole(struck(text, self._held))
+
+    @property
+    def _held(self) -> Sequence[str]:
+        """Longest first, so that one that holds another is struck as a whole."""
+        return sorted((*self.learned, *self.secrets), key=len, reverse=True) if self.learned else self.secrets
 
     def struck(self, data: object, most_chars: int) -> object:
         """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
         try:
             written = json.dumps(data, ensure_ascii=False)
             if len(written) <= most_chars:
-                return sendable(self._struck(data))
+                return sendable(struck_json(data, self._held))
             return f"({len(written):,} characters, which is too long to be handed on)"
         except (TypeError, ValueError, RecursionError):
             return "(data that cannot be read)"
-
-    def _struck(self, data: object) -> object:
-        if isinstance(data, str):
-            return self.strike(data)
-        if isinstance(data, Mapping):
-            return {self.strike(str(key)): self._struck(value) for key, value in data.items()}
-        return [self._struck(part) for part in data] if isinstance(data, list) else data
 
     def last_words(self, output: str) -> str:
         """The line of an error output that most likely says why; empty if there is none."""
@@ -76,7 +73,7 @@ class Discretion:
 
 
 def discretion(launch: Launch) -> Discretion:
-    """Longest secrets first, so that one that holds another is struck as a whole."""
+    """Of a launch. Secrets come longest first."""
     found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
     found |= _values({value: value for value in launch.confidential})
     spelled = {spelling for secret in found for spelling in _spellings(secret)}
@@ -92,6 +89,8 @@ def _spellings(secret: str) -> set[str]:
         json.dumps(secret)[1:-1],
         json.dumps(secret, ensure_ascii=False)[1:-1],
         repr(secret)[1:-1],
+        escape(secret),
+        escape(secret, quote=False),
         quote(secret, errors="replace"),
         quote(secret, safe="", errors="replace"),
         quote_plus(secret, errors="replace"),

@@ -3,6 +3,7 @@
 import json
 import logging
 from base64 import b64encode
+from html import escape
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -52,6 +53,8 @@ ODD = 'p\u00e4ss/w\u00f6rd "4" & \\n 7'
         f"postgres://me:{quote(ODD, safe='')}@host/db",
         f"?password={quote_plus(ODD)}",
         b64encode(ODD.encode()).decode(),
+        json.dumps(ODD).replace("/", "\\/"),
+        escape(ODD),
     ],
 )
 def test_a_secret_is_struck_however_it_is_spelled(spelled: str) -> None:
@@ -60,6 +63,13 @@ def test_a_secret_is_struck_however_it_is_spelled(spelled: str) -> None:
     assert told.startswith("failed with ")
     assert "***" in told
     assert not any(part in told for part in ("p\u00e4", "w\u00f6", "%C3", "u00", "\\n"))
+
+
+def test_it_is_struck_out_of_the_data_of_an_error() -> None:
+    """In any depth, name and number, and as a writer of JSON that escapes more than it must spells it."""
+    told = discretion(StdioLaunch(command="x", env={"KEY": "k+ey/4711", "PIN": "90210"}))
+    data = {"k+ey/4711": ["sent k\\u002Bey\\/4711", {"pin": 90210, "of": 3}], "why": "k&#43;ey/4711"}
+    assert told.struck(data, 1000) == {"***": ["sent ***", {"pin": "***", "of": 3}], "why": "***"}
 
 
 def test_what_is_no_secret_is_told() -> None:

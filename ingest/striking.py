@@ -1,19 +1,18 @@
-"""What an operator holds in confidence, struck out of what a service answers: it may repeat what it was sent."""
+"""What is held in confidence, struck out of what a service or server says: it may repeat what it was sent."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
-from waygraph.ingest.upstream.telling import STRUCK
-
+STRUCK = "***"
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+/")
 """What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP)."""
 
 
-def struck(text: str, secrets: tuple[str, ...]) -> str:
+def struck(text: str, secrets: Sequence[str]) -> str:
     """The text without any of `secrets`, which come longest first.
 
     Where one stands in the escapes of JSON, HTML or URLs, the whole text comes without such escapes.
@@ -28,7 +27,7 @@ def struck(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-def struck_json(data: Any, secrets: tuple[str, ...]) -> Any:
+def struck_json(data: Any, secrets: Sequence[str]) -> Any:
     """Parsed JSON with `secrets` struck out of every text, name and number."""
     if isinstance(data, str):
         return struck(data, secrets)
@@ -41,7 +40,7 @@ def struck_json(data: Any, secrets: tuple[str, ...]) -> Any:
     return data
 
 
-def _without(text: str, secrets: tuple[str, ...]) -> str:
+def _without(text: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, STRUCK)
     return text
