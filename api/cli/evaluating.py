@@ -56,7 +56,7 @@ def run(
 
     Every combination of the options is tried.
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import evaluation_views, shapes
     from waygraph.ingest.datasets import read_dataset
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.grid import Grid
@@ -79,7 +79,7 @@ def run(
     if output:
         write_record(record, output)
         note(f"the record is in {output}")
-    show(summary_of(record), shapes.evaluated, views.evaluated, as_json)
+    show(summary_of(record), shapes.evaluated, evaluation_views.evaluated, as_json)
 
 
 @evaluate.command(cls=QuickCommand)
@@ -91,13 +91,13 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show which queries B answers better than A, and which worse, with the votes."""
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import evaluation_views, shapes
     from waygraph.registry.evaluation.difference import differences
     from waygraph.registry.evaluation.record import read_record
 
     whole = partial(read_record, with_queries=True)
     found = differences(whole(one), whole(other), metric)
-    show(found, shapes.differences, partial(views.differences, limit=limit), as_json)
+    show(found, shapes.differences, partial(evaluation_views.differences, limit=limit), as_json)
 
 
 Records = Annotated[list[Path], typer.Argument(metavar="RECORD…", help="What `waygraph eval -o FILE` wrote.")]
@@ -117,7 +117,7 @@ def table(
 
     waygraph eval table before.json after.json --metric Recall@5 --against paper
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import evaluation_views, shapes
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.tables import SHOWN, tabulate
 
@@ -128,7 +128,7 @@ def table(
         against=against,
         level="tools" if tools else "agents",
     )
-    show(found, shapes.tables, views.tables, as_json)
+    show(found, shapes.tables, evaluation_views.tables, as_json)
 
 
 @evaluate.command(cls=QuickCommand)
@@ -145,13 +145,13 @@ def plot(
 
     Needs matplotlib: pip install 'waygraph[evaluation]'.
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli import evaluation_views, shapes
     from waygraph.registry.evaluation.plots import RECALLS, Form, draw
     from waygraph.registry.evaluation.tables import tabulate
 
     (chosen,) = _choices("--format", [form], get_args(Form))
     drawn = draw(tabulate(_named_records(files), metrics=RECALLS), to, chosen)
-    show(drawn, shapes.drawn, views.drawn, as_json)
+    show(drawn, shapes.drawn, evaluation_views.drawn, as_json)
 
 
 def _named_records(files: Sequence[Path]) -> "list[tuple[str, Record]]":
