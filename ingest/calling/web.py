@@ -6,7 +6,7 @@ with an address of this machine or network is not connected to, whatever name le
 
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
 from socket import gaierror
@@ -17,6 +17,7 @@ from waygraph.ingest.calling.bodies import Part
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.proxies import PAST_PROXIES, through_proxies
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
@@ -103,23 +104,25 @@ class Web:
 
 @asynccontextmanager
 async def open_web(settings: Settings) -> AsyncIterator[Web]:
-    async with AsyncExitStack() as stack:
-        timeout = httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None)  # a call has a deadline
-        clients = [
-            httpx2.AsyncClient(
-                verify=trust(),
-                transport=transport,
-                timeout=timeout,
-                follow_redirects=False,
-                headers={"accept-encoding": "identity", "user-agent": "waygraph"},
-            )
-            # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
-            for transport in (PublicOnly(verify=trust()), None)
-        ]
-        for client in clients:
-            client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-            await stack.enter_async_context(client)
-        yield Web(clients[0], clients[1], settings.call_max_answer_bytes)
+    """Raises UnusableProxy."""
+    # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
+    public, any_host = _client(settings, PublicOnly(verify=trust())), _client(settings, None)
+    async with public, any_host:
+        yield Web(public, any_host, settings.call_max_answer_bytes)
+
+
+def _client(settings: Settings, transport: PublicOnly | None) -> httpx2.AsyncClient:
+    with through_proxies():
+        client = httpx2.AsyncClient(
+            verify=trust(),
+            transport=transport,
+            timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None),  # a call has a deadline
+            follow_redirects=False,
+            headers={"accept-encoding": "identity", "user-agent": "waygraph"},
+            mounts=PAST_PROXIES,
+        )
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    return client
 
 
 def _redirected(request: Request, response: httpx2.Response) -> Request | None:

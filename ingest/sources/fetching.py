@@ -19,6 +19,7 @@ from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError, UpstreamRefused
 from waygraph.registry.hosts import split_url
+from waygraph.registry.proxies import PAST_PROXIES, UnusableProxy, through_proxies
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
@@ -102,10 +103,7 @@ class _Fetch:
         own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
         # Given a transport, the client takes no proxy from the environment: that would resolve names by itself.
         transport = PublicOnly(allowed=allowed) if allowed else None
-        timeout_s = self.how.settings.fetch_timeout_s
-        async with httpx2.AsyncClient(
-            headers=own, timeout=timeout_s, follow_redirects=False, transport=transport
-        ) as client:
+        async with self._client(own, transport) as client:
             for _ in range(MAX_REDIRECTS + 1):
                 found = await self._asked(client, client.build_request("GET", url, headers=headers), url)
                 if isinstance(found, Page):
@@ -113,6 +111,19 @@ class _Fetch:
                 headers = headers if same_origin(url, found) else {}
                 url = found
         raise self._unfetched(f"redirects more than {MAX_REDIRECTS} times")
+
+    def _client(self, headers: Mapping[str, str], transport: PublicOnly | None) -> httpx2.AsyncClient:
+        try:
+            with through_proxies():
+                return httpx2.AsyncClient(
+                    headers=headers,
+                    timeout=self.how.settings.fetch_timeout_s,
+                    follow_redirects=False,
+                    transport=transport,
+                    mounts=PAST_PROXIES,
+                )
+        except UnusableProxy as exc:
+            raise self._unfetched(str(exc)) from exc
 
     async def _asked(self, client: httpx2.AsyncClient, request: httpx2.Request, url: httpx2.URL) -> Page | httpx2.URL:
         """The document, or where to ask next."""

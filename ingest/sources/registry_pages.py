@@ -13,6 +13,7 @@ import httpx2
 
 from waygraph.registry.embedding.backoff import wait_s
 from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.proxies import PAST_PROXIES, UnusableProxy, through_proxies
 from waygraph.registry.settings import Settings
 
 PAGE_ENTRIES = 100
@@ -91,7 +92,11 @@ class RegistryPages:
     def _client(self) -> httpx2.Client:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
         timeout_s = self.settings.mcp_registry_timeout_s
-        return httpx2.Client(headers=headers, timeout=timeout_s, follow_redirects=False)
+        try:
+            with through_proxies():
+                return httpx2.Client(headers=headers, timeout=timeout_s, follow_redirects=False, mounts=PAST_PROXIES)
+        except UnusableProxy as exc:
+            raise Unread(str(exc)) from exc
 
     def _page(self, client: httpx2.Client, cursor: str) -> tuple[list[object], str]:
         """Its entries, and the cursor of the next one; empty if it is the last."""

@@ -28,6 +28,7 @@ from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.proxies import PAST_PROXIES, UnusableProxy, check_proxies
 from waygraph.registry.settings import Settings
 
 _NOTICE_TIMEOUT_S = 10.0
@@ -92,7 +93,15 @@ def _client(
     try:
         return OriginClient(launch, settings, wire, discretion, auth)
     except (httpx2.InvalidURL, ValueError, TypeError):
-        raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
+        raise UpstreamUnreachable(_unsendable()) from None
+
+
+def _unsendable() -> str:
+    try:
+        check_proxies()
+    except UnusableProxy as unusable:
+        return str(unusable)
+    return "its URL or a header of it cannot be sent"
 
 
 class OriginClient(httpx2.AsyncClient):
@@ -109,6 +118,7 @@ class OriginClient(httpx2.AsyncClient):
             auth=auth,
             verify=trust(),
             transport=PublicOnly(verify=trust()) if launch.public else None,
+            mounts=PAST_PROXIES,
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
         hush()  # what it sends with is imported by now

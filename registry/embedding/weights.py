@@ -65,7 +65,7 @@ def pull(spec: str, settings: Settings) -> Path:
     """Fetch the model from the Hugging Face hub into the cache; returns its folder.
 
     Raises EmbedderUnavailable (retryable) if the hub does not answer, EmbedderRefused if the files are not
-    the official ones, ModelNotFound if the hub has no such model.
+    the official ones, ModelNotFound if the hub has no such model, UnusableProxy.
     """
     name = _onnx_model(spec)
     if is_folder_name(name):
@@ -164,6 +164,9 @@ def _download(name: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
+    from waygraph.registry.proxies import check_proxies
+
+    check_proxies()
     try:
         snapshot_download(name, local_dir=folder, allow_patterns=list(PULLED_FILES))
     except (RepositoryNotFoundError, HFValidationError) as exc:

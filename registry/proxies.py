@@ -1,0 +1,33 @@
+"""Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+
+from waygraph.registry.errors import InvalidSetting
+
+PAST_PROXIES = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""A client's `mounts`: no proxy stands between a machine and itself."""
+
+
+class UnusableProxy(InvalidSetting):
+    """The environment names a proxy that no client can use."""
+
+
+@contextmanager
+def through_proxies() -> Iterator[None]:
+    """Around the making of a client. Raises UnusableProxy, which repeats no address: it may hold a password."""
+    try:
+        yield
+    except (httpx2.InvalidURL, ValueError) as exc:
+        raise UnusableProxy(
+            "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or a host in NO_PROXY, is no address: expected "
+            "one such as http://proxy:3128 or socks5://proxy:1080"
+        ) from exc
+
+
+def check_proxies() -> None:
+    """Raises UnusableProxy."""
+    with through_proxies():
+        httpx2.Client().close()
