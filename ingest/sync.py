@@ -27,6 +27,7 @@ from waygraph.registry.changes import (
     SyncReport,
     Updated,
 )
+from waygraph.registry.checks import check_policy
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.flags import seen_flags
@@ -55,10 +56,11 @@ def sync(
 ) -> SyncReport:
     """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing.
 
-    Raises MassRemoval if more than half of the source's agents would go and that is not allowed, NotAllowed if an
-    agent would change, or be claimed, that the principal may not see.
+    Raises InvalidSetting for a policy that there is not, MassRemoval if more than half of the source's agents would go
+    and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not see.
     """
     started = time.perf_counter()
+    check_policy(manifest.policy)
 
     def allowed(held: Held) -> ChangeSet:
         changes = plan(held, manifest)

@@ -1,8 +1,11 @@
 """Files that are whole or absent, whoever reads or writes beside."""
 
 import os
+import stat
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from waygraph.registry.errors import StorageFailed
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
@@ -21,6 +24,25 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
             os.fsync(file.fileno())
         whole.replace(path)
     sync_folder(path.parent)
+
+
+def write_named(path: Path, text: str) -> None:
+    """A file that somebody named: whole, or as it was. What is no plain file, such as a pipe, is written to.
+
+    Raises StorageFailed, also if its folder is not there.
+    """
+    if not path.parent.is_dir():
+        raise StorageFailed(f"{path} cannot be written: there is no folder {path.parent}")
+    content = text.encode("utf-8", "surrogatepass")
+    place = Path(os.path.realpath(path))
+    try:
+        held = place.stat() if place.exists() else None
+        if held and not stat.S_ISREG(held.st_mode):
+            place.write_bytes(content)
+        else:
+            write_atomically(place, content, private=held is not None and not held.st_mode & 0o077)
+    except OSError as exc:
+        raise StorageFailed(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
 def sync_folder(path: Path) -> None:

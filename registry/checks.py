@@ -1,9 +1,10 @@
 """What callers hand in, checked where it enters: queries, and what operators say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from waygraph.registry.changes import Policy
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.identity import is_broken
 from waygraph.registry.model import Filters, Query, TextForm
@@ -12,19 +13,26 @@ from waygraph.registry.statuses import is_status
 
 def checked(query: str | Query, max_chars: int | None) -> Query:
     """A query that can be asked. `max_chars` None: another one says how long it may be. Raises InvalidQuery."""
-    asked = Query(text=query) if isinstance(query, str) else query
-    given: object = asked.steps
-    if isinstance(given, str):
-        raise InvalidQuery("steps take several texts, not one")
-    texts = asked.steps or (asked.text,)
+    asked = _query(query)
+    steps, filters = tuple(asked.steps), checked_filters(asked.filters)
+    texts = steps or (asked.text,)
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidQuery("a query needs a text, or steps that each hold one")
     if max_chars is not None and max(map(len, texts)) > max_chars:
         raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
     check_limit(asked.limit)
-    steps, filters = tuple(asked.steps), _listed(asked.filters)
     same = steps is asked.steps and filters is asked.filters
     return asked if same else replace(asked, steps=steps, filters=filters)
+
+
+def _query(query: object) -> Query:
+    asked = Query(text=query) if isinstance(query, str) else query
+    if not isinstance(asked, Query):
+        raise InvalidQuery(f"a query is a text or a Query, not {type(query).__name__}")
+    steps: object = asked.steps
+    if isinstance(steps, str) or not isinstance(steps, Iterable):
+        raise InvalidQuery("steps take several texts, not one")
+    return asked
 
 
 def checked_for_tools(
@@ -55,6 +63,12 @@ def check_texts(texts: object) -> None:
         raise InvalidSetting(f"texts must be one of {', '.join(get_args(TextForm))}, not {texts!r}")
 
 
+def check_policy(policy: object) -> None:
+    """Raises InvalidSetting for a policy that there is not; None is no choice."""
+    if policy is not None and policy not in get_args(Policy):
+        raise InvalidSetting(f"policy must be one of {', '.join(get_args(Policy))}, not {policy!r}")
+
+
 def setting_changes(
     *,
     tags: Sequence[str] | None,
@@ -66,11 +80,14 @@ def setting_changes(
 ) -> dict[str, object]:
     """The fields of OperatorSettings that are to change, as they are to be. Raises InvalidSetting."""
     given = {"pinned": pinned, "hidden": hidden, "removed": removed}
+    for name, value in {**given, "everyone": everyone}.items():
+        if not (value is None or isinstance(value, bool)):
+            raise InvalidSetting(f"{name} is True or False, not {value!r}")
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if tags is not None:
         changes["tags"] = _names("tags", tags)
     if visible_to is not None or everyone:
-        changes["visible_to"] = None if everyone else _groups(visible_to or ())
+        changes["visible_to"] = None if everyone else _groups(() if visible_to is None else visible_to)
     return changes
 
 
@@ -84,23 +101,30 @@ def checked_statuses(statuses: Mapping[str, str]) -> None:
             )
 
 
-def _listed(filters: Filters) -> Filters:
-    """The filters with each field a tuple, as they are compared and cached."""
+def checked_filters(filters: Filters) -> Filters:
+    """The filters with each field a tuple, as they are compared and cached. Raises InvalidQuery."""
+    if not isinstance(filters, Filters):
+        raise InvalidQuery(f"filters are Filters, not {type(filters).__name__}")
     if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
         return filters
+    for name in ("tags", "kinds", "agent_ids"):
+        if isinstance(getattr(filters, name), str):
+            raise InvalidQuery(f"{name} of filters take a list, not one text")
     return replace(filters, tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    if not groups:
+    named = _names("visible_to", groups)
+    if not named:
         raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
-    return _names("visible_to", groups)
+    return named
 
 
 def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     """Sorted, without repeats. Raises InvalidSetting."""
-    if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
-        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {names!r}")
-    if any(map(is_broken, names)):
+    given = names if isinstance(names, str) else tuple(names)  # what gives its names but once is read once
+    if isinstance(given, str) or not all(isinstance(name, str) and name.strip() for name in given):
+        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {given!r}")
+    if any(map(is_broken, given)):
         raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep")
-    return tuple(sorted(set(names)))
+    return tuple(sorted(set(given)))

@@ -74,6 +74,17 @@ class WaygraphError(Exception):
 
     retryable: ClassVar[bool] = False
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross from one process to another, as pools of them send what a task raised."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[WaygraphError], args: tuple[object, ...], facts: dict[str, object]) -> WaygraphError:
+    """Without its `__init__`, which takes the facts, not the message that it made of them."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
 
 class InvalidQuery(WaygraphError):
     pass

@@ -6,7 +6,7 @@ a host takes every keyword of a schema is the host's affair.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import batched
 from typing import Any, Literal, get_args
 
@@ -57,7 +57,7 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     told: dict[str, Any] = {}
     # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object.
     if _describes_object(output):
-        told["outputSchema"] = output
+        told["outputSchema"] = _readable(output) | {"type": "object"}
     if isinstance(annotations, dict) and annotations:
         told["annotations"] = annotations
     return told
@@ -68,7 +68,36 @@ def _object_schema(text: JsonText) -> dict[str, Any]:
     schema = _parsed(text)
     if not isinstance(schema, dict) or not _describes_object({"type": "object"} | schema):
         schema = {}
-    return schema | {"type": "object", "properties": schema.get("properties", {})}
+    readable = _readable(schema)
+    return readable | {"type": "object", "properties": readable.get("properties", {})}
+
+
+def _readable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with `properties` and `required` of the form that clients read, who refuse a whole list for one that
+    is not; what is malformed is left out, and says nothing anyway.
+    """
+    told = dict(schema)
+    if "properties" in schema and not _all(schema["properties"], Mapping, Mapping):
+        told["properties"] = {name: _as_object(each) for name, each in _items(schema["properties"])}
+    if "required" in schema and not _all(schema["required"], list, str):
+        del told["required"]
+    return told
+
+
+def _all(whole: object, kind: type, of: type) -> bool:
+    parts = whole.values() if isinstance(whole, Mapping) else whole
+    return isinstance(whole, kind) and isinstance(parts, Iterable) and all(isinstance(part, of) for part in parts)
+
+
+def _items(properties: object) -> Iterable[tuple[str, Any]]:
+    return properties.items() if isinstance(properties, Mapping) else ()
+
+
+def _as_object(schema: object) -> Any:
+    """`true` and `false` are schemas too (JSON Schema 2020-12, 4.3.2), which not every client knows."""
+    if isinstance(schema, Mapping):
+        return schema
+    return {"not": {}} if schema is False else {}
 
 
 def _describes_object(schema: object) -> bool:

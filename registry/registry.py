@@ -12,14 +12,23 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.checks import check_texts, checked, checked_for_tools, checked_statuses, setting_changes
+from waygraph.registry.checks import (
+    check_texts,
+    checked,
+    checked_filters,
+    checked_for_tools,
+    checked_statuses,
+    setting_changes,
+)
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
     EmbedderMismatch,
     IndexOutdated,
+    InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
+    RegistryNotFound,
     WriteConflict,
 )
 from waygraph.registry.index.search_index import IndexState, SearchIndex
@@ -98,6 +107,7 @@ class Registry:
         Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
         vectors were made by another embedder than the one asked for, InvalidSetting if a service is to have another.
         """
+        location = _named_place(location)
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
         if is_service(location):
@@ -223,7 +233,8 @@ class Registry:
         principal: Principal | None = None,
     ) -> Page[Listed]:
         """The agents that fit, by id: those after the id `after`, at most `limit` of them."""
-        return self._store.look(lambda index: agents_page(index, filters, principal, after, limit))
+        allowed = checked_filters(filters)
+        return self._store.look(lambda index: agents_page(index, allowed, principal, after, limit))
 
     def tools_page(
         self,
@@ -350,6 +361,12 @@ class Registry:
                 time.sleep(random.uniform(0, min(0.5, 0.01 * 2**attempt)))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable")
 
+    def _changed[T](self, work: "Callable[[WriteSession], T]") -> T:
+        """What only changes what is there makes no registry. Raises RegistryNotFound."""
+        if not self.exists:
+            raise RegistryNotFound(self._store.place)
+        return self.change(work)
+
     def set(
         self,
         agent_id: str,
@@ -381,7 +398,7 @@ class Registry:
                 session.put_setting(said)
             return said
 
-        return self.change(work)
+        return self._changed(work)
 
     def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
         """Removes an agent and its tools, and keeps it away whatever its source says. Raises UnknownName."""
@@ -397,7 +414,7 @@ class Registry:
         from waygraph.registry.approval import checked_names
 
         wanted = checked_names(names)
-        return self.change(lambda session: session.approve(*wanted, principal=principal))
+        return self._changed(lambda session: session.approve(*wanted, principal=principal))
 
     def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
@@ -405,14 +422,14 @@ class Registry:
         Unknown ids are left out; where nothing differs there is no new revision. Raises InvalidSetting.
         """
         checked_statuses(statuses)
-        return self.change(lambda session: session.put_statuses(statuses))
+        return self._changed(lambda session: session.put_statuses(statuses))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
         """Removes a source and the agents that only it claimed, which the answer names.
 
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
         """
-        return self.change(lambda session: session.forget_source(source, principal))
+        return self._changed(lambda session: session.forget_source(source, principal))
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
@@ -517,3 +534,11 @@ class Registry:
 def _recipe(recipe: str | Recipe) -> Recipe:
     """Raises UnknownRecipe."""
     return recipe_named(recipe) if isinstance(recipe, str) else recipe
+
+
+def _named_place(location: object) -> str:
+    """Raises InvalidSetting for what names no place."""
+    named = os.fspath(location) if isinstance(location, (str, os.PathLike)) else None
+    if not isinstance(named, str):
+        raise InvalidSetting(f"a registry is named by a text or a path, not by {type(location).__name__}")
+    return named

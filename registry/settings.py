@@ -180,6 +180,17 @@ class Settings:
     watch_poll_s: float = 300.0
     """From one look to the next at what is followed and does not tell of its changes."""
 
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting for a number that is none, or below 0."""
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if isinstance(setting.default, bool) or not isinstance(setting.default, (int, float)):
+                continue
+            kinds = (int,) if isinstance(setting.default, int) else (int, float)
+            if not isinstance(value, kinds) or isinstance(value, bool) or not value >= 0:
+                what = "whole number" if kinds == (int,) else "number"
+                raise InvalidSetting(f"{PREFIX}{setting.name.upper()}={value!r}: expected a {what} from 0")
+
     @cached_property
     def cache_path(self) -> Path:
         if self.cache_dir:

@@ -77,7 +77,7 @@ def connect(
     if chosen or as_json:
         show(done, connected.shape, connected.view, as_json)
     else:
-        print_raw(done.entry)
+        print_raw(done.entry.rstrip("\n") + "\n")
     connected.remark(done)
 
 

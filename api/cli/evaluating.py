@@ -14,7 +14,8 @@ from waygraph.api.cli.output import note, show
 from waygraph.api.cli.quick import DefaultGroup, QuickCommand
 
 if TYPE_CHECKING:
-    from waygraph.registry.evaluation.dataset import By, Dataset
+    from waygraph.registry.errors import StorageFailed
+    from waygraph.registry.evaluation.dataset import Dataset
     from waygraph.registry.evaluation.grid import Grid
     from waygraph.registry.evaluation.record import Record
 
@@ -60,14 +61,14 @@ def run(
     from waygraph.ingest.datasets import read_dataset
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.grid import Grid
-    from waygraph.registry.evaluation.record import summary_of, write_record
+    from waygraph.registry.evaluation.record import summary_of
     from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 
     told = invocation(context)
     dataset = read_dataset(folder, told.settings())
     grid = Grid(
         recipes=[recipe_named(name, rerank=rerank) for name in recipe or [DEFAULT_RECIPE]],
-        bys=_choices("--by", by, BYS) or _usual_bys(dataset),
+        bys=_choices("--by", by, BYS) or dataset.usual_bys(split=split) or ("questions",),
         weights=[_weights(pair) for pair in weights or ()] or (None,),
         ks=k or (None,),
         depths=depth or (None,),
@@ -76,10 +77,24 @@ def run(
         split=split,
     )
     record = _record(told, dataset, grid)
-    if output:
-        write_record(record, output)
-        note(f"the record is in {output}")
+    _remark(grid)
+    unwritten = _unwritten(record, output) if output else None
     show(summary_of(record), shapes.evaluated, evaluation_views.evaluated, as_json)
+    if unwritten:
+        raise unwritten
+
+
+def _unwritten(record: "Record", output: Path) -> "StorageFailed | None":
+    """Why it could not be written: what was measured is shown all the same."""
+    from waygraph.registry.errors import StorageFailed
+    from waygraph.registry.evaluation.record import write_record
+
+    try:
+        write_record(record, output)
+    except StorageFailed as error:
+        return error
+    note(f"the record is in {output}")
+    return None
 
 
 @evaluate.command(cls=QuickCommand)
@@ -128,6 +143,8 @@ def table(
         against=against,
         level="tools" if tools else "agents",
     )
+    if not found:
+        note("none of these records holds such outcomes")
     show(found, shapes.tables, evaluation_views.tables, as_json)
 
 
@@ -180,8 +197,11 @@ def _weights(pair: str) -> tuple[float, float]:
     return agent, tool
 
 
-def _usual_bys(dataset: "Dataset") -> "tuple[By, ...]":
-    return ("questions", "steps") if dataset.size["steps"] else ("questions",)
+def _remark(grid: "Grid") -> None:
+    for recipe, texts in grid.unfit:
+        note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
+    for recipe in grid.without_k:
+        note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
 
 
 def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":

@@ -32,7 +32,8 @@ def evaluated(record: "Record") -> Iterator[Block]:
 
 def _outcome_row(outcome: "Record", level: str) -> list[Cell]:
     values = [f"{outcome[level][name][0]:.3f}" for name in SHOWN_METRICS]
-    return [outcome["name"], outcome["by"], outcome["judged"], *values, f"{outcome['p50_ms']:.2f}"]
+    judged = outcome["judged" if level == "agents" else "judged_tools"]
+    return [outcome["name"], outcome["by"], judged, *values, f"{outcome['p50_ms']:.2f}"]
 
 
 def tables(found: "Iterable[evaluation.Table]") -> Iterator[Block]:

@@ -28,12 +28,13 @@ def export(
     """
     from waygraph.api.cli import shapes, views
     from waygraph.api.cli.pages import Exported
+    from waygraph.registry.atomic import write_named
 
     with invocation(context).open() as registry:
         content = registry.export(form)
     size_bytes = len(content.encode())
     if output:
-        _write(output, content)
+        write_named(output, content)
         show(Exported(form, size_bytes, path=str(output)), shapes.exported, views.exported, as_json)
     elif as_json:
         show(Exported(form, size_bytes, content=content), shapes.exported, views.exported, as_json)
@@ -73,12 +74,3 @@ def _findings(told: Invocation, deep: bool) -> "list[Finding]":
         return examine_at(place, deep=deep, settings=settings, environ=os.environ)
     except WaygraphError as error:
         return [Finding(check="registry", ok=False, detail=str(error))]
-
-
-def _write(path: Path, content: str) -> None:
-    from waygraph.registry.errors import StorageFailed
-
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as exc:
-        raise StorageFailed(f"{path} cannot be written: {exc.strerror}") from exc

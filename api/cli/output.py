@@ -41,7 +41,7 @@ def show[T](thing: T, shape: Callable[[T], object], view: "Callable[[T], Iterabl
 
 def print_raw(text: str) -> None:
     """A file's content: byte for byte in a pipe, escaped on a terminal."""
-    _out(escaped(text) if sys.stdout.isatty() else text)
+    _out(escaped(text) if sys.stdout.isatty() else text, end="")
 
 
 def print_line(text: str) -> None:
@@ -99,8 +99,8 @@ def open_closed_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - till the end
 
 
-def _out(text: str) -> None:
+def _out(text: str, *, end: str = "\n") -> None:
     try:
-        print(text)  # noqa: T201
+        print(text, end=end)  # noqa: T201
     except OSError as error:
         leave_unwritten(error)

@@ -38,7 +38,7 @@ class _QuickCoercion:
 
     def coerce(self, value: Any, param: Parameter, ctx: Any) -> Any:
         try:
-            return _read(value, self._annotation, several=param.multiple or param.nargs == -1)
+            return _within(_read(value, self._annotation, several=param.multiple or param.nargs == -1), param)
         except ValueError:
             return self._typers().coerce(value, param=param, ctx=ctx)
 
@@ -50,6 +50,14 @@ def _quickened(parameters: list[Any]) -> list[Any]:
             coercion = _QuickCoercion(parameter)
             setattr(parameter, "get_runtime_param", lambda coercion=coercion: coercion)  # noqa: B010 - it is a method
     return parameters
+
+
+def _within(value: Any, parameter: Parameter) -> Any:
+    """The value itself. Raises ValueError for a number outside of the parameter's range."""
+    least, most = (getattr(parameter, end, None) for end in ("min", "max"))
+    if isinstance(value, (int, float)) and not ((least is None or least <= value) and (most is None or value <= most)):
+        raise ValueError(value)
+    return value
 
 
 def _read(value: Any, annotation: Any, *, several: bool) -> Any:

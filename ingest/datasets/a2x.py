@@ -36,7 +36,7 @@ def read(path: Path, settings: Settings) -> Dataset:
 def _records(path: Path) -> list[Mapping[str, Any]]:
     try:
         records = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidDataset(str(path), f"cannot be read: {error}") from error
     if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
         raise InvalidDataset(str(path), "expected a list of objects")
@@ -52,8 +52,10 @@ def _catalogue(path: Path, settings: Settings) -> Manifest:
 
 def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
     try:
-        text, right = str(record["query"]), [[str(tool["id"])] for tool in record["correct_tools"]]
+        text, right = record["query"], [[str(tool["id"])] for tool in record["correct_tools"]]
         name = str(record["id"])
     except (LookupError, TypeError) as error:
         raise InvalidDataset(where, f"expected id, query and correct_tools: {error!r}") from error
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidDataset(where, "a query needs a text")
     return Question(id=name, need=Need(text=text, gold=known.agents_of(right, where)))

@@ -37,7 +37,6 @@ def read(path: Path, settings: Settings) -> Dataset:
         raise InvalidDataset(str(path / ABOUT), f"checksum is {about['checksum']}, the files have {seen}")
     known = Known.of(catalogue)
     questions = tuple(_question(record, known, where) for where, record in lines(path / QUERIES))
-    _refuse_repeats(questions, path / QUERIES)
     return Dataset(
         name=str(about.get("name") or path.name),
         origin=str(about.get("origin") or ""),
@@ -55,7 +54,9 @@ def _agents(path: Path, about: Mapping[str, Any], settings: Settings) -> tuple[M
         return _catalogue(path / AGENTS, settings), [path / AGENTS]
     place = path / str(named)
     manifests = list(read_path(str(place), settings))
-    entries = tuple(entry for manifest in manifests for entry in manifest.entries)
+    # An export holds an agent once for each source that claims it.
+    held = {entry.agent.id: entry for manifest in reversed(manifests) for entry in manifest.entries}
+    entries = tuple(held[key] for key in dict.fromkeys(e.agent.id for m in manifests for e in m.entries))
     rejected = tuple(each for manifest in manifests for each in manifest.rejected)
     files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
     return Manifest(source=str(place), entries=entries, rejected=rejected), files
@@ -64,10 +65,10 @@ def _agents(path: Path, about: Mapping[str, Any], settings: Settings) -> tuple[M
 def lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Place (`file:line`) and object of each line that is not blank. Raises InvalidDataset."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidDataset(str(path), f"cannot be read: {error}") from error
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # JSON may hold what Unicode counts as an end of line
         if line.strip():
             yield f"{path}:{number}", _object(line, f"{path}:{number}")
 
@@ -86,7 +87,7 @@ def _about(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return _object(path.read_text(encoding="utf-8"), str(path))
+        return _object(path.read_text(encoding="utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
         raise InvalidDataset(str(path), f"cannot be read: {error}") from error
 
@@ -117,11 +118,13 @@ def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
 
 
 def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
-    if not isinstance(record.get("id"), str | int):
+    if not isinstance(record.get("id"), str | int) or isinstance(record["id"], bool):
         raise InvalidDataset(where, "a query needs an id")
-    steps = record.get("steps") or []
+    steps = [] if record.get("steps") is None else record["steps"]
     if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
         raise InvalidDataset(where, "steps: expected a list of objects")
+    if not isinstance(record.get("split") or "", str):
+        raise InvalidDataset(where, "split: expected a name")
     return Question(
         id=str(record["id"]),
         need=_need(record, known, where),
@@ -134,15 +137,15 @@ def _need(record: Mapping[str, Any], known: Known, where: str) -> Need:
     text = record.get("text")
     if not isinstance(text, str) or not text.strip():
         raise InvalidDataset(where, "a query needs a text")
-    return Need(
-        text=text,
-        gold=known.agents_of(_without_empty(_items(record, "gold", where), where), where),
-        gold_tools=known.tools_of(filter(None, _items(record, "gold_tools", where)), where),
-    )
+    gold = known.agents_of(_without_empty(_items(record, "gold", where), where), where)
+    gold_tools = known.tools_of(filter(None, _items(record, "gold_tools", where)), where)
+    if gold_tools and not gold:
+        raise InvalidDataset(where, "gold_tools without gold: name the agents that are right, too")
+    return Need(text=text, gold=gold, gold_tools=gold_tools)
 
 
 def _items(record: Mapping[str, Any], name: str, where: str) -> list[list[str]]:
-    items = record.get(name) or []
+    items = [] if record.get(name) is None else record[name]
     whole = isinstance(items, list) and all(isinstance(item, list) for item in items)
     if not whole or not all(isinstance(choice, str) for item in items for choice in item):
         raise InvalidDataset(where, f"{name}: expected a list of lists of ids")
@@ -154,11 +157,3 @@ def _without_empty(items: list[list[str]], where: str) -> list[list[str]]:
     if not all(items):
         raise InvalidDataset(where, "gold: an item names no agent; leave it out if none is right")
     return items
-
-
-def _refuse_repeats(questions: tuple[Question, ...], path: Path) -> None:
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise InvalidDataset(str(path), f"a second query {question.id!r}")
-        seen.add(question.id)

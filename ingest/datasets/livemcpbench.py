@@ -22,7 +22,7 @@ def read(path: Path, settings: Settings) -> Dataset:
     try:
         tasks = json.loads((path / STEPS).read_bytes())
         questions = tuple(_question(task, known, f"{path / STEPS}#/{number}") for number, task in enumerate(tasks))
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise InvalidDataset(str(path / STEPS), f"is not as expected: {error!r}") from error
     return Dataset(
         name="LiveMCPBench",

@@ -20,6 +20,17 @@ def read_dataset(path: Path, settings: Settings) -> Dataset:
     """Raises InvalidDataset, which says where and why."""
     for files, read in FORMATS:
         if all((path / name).is_file() for name in files):
-            return read(path, settings)
+            dataset = read(path, settings)
+            _refuse_repeats(dataset, path)
+            return dataset
     known = "; or ".join(" and ".join(files) for files, _ in FORMATS)
     raise InvalidDataset(str(path), f"is no dataset: a folder that holds {known}")
+
+
+def _refuse_repeats(dataset: Dataset, path: Path) -> None:
+    """By its id a query is told in records, and found again in another."""
+    seen: set[str] = set()
+    for question in dataset.questions:
+        if question.id in seen:
+            raise InvalidDataset(str(path), f"a second query {question.id!r}")
+        seen.add(question.id)

@@ -35,7 +35,12 @@ class Bench:
     watching: Watching = _nobody
 
     def outcomes(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
-        """Those over one registry together, else in the order of the trials."""
+        """Those over one registry together, else in the order of the trials.
+
+        Raises InvalidDataset, before anything is embedded, if a trial has nothing to be judged by.
+        """
+        for trial in trials:
+            dataset.check_asked(trial.by, split=trial.split)
         settings = _with_room_for(dataset, self.settings)
         for (embedder, texts), group in groupby(sorted(trials, key=_registry_of), key=_registry_of):
             opened = Registry.open(":memory:", embedder=embedder or None, settings=settings, environ=self.environ)

@@ -87,6 +87,8 @@ class OpenedSource:
 
 def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     """One source, or each that an export holds. Raises SourceError."""
+    if not given.strip():
+        raise SourceError("ingest", "an empty text names no source; `.` is this folder")
     if how.since and not given.startswith(REGISTRY_PREFIX):
         raise SourceError(given, "--since asks an MCP registry what changed; this source is read whole")
     if given.startswith(REGISTRY_PREFIX):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.evaluation.metrics import Gold
 
 By = Literal["questions", "steps", "united"]
@@ -59,6 +60,18 @@ class Dataset:
         chosen = [question for question in self.questions if split in ("", question.split)]
         queries = [query for question in chosen for query in _ASKED[by](question)]
         return tuple(query for query in queries if query.gold)
+
+    def usual_bys(self, *, split: str = "") -> "tuple[By, ...]":
+        """Questions and steps, of which there are some to be judged."""
+        return tuple(by for by in BYS if by != "united" and self.asked(by, split=split))
+
+    def check_asked(self, by: By, *, split: str = "") -> None:
+        """Raises InvalidDataset if no query of this kind, or of this split, can be judged."""
+        splits = sorted({question.split for question in self.questions if question.split})
+        if split and split not in splits:
+            raise InvalidDataset(self.name, f"has no split {split!r}; it has: {', '.join(splits) or 'none'}")
+        if not self.asked(by, split=split):
+            raise InvalidDataset(self.name, f"has no {by} with gold{f' in split {split!r}' if split else ''}")
 
     @property
     def size(self) -> Mapping[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from waygraph.registry.errors import UnknownName
+from waygraph.registry.errors import InvalidDataset, UnknownName
 from waygraph.registry.evaluation.metrics import Gold, measured
 from waygraph.registry.evaluation.record import Record
 from waygraph.registry.evaluation.significance import paired_p
@@ -82,9 +82,11 @@ def _pairs(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[tuple[R
 
 
 def _difference(left: Record, right: Record, metric: str) -> Difference:
-    """Over the queries that both were asked."""
-    others = {query["id"]: query for query in right["queries"]}
-    both = [(query, others[query["id"]]) for query in left["queries"] if query["id"] in others]
+    """Over the queries that both were asked: of the same id and text. Raises InvalidDataset if there are none."""
+    others = {(query["id"], query["text"]): query for query in right["queries"]}
+    both = [(query, others[key]) for query in left["queries"] if (key := (query["id"], query["text"])) in others]
+    if not both:
+        raise InvalidDataset(f"{_named(left)} and {_named(right)}", "were asked no query in common")
     pairs = [_changed(one, other, metric) for one, other in both]
     ones, twos = [pair.one.value for pair in pairs], [pair.other.value for pair in pairs]
     names = dict.fromkeys((_named(left), _named(right)))

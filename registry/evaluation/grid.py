@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from waygraph.registry.errors import RecipeNeedsTexts
 from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.trial import Trial, varied
 from waygraph.registry.model import TextForm
@@ -25,12 +26,32 @@ class Grid:
     split: str = ""
 
     def trials(self) -> tuple[Trial, ...]:
-        """In the order of the values; a recipe that is made for other texts than those asked for is left out."""
-        return tuple(self._trials())
+        """In the order of the values; a recipe that is made for other texts than those asked for is left out, and one
+        that merges by score is not tried by k, which it has not.
+
+        Raises RecipeNeedsTexts if none is left, InvalidSetting for a k or depth that cannot be.
+        """
+        trials = tuple(self._trials())
+        for recipe, texts in () if trials else self.unfit:
+            raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=texts)
+        return trials
+
+    @property
+    def unfit(self) -> Sequence[tuple[Recipe, TextForm]]:
+        """Which recipes are left out over which texts."""
+        return [(r, texts) for r in self.recipes for texts in self.texts if texts and not r.takes(texts)]
+
+    @property
+    def without_k(self) -> Sequence[Recipe]:
+        """Those that `ks` cannot vary."""
+        return [recipe for recipe in self.recipes if recipe.merge == "by_score" and any(k is not None for k in self.ks)]
 
     def _trials(self) -> Iterator[Trial]:
         combined = product(self.recipes, self.bys, self.embedders, self.texts, self.weights, self.ks, self.depths)
-        for recipe, by, embedder, texts, weights, k, depth in combined:
+        for recipe, by, embedder, texts, weights, given_k, depth in combined:
+            if recipe in self.without_k and given_k != self.ks[0]:
+                continue
+            k = None if recipe in self.without_k else given_k
             if texts is None or recipe.takes(texts):
                 yield Trial(
                     recipe=varied(recipe, weights=weights, k=k, depth=depth),

@@ -10,7 +10,7 @@ from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from waygraph.registry.errors import MissingExtra
+from waygraph.registry.errors import MissingExtra, StorageFailed
 from waygraph.registry.evaluation.metrics import DEPTHS
 from waygraph.registry.evaluation.tables import Estimate, Row, Table
 
@@ -49,15 +49,24 @@ def draw(tables: Iterable[Table], folder: Path, form: Form = "svg", *, kinds: Se
     The same tables make the same bytes; an SVG tells by `digest` what it was drawn from. Raises MissingExtra without
     matplotlib.
     """
-    paths = []
-    folder.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StorageFailed(f"{folder} cannot be made: {exc.strerror}") from exc
     with _styled():
         for table in tables:
             for kind in _possible(table, kinds):
-                paths.append(place_of(table, folder, kind, form))
+                paths.append(_free(place_of(table, folder, kind, form), paths))
                 told = {"Date": None, "Description": digest(table)} if form == "svg" else None
                 _DRAWING[kind](table).savefig(paths[-1], dpi=150, metadata=told)
     return paths
+
+
+def _free(place: Path, taken: Sequence[Path]) -> Path:
+    """The place, or with a number where another table of the same name has it."""
+    places = (place, *(place.with_stem(f"{place.stem}-{number}") for number in range(2, len(taken) + 2)))
+    return next(each for each in places if each not in taken)
 
 
 def place_of(table: Table, folder: Path, kind: Kind, form: Form = "svg") -> Path:

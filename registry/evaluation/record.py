@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from waygraph.registry.errors import InvalidDataset
+from waygraph.registry.atomic import write_named
+from waygraph.registry.errors import InvalidDataset, StorageFailed
 from waygraph.registry.evaluation.dataset import Dataset
 from waygraph.registry.evaluation.trial import Judgement, Mean, Outcome
 
@@ -40,8 +41,12 @@ def summary_of(record: Record) -> dict[str, Any]:
 
 
 def write_record(record: Record, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    """Makes the folder too. Raises StorageFailed; the file is then as it was."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StorageFailed(f"{path.parent} cannot be made: {exc.strerror}") from exc
+    write_named(path, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
 
 
 def read_record(path: Path, *, with_queries: bool = False) -> Record:
@@ -131,6 +136,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "embedder": outcome.fingerprint,
         "revision": outcome.revision,
         "judged": len(outcome.judgements),
+        "judged_tools": sum(bool(judgement.tool_metrics) for judgement in outcome.judgements),
         "withheld": sum(not judgement.agents for judgement in outcome.judgements),
         "p50_ms": round(outcome.p50_ms, 3),
         "p95_ms": round(outcome.p95_ms, 3),

@@ -50,7 +50,7 @@ class Row:
     @property
     def series(self) -> str:
         """What it is called but for its weights, which stand in round brackets."""
-        return re.sub(r" \([\d.]+, [\d.]+\)", "", self.method)
+        return re.sub(r" \([\d.e+-]+, [\d.e+-]+\)", "", self.method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +168,11 @@ def _told_apart(entries: Sequence[_Entry]) -> list[str]:
     return [f"{number}. {entry.name}" for number, entry in enumerate(entries, start=1)]
 
 
+def _judged(outcome: Record, level: Level) -> int:
+    """Of records that do not tell for tools: how many queries there were."""
+    return int(outcome["judged"] if level == "agents" else outcome.get("judged_tools", outcome["judged"]))
+
+
 def _row(name: str, entry: _Entry, metrics: Sequence[str], level: Level, tested: _Entry | None) -> Row:
     outcome, means = entry.outcome, entry.outcome[level]
     for metric in metrics:
@@ -181,7 +186,7 @@ def _row(name: str, entry: _Entry, metrics: Sequence[str], level: Level, tested:
         embedder=entry.embedder,
         agent_weight=outcome["recipe"]["agent_weight"],
         tool_weight=outcome["recipe"]["tool_weight"],
-        judged=outcome["judged"],
+        judged=_judged(outcome, level),
         withheld=outcome["withheld"],
         p50_ms=outcome["p50_ms"],
         estimates={metric: _estimate(means[metric], compared and compared(metric)) for metric in metrics},

@@ -1,12 +1,13 @@
 """A way of routing, tried on a dataset's queries: what it ranked, how long it took, and the votes behind it."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import NotReranked
+from waygraph.registry.errors import InvalidSetting, NotReranked
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import DEPTHS, Gold, measured
 from waygraph.registry.evaluation.significance import interval
@@ -181,7 +182,9 @@ def _route(registry: "Registry", trial: Trial, asked: Asked) -> Route:
 
 def _tools(registry: "Registry", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
     """None where there is nothing to judge."""
-    if not asked.gold_tools or not trial.recipe.ranks_tools or len(asked.texts) > 1 or trial.routing is not by_recipe:
+    if not asked.gold_tools or not trial.recipe.ranks_tools or trial.routing is not by_recipe:
+        return None
+    if trial.by == "united":  # a query of several steps finds no tools, and the few of one step would stand for all
         return None
     found = registry.find_tools(Query(text=asked.texts[0], limit=DEPTH), recipe=trial.recipe)
     return tuple(match.tool.id for match in _reranked(found, asked).matches)
@@ -207,8 +210,13 @@ def varied(
 ) -> Recipe:
     """The recipe with other weights (agent, tool), one k for all legs but names, or another depth.
 
-    One that merges by score withholds nothing then: it was calibrated as it was.
+    One that merges by score has no k, and withholds nothing when it is varied: it was calibrated as it was.
+    Raises InvalidSetting for a k or depth that cannot be.
     """
+    if k is not None and not (math.isfinite(k) and k >= 0):
+        raise InvalidSetting(f"k={k:g}: expected a number from 0")
+    if depth is not None and depth < 1:
+        raise InvalidSetting(f"depth={depth}: expected a whole number from 1")
     if weights is not None:
         recipe = replace(recipe, agent_weight=weights[0], tool_weight=weights[1])
     if k is not None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, inf
 from typing import Literal
 
-from waygraph.registry.errors import UnknownRecipe
+from waygraph.registry.errors import InvalidQuery, UnknownRecipe
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
 from waygraph.registry.model import EntityKind, TextForm
 
@@ -72,6 +72,11 @@ class Recipe:
     literals: bool = False
     calibration: Calibration | None = None
     rerank: Rerank | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InvalidQuery."""
+        if self.depth < 1 or any(not 0 <= leg.k < inf for leg in self.legs):
+            raise InvalidQuery(f"recipe {self.name!r}: expected a depth from 1, and for each leg a k from 0")
 
     @property
     def weights(self) -> Mapping[EntityKind, float]:

@@ -5,9 +5,11 @@ publication the folder is marked `pending`; whoever finds that mark and no write
 """
 
 import logging
+import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -46,6 +48,8 @@ class EmbeddedStore:
         self.path, self._settings = path, settings
         self._places = CypherPlaces(settings)
         self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
+        if self._scratch:  # at the process's end at the latest, if nobody closes it
+            weakref.finalize(self, _remove, self._scratch, os.getpid())
         self._home = path or self._scratch_file()
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
@@ -192,3 +196,9 @@ class EmbeddedStore:
                 self._live.close()
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Not by a process that was forked off: its parent works on."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

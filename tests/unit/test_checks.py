@@ -1,7 +1,12 @@
 """What the library refuses of its callers, before anything is done."""
 
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +15,28 @@ from tests.contract.test_flags import entry
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.discovery.overview import overview
-from waygraph.registry.errors import InvalidQuery, InvalidSetting, WaygraphError
-from waygraph.registry.model import Principal
+from waygraph.registry.errors import (
+    InvalidQuery,
+    InvalidSetting,
+    RegistryNotFound,
+    RegistryUnusable,
+    UnknownName,
+    WaygraphError,
+)
+from waygraph.registry.model import Filters, Principal, Query
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import LEXICAL
+from waygraph.registry.settings import Settings, load_settings
+
+
+class _Any:
+    """`ANY[x]` is x, of no type."""
+
+    def __getitem__(self, value: Any) -> Any:
+        return value
+
+
+ANY = _Any()
 
 
 @pytest.fixture
@@ -33,6 +57,26 @@ def registry() -> Iterator[Registry]:
         (lambda r: r.set("east", tags=["\ud800"]), InvalidSetting, "tags holds half of a surrogate"),
         (lambda r: r.set("east", visible_to=["crew", "\udfff"]), InvalidSetting, "visible_to holds half"),
         (lambda r: r.reindex(texts="Plain"), InvalidSetting, "contextual, plain"),
+        (lambda r: r.set("east", visible_to=iter([])), InvalidSetting, "at least one group"),
+        (lambda r: r.set("east", hidden="no"), InvalidSetting, "hidden is True or False, not 'no'"),
+        (lambda r: r.set("east", everyone="no"), InvalidSetting, "everyone is True or False"),
+        (lambda r: r.route(None), InvalidQuery, "a text or a Query, not NoneType"),
+        (lambda r: r.route(Query(text="wind", filters=Filters(tags=ANY["wind"]))), InvalidQuery, "tags of filters"),
+        (lambda r: r.agents_page(filters=Filters(agent_ids=ANY["east"])), InvalidQuery, "agent_ids of filters"),
+        (lambda r: r.route("wind", recipe=replace(LEXICAL, depth=0)), InvalidQuery, "a depth from 1"),
+        (lambda r: sync(r, Manifest(source="test", policy=ANY["Hold"])), InvalidSetting, "accept, hold, strict"),
+        (lambda _: Registry.open(ANY[None]), InvalidSetting, "not by NoneType"),
+        (lambda _: Registry.open(ANY[b"r.grafeo"]), InvalidSetting, "not by bytes"),
+        (
+            lambda _: Settings(max_query_chars=ANY["x"]),
+            InvalidSetting,
+            "WAYGRAPH_MAX_QUERY_CHARS='x'",
+        ),
+        (
+            lambda _: load_settings({"WAYGRAPH_QUERY_CACHE_ENTRIES": "-5"}),
+            InvalidSetting,
+            "a whole number from 0",
+        ),
         (lambda r: r.change(lambda session: session.held(), texts="nope"), InvalidSetting, "not 'nope'"),
     ],
 )
@@ -42,6 +86,75 @@ def test_what_says_nothing_or_the_wrong_thing_is_refused(
     with pytest.raises(error, match=told):
         ask(registry)
     assert registry.status().state.revision == 1
+
+
+def test_names_may_come_one_after_the_other(registry: Registry) -> None:
+    """What gives them but once must not be seen as empty: that would open the agent to everyone."""
+    some: Any = (name for name in ("crew", "board"))
+    registry.set("east", visible_to=some, tags=ANY[iter(["fast"])])
+    assert registry.agent("east").visible_to == ("board", "crew")
+    assert registry.agent("east").tags == ("fast",)
+    assert [agent.id for agent in registry.agents(principal=Principal())] == ["west"]
+    steps: Any = (text for text in ("wind", "calm"))
+    assert len(registry.route(Query(steps=steps)).steps) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.approve("east"),
+        lambda r: r.forget("test"),
+        lambda r: r.set("east", pinned=True),
+        lambda r: r.remove("east"),
+        lambda r: r.put_statuses({}),
+    ],
+)
+def test_what_changes_what_is_there_makes_no_registry(tmp_path: Path, change: Callable[[Registry], object]) -> None:
+    with Registry.open(tmp_path / "typo.grafeo", embedder="none") as registry, pytest.raises(RegistryNotFound):
+        change(registry)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_may_be_any_path(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "r.grafeo").touch()
+    [entry_of_folder] = os.scandir(tmp_path)
+    with pytest.raises(RegistryUnusable, match=r"r\.grafeo"):
+        Registry.open(entry_of_folder)
+
+
+def test_an_unclosed_registry_in_memory_ends_with_the_process(tmp_path: Path) -> None:
+    program = """
+from tests.contract.test_flags import entry
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
+from waygraph.registry.changes import Manifest
+sync(Registry.open(":memory:", embedder="none"), Manifest(source="s", entries=(entry("a", "b", "c"),)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert list(tmp_path.glob("waygraph-*")) == []
+
+
+def _all_errors(kind: type[WaygraphError] = WaygraphError) -> Iterator[type[WaygraphError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _all_errors(below)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_all_errors()), key=str))
+def test_every_error_crosses_to_another_process(kind: type[WaygraphError]) -> None:
+    """Whole: its text and its facts. In a pool of processes one that does not ends the pool."""
+    error = kind.__new__(kind, "what was seen")
+    error.__dict__["fact"] = ("a", 1)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - it was just written
+    assert (type(again), str(again), again.__dict__) == (kind, str(error), {"fact": ("a", 1)})
+
+
+def test_an_error_of_its_own_facts_crosses_whole(registry: Registry) -> None:
+    with pytest.raises(UnknownName) as raised:
+        registry.agent("eats")
+    again = pickle.loads(pickle.dumps(raised.value))  # noqa: S301 - it was just written
+    assert (str(again), again.nearest) == (str(raised.value), raised.value.nearest)
+    assert again.nearest == ("east",)
 
 
 def test_a_principal_s_groups_may_come_as_any_list_of_names(registry: Registry) -> None:

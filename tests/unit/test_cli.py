@@ -5,16 +5,17 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import yaml
+from typer.main import get_command
 
 from waygraph.api.cli import options
-from waygraph.api.cli.app import main
+from waygraph.api.cli.app import app, main
 from waygraph.api.cli.output import BROKEN_PIPE
 from waygraph.api.cli.progress import progress_bar
 from waygraph.api.cli.reference import help_page
@@ -428,7 +429,7 @@ def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
     """`export -o FILE` writes what `ingest` reads back whole."""
     file, on = tmp_path / "all.json", tmp_path / "again.grafeo"
     assert f"written\t{file}" in run("export", "-o", file).out
-    assert file.read_text(encoding="utf-8") == run("export").out.removesuffix("\n")
+    assert file.read_text(encoding="utf-8") == run("export").out
     assert run("ingest", file, on=on).status == 0
     assert run("tools", on=on).out == run("tools").out
 
@@ -610,3 +611,25 @@ def test_the_help_repeats_what_the_core_knows() -> None:
 def test_a_closed_pipe_has_the_status_of_its_signal() -> None:
     """128 + SIGPIPE."""
     assert BROKEN_PIPE == 128 + 13
+
+
+def _with_ranges(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, float]]:
+    """Each option that has a least or a most, with its command, and a number that is beyond it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _with_ranges(command, (*path, name))
+            continue
+        for option in command.params:
+            for end, step in (("min", -1), ("max", 1)):
+                limit = getattr(option, end, None)
+                if limit is not None and option.opts[0].startswith("-"):
+                    yield (*path, name), option.opts[0], limit + step
+
+
+def test_the_range_of_every_option_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Read quickly or by typer, a number beyond it is wrong usage."""
+    ranges = list(_with_ranges(get_command(app)))
+    assert len(ranges) >= 10
+    for command, option, beyond in ranges:
+        assert main([*command, option, str(beyond)]) == 2, (command, option)
+        assert f"Invalid value for '{option}'" in capsys.readouterr().err, (command, option)

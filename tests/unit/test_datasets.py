@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from waygraph.ingest import ingest
 from waygraph.ingest.datasets import read_dataset
+from waygraph.registry import Registry
 from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.settings import Settings
 
@@ -75,9 +77,14 @@ def test_the_checksum_is_that_of_the_files(tmp_path: Path) -> None:
         ([*AGENTS, {"name": "no id"}], [QUERY], r"agents\.jsonl:3.*agent id"),
         ([*AGENTS, AGENTS[0]], [QUERY], r"agents\.jsonl:3: a second agent 'mail'"),
         ([{**AGENTS[0], "tools": [{"name": ""}]}], [QUERY], r"agents\.jsonl:1.*tool name"),
-        (AGENTS, [QUERY, QUERY], r"queries\.jsonl: a second query '1'"),
+        (AGENTS, [QUERY, QUERY], "a second query '1'"),
         (AGENTS, ["", "", "no"], r"queries\.jsonl:3: is not JSON"),
         (AGENTS, [{**QUERY, "id": None}], r"queries\.jsonl:1: a query needs an id"),
+        (AGENTS, [{**QUERY, "id": True}], r"queries\.jsonl:1: a query needs an id"),
+        (AGENTS, [{**QUERY, "gold": {}}], r"queries\.jsonl:1: gold: expected a list of lists"),
+        (AGENTS, [{**QUERY, "steps": {}}], r"queries\.jsonl:1: steps: expected a list"),
+        (AGENTS, [{**QUERY, "split": ["dev"]}], r"queries\.jsonl:1: split: expected a name"),
+        (AGENTS, [{**QUERY, "gold": []}], r"queries\.jsonl:1: gold_tools without gold"),
         (AGENTS, [{**QUERY, "text": " "}], r"queries\.jsonl:1: a query needs a text"),
         (AGENTS, [{**QUERY, "gold": ["mail"]}], r"queries\.jsonl:1: gold: expected a list of lists"),
         (AGENTS, [{**QUERY, "gold": [[]]}], r"queries\.jsonl:1: gold: an item names no agent"),
@@ -92,6 +99,34 @@ def test_what_is_wrong_is_told_with_its_line(
     """Nothing is judged by half: an unknown gold id is an error, not a miss."""
     with pytest.raises(InvalidDataset, match=told):
         read_dataset(written(tmp_path, agents, queries), Settings())
+
+
+def test_a_line_ends_where_json_lines_end_it(tmp_path: Path) -> None:
+    """What Unicode counts as an end of line stands in texts; a mark of the byte order stands before them."""
+    text = "one\u2028two\u0085three"
+    folder = written(tmp_path, AGENTS, [json.dumps({**QUERY, "text": text}, ensure_ascii=False)])
+    queries = folder / "queries.jsonl"
+    queries.write_bytes(b"\xef\xbb\xbf" + queries.read_bytes().replace(b"\n", b"\r\n"))
+    [question] = read_dataset(folder, Settings()).questions
+    assert question.need.text == text
+
+
+def test_an_agent_of_an_export_is_named_by_its_id(tmp_path: Path) -> None:
+    """Two sources may give one key to different agents: then it names neither."""
+    with Registry.open(":memory:", embedder="none") as registry:
+        for source in ("one", "two"):
+            place = tmp_path / f"{source}.json"
+            said = {"id": "weather", "name": f"Weather {source}", "transport": {"command": source}}
+            place.write_text(json.dumps({"waygraph": 1, "agents": [said]}), encoding="utf-8")
+            ingest(registry, place, source=source, namespace=source)
+        ids = [agent.id for agent in registry.agents()]
+        (tmp_path / "export.json").write_text(registry.export("json"), encoding="utf-8")
+    queries = [{"id": at, "text": "rain?", "gold": [[agent_id]]} for at, agent_id in enumerate(ids)]
+    folder = tmp_path / "set"
+    folder.mkdir()
+    read = read_dataset(written(folder, [], queries, {"catalog": "../export.json"}), Settings())
+    assert [question.need.gold for question in read.questions] == [(frozenset({agent_id}),) for agent_id in ids]
+    assert len(ids) == 2
 
 
 def test_a_folder_without_a_dataset_is_told(tmp_path: Path) -> None:

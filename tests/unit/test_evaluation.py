@@ -11,7 +11,7 @@ from waygraph.ingest.datasets import read_dataset, trials
 from waygraph.ingest.datasets.trials import Bench
 from waygraph.registry.embedding.onnx import OnnxEmbedder
 from waygraph.registry.embedding.protocol import Role
-from waygraph.registry.errors import InvalidDataset, UnknownName
+from waygraph.registry.errors import InvalidDataset, InvalidSetting, RecipeNeedsTexts, StorageFailed, UnknownName
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.difference import differences
 from waygraph.registry.evaluation.grid import Grid
@@ -71,6 +71,51 @@ def test_steps_are_asked_alone_or_united() -> None:
     assert judgement.tools == ()
 
 
+def test_a_question_of_one_step_finds_no_tools_united() -> None:
+    """The few of one step would stand for all."""
+    whole = read_dataset(REQUESTS, Settings())
+    need = whole.questions[0].need
+    dataset = replace(whole, questions=(Question(id="q", need=need, steps=(need,)),))
+    trial = Trial(recipe=LEXICAL, texts="contextual", embedder="none")
+    united, alone = outcomes(dataset, replace(trial, by="united"), trial)
+    assert (united.tools, bool(alone.tools)) == ({}, True)
+    told = record_of(dataset, [united, alone], {})["outcomes"]
+    assert [(outcome["judged"], outcome["judged_tools"]) for outcome in told] == [(1, 0), (1, 1)]
+
+
+def test_what_cannot_be_varied_is_refused_or_left_as_it_is() -> None:
+    with pytest.raises(InvalidSetting, match="k=-1"):
+        Grid(recipes=[PAPER], ks=[-1.0]).trials()
+    with pytest.raises(InvalidSetting, match="k=nan"):
+        Grid(recipes=[PAPER], ks=[float("nan")]).trials()
+    with pytest.raises(InvalidSetting, match="depth=0"):
+        Grid(recipes=[HYBRID], depths=[0]).trials()
+    with pytest.raises(RecipeNeedsTexts):
+        Grid(recipes=[PAPER], texts=["contextual"]).trials()
+    merged = Grid(recipes=[HYBRID, PAPER], ks=[1.0, 10.0])
+    assert [trial.name for trial in merged.trials()] == ["hybrid", "paper k=1", "paper k=10"]
+    assert merged.without_k == [HYBRID]
+
+
+def test_records_of_other_queries_are_not_compared(record: Record) -> None:
+    """Also where their ids are alike."""
+    other = json.loads(json.dumps(record))
+    for query in other["outcomes"][0]["queries"]:
+        query["text"] += "?"
+    with pytest.raises(InvalidDataset, match="no query in common"):
+        differences(record, other, "Recall@1")
+
+
+def test_a_record_that_cannot_be_written_leaves_the_former_one(record: Record, tmp_path: Path) -> None:
+    with pytest.raises(StorageFailed, match="cannot be written: "):
+        write_record(record, tmp_path)
+    half = {**record, "dataset": {**record["dataset"], "name": "half \ud800"}}
+    write_record(half, tmp_path / "a.json")
+    assert read_record(tmp_path / "a.json")["dataset"]["name"] == "half \ud800"
+    write_record(record, tmp_path / "link.json")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["a.json", "link.json"]
+
+
 def test_queries_are_embedded_once_for_all_trials_over_a_registry(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,8 +155,10 @@ def test_a_grid_holds_every_combination() -> None:
 
 
 def test_a_dataset_that_nothing_can_be_judged_of_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(ValueError, match="no query"):
+    with pytest.raises(InvalidDataset, match="has no steps with gold"):
         outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", by="steps"))
+    with pytest.raises(InvalidDataset, match="has no split 'tset'; it has: "):
+        outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", split="tset"))
 
 
 def test_a_record_comes_back_as_it_was_written(record: Record, tmp_path: Path) -> None:

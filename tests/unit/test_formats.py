@@ -137,13 +137,19 @@ def test_arguments_that_are_no_object_become_none(schema: str, tool_format: Tool
         ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
         ({"type": ["object", "null"], "x": 1}, {"type": "object", "properties": {}, "x": 1}),
         ({"type": "object", "anyOf": [{}]}, {"type": "object", "anyOf": [{}], "properties": {}}),
+        ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
+        ({"properties": [], "required": "a"}, {"type": "object", "properties": {}}),
+        ({"properties": {"a": True, "b": False}}, {"type": "object", "properties": {"a": {}, "b": {"not": {}}}}),
     ],
 )
 @every_format
 def test_an_object_is_kept_and_says_that_it_is_one(
     stated: dict[str, Any], told: dict[str, Any], tool_format: ToolFormat
 ) -> None:
-    """Nothing of the schema is lost; `type` and `properties` are there even if the source left them out."""
+    """Nothing of the schema is lost; `type` and `properties` are there even if the source left them out.
+
+    The MCP SDK in TypeScript refuses a whole list for one `properties` or `required` of another form.
+    """
     assert arguments_of(definition(tool(input_schema=canonical_json(stated)), tool_format)) == told
 
 
@@ -166,6 +172,8 @@ def test_mcp_keeps_output_and_annotations() -> None:
     }
     bare = definition(replace(full, output_schema='{"type":"array"}', annotations="{}"), "mcp")
     assert bare.keys() == {"name", "description", "inputSchema"}
+    odd = replace(full, output_schema='{"properties":{"n":true},"required":[1],"type":["object","null"]}')
+    assert definition(odd, "mcp")["outputSchema"] == {"properties": {"n": {}}, "type": "object"}
     assert definition(full, "anthropic").keys() == {"name", "description", "input_schema"}
 
 
