@@ -25,7 +25,6 @@ from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
     EmbedderMismatch,
     IndexOutdated,
-    InvalidSetting,
     ModelNotFound,
     RecipeNeedsTexts,
     RegistryNotFound,
@@ -49,7 +48,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_nam
 from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
-from waygraph.registry.storage.store import Store, is_service, open_store
+from waygraph.registry.storage.store import Store, is_service, named_place, open_store
 from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class Registry:
         Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
         vectors were made by another embedder than the one asked for, InvalidSetting if a service is to have another.
         """
-        location = _named_place(location)
+        location = named_place(location)
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
         if is_service(location):
@@ -534,11 +533,3 @@ class Registry:
 def _recipe(recipe: str | Recipe) -> Recipe:
     """Raises UnknownRecipe."""
     return recipe_named(recipe) if isinstance(recipe, str) else recipe
-
-
-def _named_place(location: object) -> str:
-    """Raises InvalidSetting for what names no place."""
-    named = os.fspath(location) if isinstance(location, (str, os.PathLike)) else None
-    if not isinstance(named, str):
-        raise InvalidSetting(f"a registry is named by a text or a path, not by {type(location).__name__}")
-    return named

@@ -1,5 +1,6 @@
 """Where a registry lives, and what every such place does: a graph to write, a search index to read."""
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -82,6 +83,14 @@ def keep_nothing(session: "GraphSession", agent_ids: Collection[str] | None) -> 
 
 def prepare_nothing(dimension: int) -> None:
     """For an index that takes vectors of any length."""
+
+
+def named_place(location: object) -> str:
+    """Raises InvalidSetting for what names no place."""
+    named = os.fspath(location) if isinstance(location, (str, os.PathLike)) else None
+    if not isinstance(named, str):
+        raise InvalidSetting(f"a registry is named by a text or a path, not by {type(location).__name__}")
+    return named
 
 
 def is_server(location: object) -> bool:

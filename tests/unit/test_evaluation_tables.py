@@ -14,7 +14,7 @@ import pytest
 from waygraph.api.cli.app import main
 from waygraph.ingest.datasets import read_dataset
 from waygraph.ingest.datasets.trials import Bench
-from waygraph.registry.errors import InvalidDataset, MissingExtra, UnknownName
+from waygraph.registry.errors import InvalidDataset, MissingExtra, StorageFailed, UnknownName
 from waygraph.registry.evaluation import plots
 from waygraph.registry.evaluation.metrics import measured
 from waygraph.registry.evaluation.plots import RECALLS, draw
@@ -188,6 +188,19 @@ def test_png_is_a_picture_too(record: Record, tmp_path: Path, capsys: pytest.Cap
     assert len(paths) == 3
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     assert main(["eval", "plot", str(tmp_path / "a.json"), "--to", str(out), "--format", "gif"]) == 2
+
+
+def test_two_datasets_of_one_name_have_pictures_of_their_own(drawable: Table, tmp_path: Path) -> None:
+    other = replace(drawable, rows=drawable.rows[:1])
+    one, two = draw([drawable, other], tmp_path / "out", kinds=["recall"])
+    assert (one.name, two.name) == (
+        "waygraph-examples-questions-recall.svg",
+        "waygraph-examples-questions-recall-2.svg",
+    )
+    assert one.read_bytes() != two.read_bytes()
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageFailed, match="cannot be made"):
+        draw([drawable], tmp_path / "file")
 
 
 def test_without_matplotlib_it_is_told_what_to_install(
