@@ -1,7 +1,7 @@
 """A registry that a service keeps, as one that is here."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from waygraph.registry.errors import InvalidSetting, WaygraphError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waygraph.registry.export import ExportFormat
     from waygraph.registry.remote.call import Call, Talk
     from waygraph.registry.remote.connection import Connection
-    from waygraph.registry.writing import Forgotten
+    from waygraph.registry.writing import Forgotten, WriteSession
 
 
 class RemoteRegistry(Registry):
@@ -123,6 +123,10 @@ class RemoteRegistry(Registry):
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return self._ask(calls.sources(principal))
+
+    def _changed[T](self, work: "Callable[[WriteSession], T]") -> T:
+        """Whether there is a registry is not asked: its graph is out of reach either way."""
+        return self.change(work)
 
     def changes(
         self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None

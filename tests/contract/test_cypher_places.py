@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Condition
+from typing import Any
 
 import pytest
 
@@ -184,16 +185,10 @@ def test_each_registry_has_places_of_its_own(
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(cypher_workers=0),
-        Settings(cypher_workers=-1),
-        Settings(cypher_wait_s=-1.0),
-        Settings(cypher_wait_s=float("nan")),
-    ],
+    "given", [{"cypher_workers": 0}, {"cypher_workers": -1}, {"cypher_wait_s": -1.0}, {"cypher_wait_s": float("nan")}]
 )
 @pytest.mark.parametrize("location", [":memory:", "neo4j://localhost"])
-def test_a_setting_out_of_range_is_told_at_once(settings: Settings, location: str) -> None:
+def test_a_setting_out_of_range_is_told_at_once(given: dict[str, Any], location: str) -> None:
     """Before anything is opened or asked; the message names the variable."""
     with pytest.raises(InvalidSetting, match=r"WAYGRAPH_CYPHER_(WORKERS|WAIT_S)"):
-        Registry.open(location, settings=settings, environ={})
+        Registry.open(location, settings=Settings(**given), environ={})

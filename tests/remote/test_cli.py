@@ -172,7 +172,7 @@ def test_an_export_goes_to_a_file(run: Run, there: Served, here: Path, tmp_path:
     """Which can be ingested again, there as here."""
     file = tmp_path / "out.json"
     assert run(there.url, "export", "-o", file).status == 0
-    assert file.read_text(encoding="utf-8") == run(here, "export").out.removesuffix("\n")
+    assert file.read_text(encoding="utf-8") == run(here, "export").out
     assert run(there.url, "ingest", file, "--dry-run", "--json").json["sources"][0]["report"]["source"] == "catalog"
 
 

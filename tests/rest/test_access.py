@@ -264,6 +264,7 @@ def test_a_key_is_told_nowhere(tmp_path: Path) -> None:
     settings = Settings(audit_file=str(audit), log_level="debug", failures_burst=100)
     with served(auth=True, folder=tmp_path, settings=settings) as service:
         good, wrong = service.key(everything=True), f"wg_{'a' * 12}_{'S3cretS3cret' * 3}1234567"
+        ingest(service.client(good), "money", agent("bank"))
         told: list[str] = []
         for key in (good, wrong):
             client = service.client(key)
