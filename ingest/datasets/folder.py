@@ -11,7 +11,10 @@ A need that no tool meets (its agent has none) has an empty list among `gold_too
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from waygraph.ingest.datasets.gold import Known, checksum
 from waygraph.ingest.manifest import AgentRecord, Intake
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sources.tools_list import tool_records
-from waygraph.registry.changes import Manifest
+from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.settings import Settings
@@ -54,12 +57,21 @@ def _agents(path: Path, about: Mapping[str, Any], settings: Settings) -> tuple[M
         return _catalogue(path / AGENTS, settings), [path / AGENTS]
     place = path / str(named)
     manifests = list(read_path(str(place), settings))
-    # An export holds an agent once for each source that claims it.
-    held = {entry.agent.id: entry for manifest in reversed(manifests) for entry in manifest.entries}
-    entries = tuple(held[key] for key in dict.fromkeys(e.agent.id for m in manifests for e in m.entries))
+    entries = manifests[0].entries if len(manifests) == 1 else tuple(_of_export(manifests))
     rejected = tuple(each for manifest in manifests for each in manifest.rejected)
     files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
     return Manifest(source=str(place), entries=entries, rejected=rejected), files
+
+
+def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
+    """Each agent once, whichever sources claim it. By a key that two of them give to different agents, which one source
+    may not do, neither is known: their ids stand for it.
+    """
+    held: dict[str, AgentEntry] = {}
+    for entry in chain.from_iterable(manifest.entries for manifest in manifests):
+        held.setdefault(entry.agent.id, entry)
+    borne = Counter(entry.key for entry in held.values())
+    return (entry if borne[entry.key] == 1 else replace(entry, key=entry.agent.id) for entry in held.values())
 
 
 def lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -12,7 +12,7 @@ from waygraph.registry.evaluation.metrics import Gold, gold_items
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The catalogue's agents by the dataset's own keys, and its tools by key and name."""
+    """The catalogue's agents by the dataset's own keys and by their ids, and its tools by key and name."""
 
     agents: Mapping[str, str]
     tools: frozenset[str] = field(default=frozenset())
@@ -23,7 +23,8 @@ class Known:
         for rejected in catalogue.rejected[:1]:
             raise InvalidDataset(rejected.where, rejected.reason)
         return cls(
-            _named(catalogue),
+            {entry.agent.id: entry.agent.id for entry in catalogue.entries}
+            | {entry.key: entry.agent.id for entry in catalogue.entries},
             frozenset(tool.id for entry in catalogue.entries for tool in entry.tools),
         )
 
@@ -48,15 +49,6 @@ class Known:
             if agent is not None and (found := f"{agent}/{'/'.join(parts[at:])}") in self.tools:
                 return found
         raise InvalidDataset(where, f"gold tool {name!r} is not in the catalogue; tools are written agent/tool")
-
-
-def _named(catalogue: Manifest) -> dict[str, str]:
-    """Every name of an agent → its id. A key that two sources of an export give to different agents names neither."""
-    of_key: dict[str, set[str]] = {}
-    for entry in catalogue.entries:
-        of_key.setdefault(entry.key, set()).add(entry.agent.id)
-    ids = {entry.agent.id: entry.agent.id for entry in catalogue.entries}
-    return {**{key: next(iter(found)) for key, found in of_key.items() if len(found) == 1}, **ids}
 
 
 def checksum(paths: Iterable[Path]) -> str:

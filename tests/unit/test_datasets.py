@@ -10,6 +10,7 @@ import pytest
 
 from waygraph.ingest import ingest
 from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
 from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.settings import Settings
@@ -127,6 +128,9 @@ def test_an_agent_of_an_export_is_named_by_its_id(tmp_path: Path) -> None:
     read = read_dataset(written(folder, [], queries, {"catalog": "../export.json"}), Settings())
     assert [question.need.gold for question in read.questions] == [(frozenset({agent_id}),) for agent_id in ids]
     assert len(ids) == 2
+    with Registry.open(":memory:", embedder="none") as judged:
+        report = sync(judged, read.catalogue)
+    assert (sorted(report.changes.created_agents), report.changes.rejected) == (sorted(ids), ())
 
 
 def test_a_folder_without_a_dataset_is_told(tmp_path: Path) -> None:
