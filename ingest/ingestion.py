@@ -5,7 +5,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest, offered
 from waygraph.ingest.questions import QuestionAuthor, with_questions
@@ -137,7 +136,7 @@ def ingest(
     """
     how = Opening(
         settings=registry.settings,
-        surroundings=_surroundings(os.environ if environ is None else environ),
+        surroundings=Surroundings.here(os.environ if environ is None else environ),
         source=source,
         namespace=namespace,
         kind=kind,
@@ -155,10 +154,6 @@ def opened(given: str | os.PathLike[str] | Sequence[str], how: Opening) -> list[
     if isinstance(given, (str, os.PathLike)):
         return open_sources(os.fspath(given), how)
     return [open_command(given, how)]
-
-
-def _surroundings(environ: Mapping[str, str]) -> Surroundings:
-    return Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
 
 
 def _asked(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:

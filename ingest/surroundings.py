@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,3 +16,8 @@ class Surroundings:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     home: str = ""
     cwd: str = ""
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str]) -> Self:
+        """This process's home and working folder, with the environment that is handed in."""
+        return cls(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))

@@ -9,7 +9,7 @@ import httpx2
 
 from waygraph.registry.embedding.backoff import wait_s
 from waygraph.registry.errors import WaygraphError
-from waygraph.registry.proxies import PAST_PROXIES, through_proxies
+from waygraph.registry.proxies import http_client
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 TRANSIENT = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
@@ -47,9 +47,7 @@ class OpenAIEndpoint:
         self._api_key, self._model = api_key, model
         self._url = self._address(base_url)
         self._left_out = ""
-        headers = self._authorization()
-        with through_proxies():
-            self._client = httpx2.Client(headers=headers, timeout=patience.timeout_s, mounts=PAST_PROXIES)
+        self._client = http_client(httpx2.Client, headers=self._authorization(), timeout=patience.timeout_s)
 
     @property
     def host(self) -> str:

@@ -1,7 +1,6 @@
 """Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 
@@ -15,11 +14,13 @@ class UnusableProxy(InvalidSetting):
     """The environment names a proxy that no client can use."""
 
 
-@contextmanager
-def through_proxies() -> Iterator[None]:
-    """Around the making of a client. Raises UnusableProxy, which repeats no address: it may hold a password."""
+def http_client[C: (httpx2.Client, httpx2.AsyncClient)](kind: type[C], **options: Any) -> C:
+    """A client of the library, which takes `options`; for this machine it uses no proxy.
+
+    Raises UnusableProxy, which repeats no address: it may hold a password.
+    """
     try:
-        yield
+        return kind(mounts=PAST_PROXIES, **options)
     except (httpx2.InvalidURL, ValueError) as exc:
         raise UnusableProxy(
             "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or a host in NO_PROXY, is no address: expected "
@@ -29,5 +30,4 @@ def through_proxies() -> Iterator[None]:
 
 def check_proxies() -> None:
     """Raises UnusableProxy."""
-    with through_proxies():
-        httpx2.Client().close()
+    http_client(httpx2.Client).close()

@@ -1,7 +1,6 @@
 """`mcp`: the registry and its tools, for a host of a language model."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -63,7 +62,7 @@ def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace
             from waygraph.api.mcp.stdio import Served, run_stdio  # the SDK takes half a second to import
             from waygraph.ingest.surroundings import Surroundings
 
-        surroundings = Surroundings(environ=os.environ, home=str(Path.home()), cwd=str(Path.cwd()))
+        surroundings = Surroundings.here(os.environ)
         run_stdio(
             Served(
                 registry=registry,

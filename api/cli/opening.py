@@ -1,7 +1,6 @@
 """The options that say how sources are opened, as `ingest` and `watch` have them."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -69,7 +68,7 @@ def opening(
 
     return Opening(
         settings=settings,
-        surroundings=Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd())),
+        surroundings=Surroundings.here(environ),
         headers=dict(_header(text) for text in headers or ()),
         env=dict(_variable(text, environ) for text in env or ()),
         source=source,

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ _log = logging.getLogger("waygraph.watch")
 
 def sources_to_follow(given: Sequence[str], settings: "Settings", environ: "Mapping[str, str]") -> "list[Followed]":
     """Raises SourceError for what cannot be opened, so that a service says so before it begins."""
-    around = Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
+    around = Surroundings.here(environ)
     return followed_sources(given, [], Opening(settings=settings, surroundings=around))
 
 

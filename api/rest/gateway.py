@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -40,7 +39,7 @@ class OfferedGateway:
     ) -> None:
         """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
         self._service, self._surface, self._alone = service, surface, alone
-        self._surroundings = Surroundings(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
+        self._surroundings = Surroundings.here(environ)
         self._rules = load_rules(service.settings)
         self._opened: asyncio.Future[HttpGateway] | None = None
 

@@ -17,7 +17,7 @@ from waygraph.ingest.calling.bodies import Part
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.proxies import PAST_PROXIES, through_proxies
+from waygraph.registry.proxies import http_client
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
@@ -112,15 +112,14 @@ async def open_web(settings: Settings) -> AsyncIterator[Web]:
 
 
 def _client(settings: Settings, transport: PublicOnly | None) -> httpx2.AsyncClient:
-    with through_proxies():
-        client = httpx2.AsyncClient(
-            verify=trust(),
-            transport=transport,
-            timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None),  # a call has a deadline
-            follow_redirects=False,
-            headers={"accept-encoding": "identity", "user-agent": "waygraph"},
-            mounts=PAST_PROXIES,
-        )
+    client = http_client(
+        httpx2.AsyncClient,
+        verify=trust(),
+        transport=transport,
+        timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None),  # a call has a deadline
+        follow_redirects=False,
+        headers={"accept-encoding": "identity", "user-agent": "waygraph"},
+    )
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
 

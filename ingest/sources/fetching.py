@@ -19,7 +19,7 @@ from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError, UpstreamRefused
 from waygraph.registry.hosts import split_url
-from waygraph.registry.proxies import PAST_PROXIES, UnusableProxy, through_proxies
+from waygraph.registry.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
@@ -114,14 +114,13 @@ class _Fetch:
 
     def _client(self, headers: Mapping[str, str], transport: PublicOnly | None) -> httpx2.AsyncClient:
         try:
-            with through_proxies():
-                return httpx2.AsyncClient(
-                    headers=headers,
-                    timeout=self.how.settings.fetch_timeout_s,
-                    follow_redirects=False,
-                    transport=transport,
-                    mounts=PAST_PROXIES,
-                )
+            return http_client(
+                httpx2.AsyncClient,
+                headers=headers,
+                timeout=self.how.settings.fetch_timeout_s,
+                follow_redirects=False,
+                transport=transport,
+            )
         except UnusableProxy as exc:
             raise self._unfetched(str(exc)) from exc
 

@@ -13,7 +13,7 @@ import httpx2
 
 from waygraph.registry.embedding.backoff import wait_s
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.proxies import PAST_PROXIES, UnusableProxy, through_proxies
+from waygraph.registry.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
 PAGE_ENTRIES = 100
@@ -93,8 +93,7 @@ class RegistryPages:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
         timeout_s = self.settings.mcp_registry_timeout_s
         try:
-            with through_proxies():
-                return httpx2.Client(headers=headers, timeout=timeout_s, follow_redirects=False, mounts=PAST_PROXIES)
+            return http_client(httpx2.Client, headers=headers, timeout=timeout_s, follow_redirects=False)
         except UnusableProxy as exc:
             raise Unread(str(exc)) from exc
 

@@ -11,7 +11,7 @@ import httpx2
 
 from waygraph.registry.errors import InvalidSetting, IssuerUnavailable
 from waygraph.registry.hosts import is_loopback
-from waygraph.registry.proxies import PAST_PROXIES, through_proxies
+from waygraph.registry.proxies import http_client
 from waygraph.registry.settings import Settings
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -74,12 +74,8 @@ class IssuerDocuments:
     def _content(self, url: httpx2.URL) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        with through_proxies():
-            client = httpx2.Client(
-                timeout=self._timeout_s, follow_redirects=False, headers=headers, mounts=PAST_PROXIES
-            )
         with (
-            client,
+            http_client(httpx2.Client, timeout=self._timeout_s, follow_redirects=False, headers=headers) as client,
             client.stream("GET", url) as response,
         ):
             if response.status_code != 200:

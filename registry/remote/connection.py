@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import httpx2
 
 from waygraph.registry.errors import InvalidSetting, RegistryClosed
-from waygraph.registry.proxies import through_proxies
+from waygraph.registry.proxies import http_client
 from waygraph.registry.remote.address import ServiceAddress, api_key
 from waygraph.registry.remote.answers import Broken, answer_of
 from waygraph.registry.remote.call import Call, Reply
@@ -41,9 +41,7 @@ class Connection:
         self._limits = Limits(address.url, settings, clock)
         self._patience = patience(settings, clock, jitter)
         self._sleep = sleep
-        options = client_options(address, settings)
-        with through_proxies():
-            self._client = httpx2.Client(**options)
+        self._client = http_client(httpx2.Client, **client_options(address, settings))
 
     def ask[T](self, call: Call[T]) -> T:
         """Raises the error that the service met; ServiceUnavailable, ServiceFailed, RegistryClosed."""
@@ -89,9 +87,7 @@ class AsyncConnection:
         self._limits = Limits(address.url, settings, clock)
         self._patience = patience(settings, clock, jitter)
         self._sleep = sleep
-        options = client_options(address, settings)
-        with through_proxies():
-            self._client = httpx2.AsyncClient(**options)
+        self._client = http_client(httpx2.AsyncClient, **client_options(address, settings))
 
     async def ask[T](self, call: Call[T]) -> T:
         """As `Connection.ask`."""
