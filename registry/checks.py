@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from waygraph.registry.changes import Policy
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.identity import is_broken
-from waygraph.registry.model import Filters, Query, TextForm
+from waygraph.registry.model import AGENT_KINDS, Filters, Query, TextForm
 from waygraph.registry.statuses import is_status
+
+_LISTS = ("tags", "kinds", "agent_ids")
+"""The fields of Filters that hold several texts."""
 
 
 def checked(query: str | Query, max_chars: int | None) -> Query:
@@ -106,11 +109,18 @@ def checked_filters(filters: Filters) -> Filters:
     if not isinstance(filters, Filters):
         raise InvalidQuery(f"filters are Filters, not {type(filters).__name__}")
     if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
-        return filters
-    for name in ("tags", "kinds", "agent_ids"):
-        if isinstance(getattr(filters, name), str):
-            raise InvalidQuery(f"{name} of filters take a list, not one text")
-    return replace(filters, tags=tuple(filters.tags), kinds=tuple(filters.kinds), agent_ids=tuple(filters.agent_ids))
+        taken = filters
+    else:
+        taken = replace(filters, **{name: _listed(name, getattr(filters, name)) for name in _LISTS})
+    for unknown in (kind for kind in taken.kinds if kind not in AGENT_KINDS):
+        raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
+    return taken
+
+
+def _listed(name: str, values: object) -> tuple[Any, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidQuery(f"{name} of filters take a list, not {'one text' if isinstance(values, str) else values!r}")
+    return tuple(values)
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

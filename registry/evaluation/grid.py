@@ -47,12 +47,11 @@ class Grid:
         return [recipe for recipe in self.recipes if recipe.merge == "by_score" and any(k is not None for k in self.ks)]
 
     def _trials(self) -> Iterator[Trial]:
-        combined = product(self.recipes, self.bys, self.embedders, self.texts, self.weights, self.ks, self.depths)
-        for recipe, by, embedder, texts, weights, given_k, depth in combined:
-            if recipe in self.without_k and given_k != self.ks[0]:
-                continue
-            k = None if recipe in self.without_k else given_k
-            if texts is None or recipe.takes(texts):
+        for recipe in self.recipes:
+            ks = (None,) if recipe in self.without_k else self.ks
+            texts_taken = [texts for texts in self.texts if texts is None or recipe.takes(texts)]
+            combined = product(self.bys, self.embedders, texts_taken, self.weights, ks, self.depths)
+            for by, embedder, texts, weights, k, depth in combined:
                 yield Trial(
                     recipe=varied(recipe, weights=weights, k=k, depth=depth),
                     by=by,

@@ -1,13 +1,12 @@
 """A way of routing, tried on a dataset's queries: what it ranked, how long it took, and the votes behind it."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import InvalidSetting, NotReranked
+from waygraph.registry.errors import NotReranked
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import DEPTHS, Gold, measured
 from waygraph.registry.evaluation.significance import interval
@@ -213,10 +212,6 @@ def varied(
     One that merges by score has no k, and withholds nothing when it is varied: it was calibrated as it was.
     Raises InvalidSetting for a k or depth that cannot be.
     """
-    if k is not None and not (math.isfinite(k) and k >= 0):
-        raise InvalidSetting(f"k={k:g}: expected a number from 0")
-    if depth is not None and depth < 1:
-        raise InvalidSetting(f"depth={depth}: expected a whole number from 1")
     if weights is not None:
         recipe = replace(recipe, agent_weight=weights[0], tool_weight=weights[1])
     if k is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from waygraph.registry.checks import checked, checked_for_tools, setting_changes
+from waygraph.registry.checks import check_limit, checked, checked_filters, checked_for_tools, setting_changes
 from waygraph.registry.errors import (
     CypherRefused,
     InvalidQuery,
@@ -125,9 +125,10 @@ def tools(agent_id: str | None, principal: Principal | None) -> Talk[list[Tool]]
 def agents_page(*, filters: Filters, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Listed]]:
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
     _refuse_principal(principal)
-    chosen = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
+    allowed = checked_filters(filters)
+    chosen = (("tag", allowed.tags), ("kind", allowed.kinds), ("agent", allowed.agent_ids))
     params = tuple((name, value) for name, values in chosen for value in values)
-    params += (("reachable", "true"),) if filters.reachable else ()
+    params += (("reachable", "true"),) if allowed.reachable else ()
     return (yield from _parts(partial(_part, "/v1/agents", params, nouns.agents_page), after, limit))
 
 
@@ -152,7 +153,7 @@ def tool(name: str, principal: Principal | None) -> Call[Tool]:
     _refuse_principal(principal)
     owner, slash, rest = name.partition("/")
     if slash:
-        path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name) if rest else ''}"
+        path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name)}"
     else:
         path = f"/v1/tools/{_segment('tool', name)}"
     return _looking(path, lambda reply: nouns.tool(reply.json()), (("schema", "true"),))
@@ -352,6 +353,8 @@ def _parts[T](
     part: Callable[[str, int], Call[Page[T]]], after: str, limit: int | None, *, falling: bool = False
 ) -> Talk[Page[T]]:
     """Parts put together until there are `limit`, or no more. `falling`: the list is in falling order of id."""
+    if limit is not None:
+        check_limit(limit)
     items: list[T] = []
     while True:
         page: Page[T] = yield part(after, MAX_PART if limit is None else min(MAX_PART, limit - len(items)))

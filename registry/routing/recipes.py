@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import Literal
 
-from waygraph.registry.errors import InvalidQuery, UnknownRecipe
+from waygraph.registry.errors import InvalidSetting, UnknownRecipe
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
 from waygraph.registry.model import EntityKind, TextForm
 
@@ -74,9 +74,11 @@ class Recipe:
     rerank: Rerank | None = None
 
     def __post_init__(self) -> None:
-        """Raises InvalidQuery."""
-        if self.depth < 1 or any(not 0 <= leg.k < inf for leg in self.legs):
-            raise InvalidQuery(f"recipe {self.name!r}: expected a depth from 1, and for each leg a k from 0")
+        """Raises InvalidSetting."""
+        if self.depth < 1:
+            raise InvalidSetting(f"recipe {self.name!r}: depth={self.depth}: expected a whole number from 1")
+        for k in (leg.k for leg in self.legs if not 0 <= leg.k < inf):
+            raise InvalidSetting(f"recipe {self.name!r}: k={k:g}: expected a number from 0")
 
     @property
     def weights(self) -> Mapping[EntityKind, float]:

@@ -29,6 +29,7 @@ from waygraph.registry.routing.recipes import RECIPES, recipe_named
 from waygraph.registry.settings import Settings
 from waygraph.registry.wire import shapes
 
+NOBODIES = ("nobody", "nobody/x", "nobody__x", "..", ".", "a/..", "../..", "%2e%2e", "\x00", "a b", "海", "x?y#z")
 SOURCES = ("alpha", "/srv/beta with/path", "γάμμα", "a?b#c%d/../e")
 TIME = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00")
 
@@ -320,7 +321,7 @@ def _faults() -> Iterator[Step]:
     yield from (call("cypher", statement) for statement in statements)
     for value in ({1, 2}, float("nan"), [1, 2.5, None, "海\ud800", True, {"a": 2**60}]):
         yield call("cypher", "RETURN $x AS x", {"x": value})
-    for name in ("..", ".", "a/..", "../..", "nobody/x", "nobody", "nobody__x", "%2e%2e", "\x00", "a b", "海", "x?y#z"):
+    for name in NOBODIES:
         yield from (call(method, name) for method in ("tool", "named", "forget"))
         if "/" not in name:  # which no path can hold as an agent
             yield from (call(method, name) for method in ("agent", "about", "tools", "remove"))
@@ -329,7 +330,18 @@ def _faults() -> Iterator[Step]:
         yield call("changes", agent_id=name)
     for since in ("yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01\x00", 5):
         yield call("changes", since=since)
-    yield from (call("changes", limit=limit) for limit in (0, -1, True, "5"))
+    pages = ("changes", "agents_page", "tools_page")
+    yield from (call(page, limit=limit) for page in pages for limit in (0, -1, True, "5"))
+    wrong: tuple[dict[str, Any], ...] = (
+        {"tags": "a"},
+        {"tags": None},
+        {"kinds": "skill"},
+        {"kinds": ("skill", "nobody")},
+        {"agent_ids": 5},
+    )
+    for filters in (Filters(**fields) for fields in wrong):
+        yield call("agents_page", filters=filters)
+        yield call("route", Query(text="x", filters=filters))
     yield from (call("changes_page", after=after) for after in ("a/b", "海\ud800", "000000000001-000000"))
     yield call("changes", agent_id="\ud800")
     for names in ((), ("",), ("source:",), ("source:nobody's",), ("\ud800",), ("x" * 600,)):

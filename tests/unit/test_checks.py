@@ -63,7 +63,7 @@ def registry() -> Iterator[Registry]:
         (lambda r: r.route(None), InvalidQuery, "a text or a Query, not NoneType"),
         (lambda r: r.route(Query(text="wind", filters=Filters(tags=ANY["wind"]))), InvalidQuery, "tags of filters"),
         (lambda r: r.agents_page(filters=Filters(agent_ids=ANY["east"])), InvalidQuery, "agent_ids of filters"),
-        (lambda r: r.route("wind", recipe=replace(LEXICAL, depth=0)), InvalidQuery, "a depth from 1"),
+        (lambda r: r.route("wind", recipe=replace(LEXICAL, depth=0)), InvalidSetting, "depth=0: expected"),
         (lambda r: sync(r, Manifest(source="test", policy=ANY["Hold"])), InvalidSetting, "accept, hold, strict"),
         (lambda _: Registry.open(ANY[None]), InvalidSetting, "not by NoneType"),
         (lambda _: Registry.open(ANY[b"r.grafeo"]), InvalidSetting, "not by bytes"),
