@@ -13,6 +13,7 @@ from functools import partial
 
 from waygraph.ingest.change_log import changes_of, removal
 from waygraph.ingest.policies import AGENT_FIELDS, TOOL_FIELDS, Judge, differing
+from waygraph.registry.answering import NO_VECTORS
 from waygraph.registry.changes import (
     STRICTNESS,
     AgentEntry,
@@ -35,7 +36,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import Held, RegistryState, StoredAgent, read_held, read_state
 from waygraph.registry.identity import namespaced_id, placed
 from waygraph.registry.model import JsonText, Principal, TextForm, Tool
-from waygraph.registry.registry import NO_VECTORS, Registry
+from waygraph.registry.registry import Registry
 from waygraph.registry.statuses import KNOWN
 from waygraph.registry.writing import WriteSession, Written, refuse_unseen
 

@@ -22,12 +22,12 @@ from typing import Any
 
 from waygraph.ingest.manifest import held_transport
 from waygraph.ingest.upstream.launch import HttpLaunch, ServerEntry
-from waygraph.registry.atomic import write_atomically
+from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import StorageFailed
+from waygraph.registry.file_lock import write_lock
 from waygraph.registry.identity import digest
 from waygraph.registry.model import JsonText
-from waygraph.registry.storage.lock import write_lock
 
 VERSION = 2
 _READ = (1, VERSION)
@@ -151,7 +151,7 @@ class VouchedFile:
         return hmac.digest(bytes.fromhex(key), written.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def keep(self, name: str, vouched: VouchedSource, *, partial: bool = False) -> None:
-        """In place of what was held of the source, or with `partial` beside it. Raises StorageFailed."""
+        """In place of what is held of the source, or with `partial` beside it. Raises RegistryLocked, StorageFailed."""
         if not self._differs(name, vouched, partial=partial):
             return
         with write_lock(self.path, _LOCK_TIMEOUT_S):
@@ -196,7 +196,7 @@ class VouchedFile:
         sources = {name: asdict(source) for name, source in content.sources.items()}
         told = {"version": VERSION, "key": content.key, "sources": sources}
         try:
-            write_atomically(self.path, json.dumps(told, indent=1).encode(), private=True)
+            write_atomically(self.path, json.dumps(told, indent=1).encode(), mode=PRIVATE)
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
 

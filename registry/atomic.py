@@ -7,9 +7,12 @@ from tempfile import TemporaryDirectory
 
 from waygraph.registry.errors import StorageFailed
 
+PRIVATE = 0o600
+"""The mode of a file that its owner alone may read."""
 
-def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Replace the file; a reader sees the old content or the new one. `private`: its owner alone may read it.
+
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace the file; a reader sees the old content or the new one. `mode` None: as the process makes files.
 
     Raises OSError.
     """
@@ -17,8 +20,8 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
     with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         whole = Path(folder) / path.name
         with whole.open("wb") as file:
-            if private:
-                os.fchmod(file.fileno(), 0o600)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -40,7 +43,7 @@ def write_named(path: Path, text: str) -> None:
         if held and not stat.S_ISREG(held.st_mode):
             place.write_bytes(content)
         else:
-            write_atomically(place, content, private=held is not None and not held.st_mode & 0o077)
+            write_atomically(place, content, mode=stat.S_IMODE(held.st_mode) if held else None)
     except OSError as exc:
         raise StorageFailed(f"{path} cannot be written: {exc.strerror or exc}") from exc
 

@@ -86,6 +86,8 @@ def setting_changes(
     for name, value in {**given, "everyone": everyone}.items():
         if not (value is None or isinstance(value, bool)):
             raise InvalidSetting(f"{name} is True or False, not {value!r}")
+    if everyone and visible_to is not None:
+        raise InvalidSetting("visible_to names groups and `everyone` takes them back: choose one")
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if tags is not None:
         changes["tags"] = _names("tags", tags)
@@ -111,7 +113,8 @@ def checked_filters(filters: Filters) -> Filters:
     if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
         taken = filters
     else:
-        taken = replace(filters, **{name: _listed(name, getattr(filters, name)) for name in _LISTS})
+        lists: dict[str, Any] = {name: _listed(name, getattr(filters, name)) for name in _LISTS}
+        taken = replace(filters, **lists)
     for unknown in (kind for kind in taken.kinds if kind not in AGENT_KINDS):
         raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
     return taken

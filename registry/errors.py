@@ -142,12 +142,10 @@ class RegistryUnusable(RegistryError):
 class RegistryLocked(RegistryError):
     retryable = True
 
-    def __init__(self, path: str | Path, *, holder: str, waited_s: float) -> None:
+    def __init__(self, path: str | Path, *, holder: str, waited_s: float, setting: str = "") -> None:
         self.path, self.holder, self.waited_s = str(path), holder, waited_s
-        super().__init__(
-            f"{self.path} is being written by {holder}; gave up after {waited_s:g} s. "
-            "Try again, or raise WAYGRAPH_WRITE_TIMEOUT_S."
-        )
+        longer = f", or raise {setting}" if setting else ""
+        super().__init__(f"{self.path} is being written by {holder}; gave up after {waited_s:g} s. Try again{longer}.")
 
 
 class RegistryClosed(RegistryError):

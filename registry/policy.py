@@ -14,6 +14,7 @@ from shlex import quote
 from typing import Literal
 
 from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.remembering import remembered
 
 Verdict = Literal["allow", "ask", "deny"]
 """May run; runs if a person says yes each time; never runs."""
@@ -208,7 +209,7 @@ def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool
     return danger == "destructive"
 
 
-@lru_cache(maxsize=4_096)
+@remembered
 def _danger_said(annotations: str) -> Danger:
     said = json.loads(annotations) if annotations else None
     if not isinstance(said, dict):

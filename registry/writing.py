@@ -196,14 +196,18 @@ class WriteSession:
         refuse_unseen(held, claimed, principal)
         return claimed
 
-    def reindex(self, texts: TextForm, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
-        """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew."""
+    def reindex(self, texts: TextForm | None, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
+        """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew.
+
+        `texts` None: the form that it has.
+        """
         state = self._begin()
+        form = texts or state.texts
         before = texts_embedded(chosen.embedder)
         entries = self._all_entries()
-        forms = TextForms(form=texts, max_chars=self._max_chars).of_entries(entries)
+        forms = TextForms(form=form, max_chars=self._max_chars).of_entries(entries)
         vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
-        props = {"texts": texts, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
+        props = {"texts": form, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
         self._prepare(chosen.embedder.dimension if chosen.embedder else 0)
 
         def work(session: GraphSession) -> None:

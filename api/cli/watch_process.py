@@ -22,7 +22,7 @@ from waygraph.ingest.watching.events import (
 from waygraph.ingest.watching.opening import followed_sources, watching
 from waygraph.ingest.watching.watch import Watch
 from waygraph.registry.changes import Policy
-from waygraph.registry.errors import SourceError
+from waygraph.registry.errors import SourceError, WaygraphError
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
@@ -61,7 +61,7 @@ def known_sources(registry: Registry) -> list[str]:
 def run_until_stopped(watched: Watched, *, once: bool) -> int:
     """The exit status: 130 where SIGINT ended it, 1 where one look (`once`) found nothing but failures, else 0.
 
-    Raises SourceError; SystemExit once standard output takes nothing more.
+    Raises SourceError; with `once` what the registry refuses; SystemExit once standard output takes nothing more.
     """
     how = replace(watched.how, settings=watched.settings)
     heard = _WhileHeard(watched.tell)
@@ -75,21 +75,25 @@ def run_until_stopped(watched: Watched, *, once: bool) -> int:
         once=once,
     )
     watch = Watch(watched.registry, sources, given)
-    ended_by: list[int] = []
+    ended_by, refused = list[int](), list[WaygraphError]()
 
     async def run() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with anyio.create_task_group() as group:
                 group.start_soon(_stopped_by, signals, group.cancel_scope, ended_by)
                 heard.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, group.cancel_scope.cancel)
-                await watch.run(once=once)
+                try:
+                    await watch.run(once=once)
+                except WaygraphError as error:  # a group of tasks would wrap it
+                    refused.append(error)
                 group.cancel_scope.cancel()
         if ended_by:  # a second Ctrl-C while the process ends is the same wish
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     anyio.run(run)
-    if heard.ending:
-        raise heard.ending
+    for ending in (heard.ending, *refused):
+        if ending:
+            raise ending
     if signal.SIGINT in ended_by:
         return INTERRUPTED
     return FAILED if once and not ended_by and balance.only_failures else 0

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -46,15 +46,16 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # What a first question would wait for. All else comes after it, so that it waits for nothing else.
-        loaded = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
-        async with at_work(gateway, after=loaded):
+        async with AsyncExitStack() as ending:  # each part, also if one before it fails at it
+            ending.callback(service.registry.close)
+            ending.callback(service.lanes.close)
+            ending.push_async_callback(service.lanes.wait, service.follower.stop)
+            # What a first question would wait for. All else comes after it, so that it waits for nothing else.
+            loaded = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
+            await ending.enter_async_context(at_work(gateway, after=loaded))
             following = asyncio.create_task(_follow(service, gateway, after=loaded))
             yield
             await following
-        await service.lanes.wait(service.follower.stop)
-        service.lanes.close()
-        service.registry.close()
 
     app = _Documented(
         title="Waygraph",

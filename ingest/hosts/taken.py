@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from waygraph.registry.atomic import write_atomically
+from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.errors import StorageFailed
 
 VERSION = 1
@@ -106,7 +106,7 @@ class Shelf:
     def _write(self, path: Path, document: Mapping[str, Any]) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False).encode(), private=True)
+            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False).encode(), mode=PRIVATE)
         except OSError as exc:
             raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
 

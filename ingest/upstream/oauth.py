@@ -8,11 +8,13 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from html import escape
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx2
+from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.oauth2 import TokenStorage
@@ -75,11 +77,13 @@ class Kept(TokenStorage):
         self._discretion.learn(tokens.access_token, tokens.refresh_token)
         known = self.provider.context if self.provider else None
         metadata = known.oauth_metadata if known else None
-        self._file.keep(
+        keep = partial(
+            self._file.keep,
             tokens=tokens.model_dump(mode="json", exclude_none=True),
             expires_at=None if tokens.expires_in is None else time.time() + tokens.expires_in,
             issuer=metadata.model_dump(mode="json", exclude_none=True) if metadata else None,
         )
+        await to_thread.run_sync(keep)  # another process may hold the file for long
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         client = _as(OAuthClientInformationFull, self._file.held().get("client"))
@@ -89,7 +93,8 @@ class Kept(TokenStorage):
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._discretion.learn(client_info.client_secret)
-        self._file.keep(client=client_info.model_dump(mode="json", exclude_none=True))
+        client = client_info.model_dump(mode="json", exclude_none=True)
+        await to_thread.run_sync(partial(self._file.keep, client=client))
 
     def last_port(self) -> int:
         """To which the last login came back: some issuers insist on the address that was registered. 0: none."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from waygraph.registry.atomic import write_atomically
+from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.errors import StorageFailed
-from waygraph.registry.storage.lock import write_lock
+from waygraph.registry.file_lock import write_lock
 
 VERSION = 1
 _LOCK_TIMEOUT_S = 10.0
@@ -31,14 +31,14 @@ class TokenFile:
         return dict(held) if isinstance(held, Mapping) else {}
 
     def keep(self, **parts: Any) -> None:
-        """In place of what was held under these names. Raises StorageFailed."""
+        """In place of what was held under these names. Raises RegistryLocked, StorageFailed."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             servers = self._read()
             servers[_key(self.address)] = {**servers.get(_key(self.address), {}), **parts}
             self._write(servers)
 
     def forget(self) -> bool:
-        """Whether anything was held for this server. Raises StorageFailed."""
+        """Whether anything was held for this server. Raises RegistryLocked, StorageFailed."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             servers = self._read()
             known = servers.pop(_key(self.address), None)
@@ -62,7 +62,7 @@ class TokenFile:
     def _write(self, servers: Mapping[str, Any]) -> None:
         content = json.dumps({"version": VERSION, "servers": servers}, indent=1).encode()
         try:
-            write_atomically(self.path, content, private=True)
+            write_atomically(self.path, content, mode=PRIVATE)
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
 

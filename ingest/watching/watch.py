@@ -68,6 +68,8 @@ class Watch:
         self._latest: dict[str, ServerEvent] = {}
         self._unread = {source.name for source in sources}
         self._writing = False
+        self._refused: WaygraphError | None = None
+        """What no later try could write either."""
         self._writer = Writer(
             registry=registry,
             settings=watching.settings,
@@ -77,16 +79,21 @@ class Watch:
         )
 
     async def run(self, *, once: bool = False) -> None:
-        """Until it is cancelled; with `once` until every server has answered or failed, and all is written."""
+        """Until it is cancelled; with `once` until every server has answered or failed, and all is written.
+
+        With `once` raises what the registry refuses for good, such as EmbedderMismatch.
+        """
         async with anyio.create_task_group() as group:
             fleet = Fleet(group, self._supervision())
-            group.start_soon(self._write)
+            group.start_soon(self._write, once)
             group.start_soon(self._stop_writing)
             for source in self._sources:
                 group.start_soon(self._follow, source, fleet)
             if once:
                 await self._first_round(fleet)
                 group.cancel_scope.cancel()
+        if self._refused:
+            raise self._refused
 
     def _supervision(self) -> Supervision:
         given = self._watching
@@ -171,12 +178,15 @@ class Watch:
             self._inbox.status(member, status)
 
     async def _first_round(self, fleet: Fleet) -> None:
-        while self._unread or fleet.names - self._latest.keys() or self._writing or not self._inbox.is_empty:
+        while not self._refused and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
             await anyio.sleep(0.02)
+
+    def _is_reading(self, fleet: Fleet) -> bool:
+        return bool(self._unread or fleet.names - self._latest.keys())
 
     # -- the registry ------------------------------------------------------------------------------
 
-    async def _write(self) -> None:
+    async def _write(self, once: bool) -> None:
         """One batch after the other; what comes meanwhile is the next one."""
         again = Backoff(_WRITE_AGAIN, self._watching.random)
         while True:
@@ -188,6 +198,9 @@ class Watch:
                 await anyio.sleep_forever()
             except WaygraphError as error:
                 self._inbox.put_back(batch)
+                if once and not error.retryable:
+                    self._refused = error
+                    return
                 pause_s = again.pause_s()
                 self._watching.tell(NotWritten(reason=str(error), again_in_s=pause_s))
                 await self._watching.clock.sleep(pause_s)

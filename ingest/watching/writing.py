@@ -45,8 +45,9 @@ class Writer:
     def write(self, batch: Batch) -> None:
         """May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned."""
         for source, said in batch.said.items():
-            self._said[source] = said
-            self._tell_read(source, said)
+            if said is not self._said.get(source):  # else it is told already, and written again
+                self._said[source] = said
+                self._tell_read(source, said)
         for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
         put_statuses(self.registry, batch.statuses)

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Literal
 
 from waygraph.registry.access import SCOPES, Scope
-from waygraph.registry.atomic import write_atomically
+from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
-from waygraph.registry.storage.lock import write_lock
+from waygraph.registry.file_lock import write_lock
+from waygraph.registry.settings import WRITE_TIMEOUT
 
 KEY = re.compile(r"wg_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 KeyState = Literal["active", "expired", "revoked"]
@@ -192,10 +193,10 @@ class KeyFile:
         from waygraph.registry.authentication.key_document import written_keys
 
         target = Path(os.path.realpath(self.path))  # a link stays one
-        with write_lock(target, self._lock_timeout_s):
+        with write_lock(target, self._lock_timeout_s, setting=WRITE_TIMEOUT):
             keys, result = change(self._read()[1] if self.exists() else {})
             try:
-                write_atomically(target, written_keys(keys.values()), private=True)
+                write_atomically(target, written_keys(keys.values()), mode=PRIVATE)
             except OSError as exc:
                 raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
         return result

@@ -2,12 +2,12 @@
 
 import json
 import re
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from waygraph.registry.formats import ToolFormat, definition
 from waygraph.registry.identity import digest
 from waygraph.registry.model import Tool
+from waygraph.registry.remembering import remembered
 
 Detail = Literal["names", "summary", "schema"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -54,7 +54,7 @@ def described(tool: Tool, detail: Detail, tool_format: ToolFormat, known_version
     return named | {key: defined[key] for key in ("description", "inputSchema") if defined[key]}
 
 
-@lru_cache(maxsize=4_096)
+@remembered
 def summary(text: str) -> str:
     """The text as one line; of a long one as many whole sentences as fit, or the begin of the first."""
     line = " ".join(text[: 10 * SUMMARY_CHARS].split())
@@ -68,7 +68,7 @@ def summary(text: str) -> str:
     return told or line[: SUMMARY_CHARS - 1].rsplit(" ", 1)[0] + "…"
 
 
-@lru_cache(maxsize=4_096)
+@remembered
 def parameters(schema_text: str) -> str:
     """What a tool takes, what it needs first: `repo: string, labels?: string[]`; the names beyond 12 are left out."""
     schema = _parsed(schema_text)

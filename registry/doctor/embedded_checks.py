@@ -5,6 +5,7 @@ from typing import get_args
 
 from waygraph.registry.doctor.findings import Finding, absent, attempt, embedder_finding, versions
 from waygraph.registry.errors import RegistryError, RegistryLocked
+from waygraph.registry.file_lock import lock_of, write_lock
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.version import SCHEMA_VERSION
@@ -15,7 +16,6 @@ from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.lock import lock_of, write_lock
 
 
 def examine_embedded(registry: Registry, store: EmbeddedStore, *, deep: bool) -> list[Finding]:

@@ -6,7 +6,8 @@ sentence_bert_config.json, config_sentence_transformers.json, tokenizer.json and
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -63,15 +64,16 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Raises EmbedderRefused if the model is not of the BERT family or pools in another way."""
-    config = _json(folder / "config.json")
+    """Raises EmbedderRefused if the model is not of the BERT family, pools in another way, or a file is damaged."""
+    config = _object(folder / "config.json")
     _check_family(folder, config)
-    try:
-        shape = _shape(config, _pooling(folder))
-    except (KeyError, TypeError, ValueError) as exc:
-        raise EmbedderRefused(f"{folder / 'config.json'} lacks a sound value: {exc}") from exc
-    longest = _json(folder / "sentence_bert_config.json").get("max_seq_length") or shape.positions
-    return ModelCard(shape=shape, max_tokens=min(int(longest), shape.positions), prompts=_prompts(folder))
+    pooling = _pooling(folder)
+    with _sound(folder / "config.json"):
+        shape = _shape(config, pooling)
+    lengths = folder / "sentence_bert_config.json"
+    with _sound(lengths):
+        longest = int(_object(lengths).get("max_seq_length") or shape.positions)
+    return ModelCard(shape=shape, max_tokens=min(longest, shape.positions), prompts=_prompts(folder))
 
 
 def _shape(config: Mapping[str, Any], pooling: Pooling) -> BertShape:
@@ -94,14 +96,15 @@ def _check_family(folder: Path, config: Mapping[str, Any]) -> None:
             f"{folder} holds a model of type {family!r} with {positions} positions; onnx: runs `bert` with "
             "absolute ones (MiniLM, bge, e5, gte, arctic). Any other: sentence-transformers:MODEL."
         )
-    modules = _json(folder / "modules.json", default=[])
-    types = {str(module["type"]).rpartition(".")[2] for module in modules}
+    with _sound(folder / "modules.json"):
+        modules = _json(folder / "modules.json", default=[])
+        types = {str(module["type"]).rpartition(".")[2] for module in modules}
     if foreign := types - {"Transformer", "Pooling", "Normalize"}:
         raise EmbedderRefused(f"{folder}/modules.json has steps that onnx: does not know: {', '.join(foreign)}")
 
 
 def _pooling(folder: Path) -> Pooling:
-    config = _json(folder / "1_Pooling" / "config.json", default={"pooling_mode_mean_tokens": True})
+    config = _object(folder / "1_Pooling" / "config.json", default={"pooling_mode_mean_tokens": True})
     chosen = {k.removeprefix("pooling_mode_") for k, v in config.items() if k.startswith("pooling_mode_") and v}
     match sorted(chosen):
         case ["mean_tokens"]:
@@ -112,15 +115,35 @@ def _pooling(folder: Path) -> Pooling:
 
 
 def _prompts(folder: Path) -> dict[Role, str]:
-    given = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    file = folder / "config_sentence_transformers.json"
+    with _sound(file):
+        given = {str(name): prefix for name, prefix in dict(_object(file).get("prompts") or {}).items()}
+        if not all(isinstance(prefix, str) for prefix in given.values()):
+            raise TypeError("a prompt that is no text")
     return {role: next((given[n] for n in names if n in given), "") for role, names in PROMPT_NAMES.items()}
 
 
-def _json(path: Path, default: Any = None) -> Any:
-    """The file's value; `default`, or an empty object, where there is no such file."""
+def _object(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """The file's object; `default`, or an empty one, where there is no such file."""
+    found = _json(path, default or {})
+    if not isinstance(found, Mapping):
+        raise EmbedderRefused(f"{path} holds no JSON object")
+    return found
+
+
+def _json(path: Path, default: object) -> Any:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
-        return {} if default is None else default
+        return default
     except ValueError as exc:
         raise EmbedderRefused(f"{path} is not JSON: {exc}") from exc
+
+
+@contextmanager
+def _sound(file: Path) -> Iterator[None]:
+    """A value of this file that cannot be is told as a fault of it."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as exc:
+        raise EmbedderRefused(f"{file} lacks a sound value: {exc}") from exc

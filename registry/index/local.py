@@ -24,7 +24,7 @@ from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.names import open_names
 from waygraph.registry.index.scan import best, cosines, laid_out
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model import Agent, EntityKind, Tool
 from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _MASKS_KEPT = 64
 _WORDS_KEPT = 16_384
+_TOOLS_KEPT = 4_096
+"""Read from the records: once there are more, they are read anew."""
 _BM25_SATURATION = 2.2
 """k1 + 1 with tantivy's k1 = 1.2: the most one term adds, times its idf."""
 
@@ -58,6 +60,8 @@ class LocalIndex:
         self._tool_ids: list[str] = tables["tool_ids"]
         _refuse_strays(self._agents, tables["tool_ids"], tables["owners"])
         first = len(self._agents)
+        without_tools = first - len(set(tables["owners"]))
+        self._populations: Mapping[EntityKind, int] = {"agent": first, "tool": len(self._tool_ids) + without_tools}
         self._pending_rows = np.asarray(tables.get(layout.PENDING_TOOLS, ()), dtype=np.int64) + first
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
         self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
@@ -67,7 +71,7 @@ class LocalIndex:
         self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
         self._text_indexes: dict[Leg, _TextIndex] = {}
         self._lock = threading.Lock()
-        self._cache: dict[str, Tool] = {}
+        self._tools: dict[str, Tool] = {}
 
     @classmethod
     def open(cls, folder: Path) -> "LocalIndex":
@@ -100,7 +104,8 @@ class LocalIndex:
             if "name" in wanted:
                 with span("names"):
                     found["name"] = self._named(written or text, mask)
-        return Hits({leg: found[leg] for leg in wanted if leg in found}, similarity, coverage, self)
+        legs = {leg: found[leg] for leg in wanted if leg in found}
+        return Hits(legs, similarity, coverage, self, self._populations)
 
     def _vector_legs(
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
@@ -207,7 +212,7 @@ class LocalIndex:
         return self._pinned
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        return [self._cache.get(tool_id) or self._read_tool(tool_id) for tool_id in ids]
+        return [self._tools.get(tool_id) or self._read_tool(tool_id) for tool_id in ids]
 
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return self._tools_by_agent.get(agent_id, ())
@@ -250,7 +255,9 @@ class LocalIndex:
             tool = tool_of_record(json.loads(self._records(position).decode("utf-8", "surrogatepass")))
             if tool.id != tool_id:
                 raise ValueError(f"the record of {tool_id} is another's")
-        self._cache[tool_id] = tool
+        if len(self._tools) >= _TOOLS_KEPT:
+            self._tools.clear()
+        self._tools[tool_id] = tool
         return tool
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.neo4j_indexes import faults, vector_indexes
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model import Agent, EntityKind, Tool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -356,10 +356,11 @@ class _Answer:
     def hits(self, ask: _Ask, state: IndexState) -> Hits:
         legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
         tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
-        # What is fused depends on how many there are: of this answer's revision, not of the last look at the state.
-        agents = self.frequencies[0][0] if self.frequencies else state.agents
+        # How many there are in this answer's revision, not at the last look at the state; asked where words are.
+        agents, capabilities = self.frequencies[0] if self.frequencies else (state.agents, state.tools)
         now = replace(state, revision=self.revision, commit=self.commit, agents=agents)
-        return Hits(legs, max(tops, default=0.0), self._coverage(legs), _Shown(self, now))
+        populations: dict[EntityKind, int] = {"agent": agents, "tool": capabilities}
+        return Hits(legs, max(tops, default=0.0), self._coverage(legs), _Shown(self, now), populations)
 
     def _leg_hits(self, name: Leg, ask: _Ask) -> LegHits:
         leg = self.legs.get(name)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from waygraph.registry.model import Agent, Filters, Principal, TextForm, Tool
+from waygraph.registry.model import Agent, EntityKind, Filters, Principal, TextForm, Tool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,13 +76,15 @@ class Hits(NamedTuple):
     """What a search found, and the records of it.
 
     `similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by their
-    rarity, the best text holds, about 0 to 1.
+    rarity, the best text holds, about 0 to 1. `populations`: how many agents, and how many capabilities (of kind
+    `tool`), there are, found or not.
     """
 
     legs: Mapping[Leg, LegHits]
     similarity: float
     coverage: float
     records: Records
+    populations: Mapping[EntityKind, int]
 
 
 class SearchIndex(Records, Protocol):

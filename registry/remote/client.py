@@ -124,9 +124,9 @@ class RemoteRegistry(Registry):
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return self._ask(calls.sources(principal))
 
-    def _changed[T](self, work: "Callable[[WriteSession], T]") -> T:
+    def _changed[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
         """Whether there is a registry is not asked: its graph is out of reach either way."""
-        return self.change(work)
+        return self.change(work, trust_index=trust_index)
 
     def changes(
         self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None

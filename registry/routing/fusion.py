@@ -47,7 +47,7 @@ class Standing(NamedTuple):
     def of(
         cls, recipe: Recipe, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights, *, population: int
     ) -> "Standing":
-        """`population`: how many targets there are, found or not."""
+        """`population`: how many there are of what the leg gives, found or not."""
         weight = use.share * weights[use.kind]
         if use.leg == "name":
             # Whoever is named outright is named as much as the next: no rank among them.
@@ -85,11 +85,16 @@ def fuse_agents(
 
 
 def fuse_tools(
-    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int, *, population: int
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    limit: int,
+    *,
+    populations: Mapping[EntityKind, int],
 ) -> list[Candidate]:
-    """The best `limit` of `population` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
+    """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
     standings = [
-        Standing.of(recipe, use, legs[use.leg], legs[use.leg].entity_ids, weights, population=population)
+        Standing.of(recipe, use, legs[use.leg], legs[use.leg].entity_ids, weights, population=populations[use.kind])
         for use in _present(recipe, legs)
     ]
     owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}

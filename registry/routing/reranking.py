@@ -3,8 +3,10 @@
 A failure costs the new order, never the answer: the fused order stays, and the route's notice says why.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
 
@@ -43,6 +45,28 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
     from waygraph.registry.routing.listwise import ListwiseReranker
 
     return ListwiseReranker(ChatModel.open(model, settings, environ))
+
+
+class OpenedRerankers:
+    """Opens specs, each once. Threads may share it."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings, self._environ = settings, environ
+        self._opened: dict[str, Reranker] = {}
+        self._lock = threading.Lock()
+
+    def open(self, spec: str) -> Reranker:
+        """Raises as `open_reranker`."""
+        with self._lock:
+            if spec not in self._opened:
+                self._opened[spec] = open_reranker(spec, self._settings, self._environ)
+            return self._opened[spec]
+
+    def close(self) -> None:
+        """Ends the connections of each, also if one of them fails at it."""
+        with self._lock, ExitStack() as closing:
+            while self._opened:
+                closing.callback(self._opened.popitem()[1].close)
 
 
 def widened(query: Query, rerank: Rerank) -> Query:

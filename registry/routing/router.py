@@ -115,7 +115,7 @@ class Router:
     def _single(self, query: Query, ask: Ask, started: float) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
         with span("fusion"):
-            best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.records.state.agents)
+            best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.populations["agent"])
             confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
             seen = shows(self.index, ask.principal)
             matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, seen)
@@ -202,7 +202,7 @@ def _together(legs: Iterable[Leg], near: Hits, others: Hits) -> Hits:
 
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None) -> tuple[ToolMatch, ...]:
-    best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, population=hits.records.state.tools)
+    best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, populations=hits.populations)
     agents = hits.records.agents()
     return tuple(
         ToolMatch(
@@ -243,7 +243,7 @@ def _confidence(hits: Hits, recipe: Recipe, best: Sequence[Candidate] | None = N
     if named and named.entity_ids:
         return 1.0
     if best is None:
-        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=state.agents)
+        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
     return calibration.probability(recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
 
 

@@ -7,14 +7,14 @@ call of its own. Here only a yes counts: what is not plain is left to the librar
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isfinite
 from typing import Any
+
+from waygraph.registry.remembering import remembered
 
 _SAYS_NOTHING = frozenset({"title", "description", "default", "examples"})
 _OF_SCHEMA = _SAYS_NOTHING | {"$schema", "type", "properties", "required", "additionalProperties"}
 _OF_PARAMETER = _SAYS_NOTHING | {"type"}
-_SCHEMAS_KEPT = 4_096
 
 
 def _is_integer(value: object) -> bool:
@@ -51,7 +51,7 @@ def plainly_fits(schema_text: str, arguments: Mapping[str, Any]) -> bool:
     )
 
 
-@lru_cache(maxsize=_SCHEMAS_KEPT)
+@remembered
 def _plain(schema_text: str) -> _Plain | None:
     try:
         schema = json.loads(schema_text)

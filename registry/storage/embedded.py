@@ -20,7 +20,7 @@ from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLock
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.settings import Settings
+from waygraph.registry.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.store import Writing, prepare_nothing
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
+        from waygraph.registry.file_lock import lock_of, write_lock
         from waygraph.registry.graph.grafeo import refuse_foreign
-        from waygraph.registry.storage.lock import lock_of, write_lock
 
         if self.path is not None and not lock_of(self.path).exists():
             refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
         live = self._live_graph()
-        with write_lock(self._home, wait_s), live.held() as engine:
+        with write_lock(self._home, wait_s, setting=WRITE_TIMEOUT), live.held() as engine:
             # What a writer before committed and did not publish may have been embedded anew, under the same keys.
             trust_index = trust_index and not generation.is_pending(self.folder)
             generation.mark_pending(self.folder)

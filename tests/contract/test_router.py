@@ -15,6 +15,7 @@ from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.sync import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
+from waygraph.registry.answering import NO_VECTORS
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.errors import (
     EmbedderMismatch,
@@ -27,7 +28,6 @@ from waygraph.registry.errors import (
 from waygraph.registry.identity import sealed_agent, sealed_tool
 from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
 from waygraph.registry.model import Agent, Route, Tool, Vote
-from waygraph.registry.registry import NO_VECTORS
 from waygraph.registry.routing.recipes import HYBRID, Calibration
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
@@ -75,7 +75,7 @@ def worth(registry: Registry, recipe: str, text: str, vote: Vote) -> float:
     held, use = RECIPES[recipe], next(use for use in RECIPES[recipe].legs if use.leg == vote.leg)
     if held.merge != "by_score" or use.leg == "name":
         return 1 / (use.k + vote.rank)
-    queries = registry._current_router().queries
+    queries = registry._answering.router().queries
     assert queries is not None
     vector = queries.vector(text)
     hits = registry.store.index().search([use.leg], vector, text, held.depth, Scope()).legs[use.leg]

@@ -27,7 +27,7 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.storage.lock import write_lock
+from waygraph.registry.file_lock import write_lock
 
 CREATES = """
 import sys

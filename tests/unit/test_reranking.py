@@ -171,7 +171,7 @@ def test_rerankers_are_closed_even_if_the_store_is_not(
 ) -> None:
     fake.answers = [order(2, 1)]
     registry.route(TEXT, recipe=RERANKED)
-    (reranker,) = registry._rerankers.values()
+    (reranker,) = registry._rerankers._opened.values()
     closed, close = list[bool](), registry.store.close
 
     def failing() -> None:

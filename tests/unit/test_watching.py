@@ -21,7 +21,7 @@ from waygraph.ingest.watching.events import (
 )
 from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.errors import SourceError
-from waygraph.registry.storage.lock import write_lock
+from waygraph.registry.file_lock import write_lock
 
 
 @pytest.fixture

