@@ -42,17 +42,19 @@ class Answering:
         """Raises as Router.route, and as `open_reranker` of a stage that cannot be opened."""
         if not (stage := ask.recipe.rerank):
             return self._asked(lambda router: router.route(asked, ask))
+        reranker = self._rerankers.open(stage.spec)
         found = self._asked(lambda router: router.route(widened(asked, stage), ask))
         with span("rerank", by=stage.spec):
-            return reranked_route(found, asked, stage, self._rerankers.open(stage.spec))
+            return reranked_route(found, asked, stage, reranker)
 
     def find_tools(self, asked: Query, ask: Ask) -> ToolRoute:
         """Raises as `route`."""
         if not (stage := ask.recipe.rerank):
             return self._asked(lambda router: router.find_tools(asked, ask))
+        reranker = self._rerankers.open(stage.spec)
         found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
         with span("rerank", by=stage.spec):
-            return reranked_tools(found, asked, stage, self._rerankers.open(stage.spec))
+            return reranked_tools(found, asked, stage, reranker)
 
     def router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query. Raises EmbedderMismatch."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
-from waygraph.registry.errors import InvalidSetting, LanguageModelError
+from waygraph.registry.errors import InvalidSetting, LanguageModelError, RegistryClosed
 from waygraph.registry.model import AgentMatch, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.recipes import Rerank
 from waygraph.registry.routing.router import union_of_steps
@@ -53,11 +53,13 @@ class OpenedRerankers:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
         self._opened: dict[str, Reranker] = {}
-        self._lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), False
 
     def open(self, spec: str) -> Reranker:
-        """Raises as `open_reranker`."""
+        """Raises as `open_reranker`; RegistryClosed after `close`, which would not end it any more."""
         with self._lock:
+            if self._closed:
+                raise RegistryClosed
             if spec not in self._opened:
                 self._opened[spec] = open_reranker(spec, self._settings, self._environ)
             return self._opened[spec]
@@ -65,6 +67,7 @@ class OpenedRerankers:
     def close(self) -> None:
         """Ends the connections of each, also if one of them fails at it."""
         with self._lock, ExitStack() as closing:
+            self._closed = True
             while self._opened:
                 closing.callback(self._opened.popitem()[1].close)
 
