@@ -58,6 +58,7 @@
     └── ServiceError
         ├── ServiceUnavailable  a service does not answer, or not in time (retryable)
         ├── ServiceFailed       a service answered with what is not an answer
+        ├── ServiceStopping     a write was given up before its commit, since its service stops (retryable)
         └── NeedsRegistry       what a service does not offer: it needs the registry itself
 
 A message says what was seen, what is allowed and what to do; the facts are attributes.
@@ -445,6 +446,13 @@ class ServiceFailed(ServiceError):
     def __init__(self, place: str, reason: str) -> None:
         self.place, self.reason = place, reason
         super().__init__(f"the service at {place}: {reason}")
+
+
+class ServiceStopping(ServiceError):
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping; nothing of this was written")
 
 
 class NeedsRegistry(ServiceError):

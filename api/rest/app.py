@@ -19,6 +19,7 @@ from waygraph.api.rest.gateway import OfferedGateway, at_work, routes
 from waygraph.api.rest.limits import Careful, Limited
 from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
+from waygraph.api.rest.stopping import Stoppable
 
 if TYPE_CHECKING:
     from waygraph.api.observing.logs import Logger
@@ -131,7 +132,7 @@ def application(
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
     app: Application = Limited(
-        create_app(service, gateway),
+        Stoppable(create_app(service, gateway)),
         max_body_bytes=settings.max_body_bytes,
         max_manifest_bytes=settings.max_manifest_bytes,
         body_timeout_s=settings.body_timeout_s,

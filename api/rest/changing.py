@@ -126,6 +126,7 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
                     dry_run=asked.dry_run,
                     allow_mass_removal=asked.allow_mass_removal,
                     texts=asked.texts,
+                    progress=service.lanes.go_on,
                     principal=caller.principal,
                 )
                 attempt.revision = done.revision

@@ -3,10 +3,12 @@ takes the threads of a quick one.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
+from waygraph.registry.errors import ServiceStopping
 from waygraph.registry.priority import step_back
 from waygraph.registry.processors import processors
 
@@ -18,7 +20,7 @@ class Lanes:
     """One pool of threads for each kind of work; within a lane who comes first is served first."""
 
     def __init__(self, *, asking: int, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s, self._closing = timeout_s, threading.Event()
         self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
         self._writing = ThreadPoolExecutor(_WRITING, "write", initializer=step_back)
@@ -36,8 +38,14 @@ class Lanes:
         """What was begun ends, and its outcome is told."""
         return await _done(self._writing, work)
 
+    def go_on(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
+        """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""
+        if self._closing.is_set():
+            raise ServiceStopping
+
     def close(self) -> None:
-        """Waits for what was begun; what was not is dropped."""
+        """Waits for what was begun and asks no more whether to `go_on`; what was not begun is dropped."""
+        self._closing.set()
         for pool in (self._asking, self._waiting, self._writing):
             pool.shutdown(cancel_futures=True)
 

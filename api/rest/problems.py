@@ -117,6 +117,13 @@ def refusal(error: e.WaygraphError, headers: "Mapping[str, str] | None" = None) 
     return answer(found, {**_headers(error, found["status"]), **(headers or {})})
 
 
+def stopped() -> Response:
+    """To a request that was cut off."""
+    reason = "the service is stopping; whether this was done is not known"
+    found = problem(503, "stopping", reason, _instance(), retryable=True)
+    return answer(found, {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"})
+
+
 def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
     if isinstance(error, e.TooManyRequests):
         return {"Retry-After": str(math.ceil(error.retry_after_s))}

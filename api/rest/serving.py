@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -200,7 +201,7 @@ def configuration(
         ws="none",
         proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(settings.drain_timeout_s),
+        timeout_graceful_shutdown=ceil(settings.drain_timeout_s),
         lifespan="on",
     )
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, process, until
+from tests.fake_openai import KEY, fake_openai
+from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, manifest, process, until
+from waygraph.registry import Registry
 from waygraph.registry.authentication.keys import KeyFile
 from waygraph.registry.errors import NotAuthenticated
 
@@ -52,6 +54,30 @@ def test_what_was_begun_ends_before_it_stops(tmp_path: Path, number: signal.Sign
         assert_problem(told[0], 422, "cypher-limit")
         assert running.wait() == 0
         assert "Traceback" not in running.told
+
+
+def test_a_write_that_outlasts_its_patience_is_given_up_before_its_commit(tmp_path: Path) -> None:
+    """Minutes of embedding are not waited for, and nothing of it is there afterwards."""
+    home, manifest_of_many = tmp_path / "r.grafeo", manifest("many", agent("b", *(f"tool_{n}" for n in range(400))))
+    with fake_openai() as slow:
+        environ = {"OPENAI_BASE_URL": slow.url, "OPENAI_API_KEY": KEY, "WAYGRAPH_CACHE_DIR": str(tmp_path / "cache")}
+        environ |= {"WAYGRAPH_DRAIN_TIMEOUT_S": "0.5", "WAYGRAPH_OPENAI_BATCH_TEXTS": "1"}
+        with process(home, tmp_path, embedder="openai:any?dimension=8", environ=environ) as running:
+            ingest(running.client(), "s", agent("a", "look"))
+            slow.hang_s, asked = 0.2, len(slow.requests)
+            told: list[httpx2.Response] = []
+            client = running.client()
+            writing = threading.Thread(target=lambda: told.append(client.post("/v1/manifests", json=manifest_of_many)))
+            writing.start()
+            until(lambda: len(slow.requests) > asked + 2, "the write at work")
+            running.signal(signal.SIGTERM)
+            writing.join()
+            assert_problem(told[0], 503, "stopping")
+            assert running.wait() == 0
+            assert len(slow.requests) < asked + 100
+            assert "Traceback" not in running.told
+    with Registry.open(home, embedder="none") as registry:
+        assert [each.id for each in registry.agents()] == ["a"]
 
 
 def _worker_of_cypher(pid: int) -> bool:
