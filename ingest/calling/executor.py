@@ -14,6 +14,7 @@ from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import Services, load_services
 from waygraph.ingest.calling.web import Web, open_web
 from waygraph.ingest.surroundings import Surroundings
+from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.ingest.vouched import VouchedFile, vouched_file
 from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model import Agent, AgentKind
@@ -48,7 +49,7 @@ class Executor:
                 with _naming(call.agent):
                     return await way.call(call)
         if self._closed:
-            raise UpstreamUnreachable(STOPPING)
+            raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
 
     def _place_of_caller(self, call: ToolCall) -> AbstractAsyncContextManager[None]:

@@ -16,12 +16,16 @@ import httpx2
 from waygraph.ingest.calling.bodies import Part
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
+from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.proxies import http_client
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that may be asked again, whatever became of the first time."""
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.InvalidURL)
 _KEEPING = frozenset({307, 308})
 """Redirects that keep method and body (RFC 9110, 15.4)."""
 
@@ -80,7 +84,9 @@ class Web:
         except UpstreamError as error:
             raise _told(error) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as exc:
-            raise _unreached(exc) from None
+            lost = _unreached(exc)
+            may_have_run = request.method not in _READING and not isinstance(exc, _UNSENT)
+            raise (MayHaveRun(lost.reason) if lost.retryable and may_have_run else lost) from None
 
     async def _answer(self, response: httpx2.Response) -> Response:
         if response.headers.get("content-encoding", "identity") not in ("identity", ""):

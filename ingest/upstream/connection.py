@@ -53,13 +53,26 @@ class CallConnection(Connection, Protocol):
         What the server tells and asks meanwhile goes to `host`. Leaving the call, by its timeout or a cancellation,
         tells the server and waits for nothing. `input_schema`: of the tool, JSON; a server of the modern era may want
         some arguments in headers. Raises CallTimedOut, UpstreamAnswered for an error of the protocol, NotDelivered if
-        the tool surely did not run, and any other UpstreamError if that is not known.
+        the tool surely did not run, and any other UpstreamError if that is not known, as MayHaveRun if it was lost.
         """
         ...
 
 
+_MAY_HAVE_RUN = "; whether the tool did its work is not known"
+
+
 class NotDelivered(UpstreamUnreachable):
     """The request did not reach the server: on another connection it may be made again."""
+
+
+class MayHaveRun(UpstreamUnreachable):
+    """The server was lost after it was asked: to ask again may do it twice."""
+
+    retryable = False
+
+    def __init__(self, reason: str) -> None:
+        told = reason if reason.endswith(_MAY_HAVE_RUN) else f"{reason}{_MAY_HAVE_RUN}"
+        super().__init__(told)
 
 
 Connect = Callable[[Launch], AbstractAsyncContextManager[Connection]]

@@ -23,7 +23,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
 from waygraph.ingest.upstream.following import Following
 from waygraph.ingest.upstream.host import Host, Result
 from waygraph.ingest.upstream.listing import ServerListing
@@ -247,7 +247,9 @@ class OpenConnection:
         if loss is None:
             data = self._discretion.struck(exc.error.data, _MOST_DATA_CHARS)
             return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
-        return loss if call.may_have_run else NotDelivered(loss.reason)
+        if not call.may_have_run:
+            return NotDelivered(loss.reason)
+        return MayHaveRun(loss.reason) if loss.retryable else loss
 
     async def _listing(self) -> ServerListing:
         agreed = await self._running()

@@ -19,7 +19,15 @@ from tests.calling.opened_here import Here
 from tests.web_pages import WebPages, web_pages
 from waygraph.ingest.calling.call import Result, ToolCall
 from waygraph.ingest.calling.executor import open_executor
-from waygraph.registry.errors import InvalidArguments, InvalidSetting, NotCallable, UpstreamError, UpstreamRefused
+from waygraph.ingest.upstream.connection import MayHaveRun
+from waygraph.registry.errors import (
+    InvalidArguments,
+    InvalidSetting,
+    NotCallable,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 from waygraph.registry.model import Tool
 
 TOKEN = "s3cret-bearer-token"  # noqa: S105
@@ -545,6 +553,18 @@ def test_a_service_that_is_not_there(here: Here) -> None:
         services(here, f"http://127.0.0.1:{unused.getsockname()[1]}")
         with pytest.raises(UpstreamError, match="connection refused"):
             run(here, {})
+
+
+@pytest.mark.parametrize(("method", "may_have_run"), [("get", False), ("post", True)])
+def test_a_service_that_is_lost_after_it_was_asked(here: Here, web: WebPages, method: str, may_have_run: bool) -> None:
+    """What only reads may be asked again; what changes something may have changed it."""
+    here.ingest(here.write("shop.json", spec({}, method=method)))
+    services(here, web.url)
+    web.pages["/echo"] = lambda handler: setattr(handler, "close_connection", True)
+    with pytest.raises(UpstreamUnreachable, match="the connection broke") as lost:
+        run(here, {})
+    assert isinstance(lost.value, MayHaveRun) == may_have_run
+    assert lost.value.retryable != may_have_run
 
 
 # -- the file --------------------------------------------------------------------------------------

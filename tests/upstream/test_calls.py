@@ -11,7 +11,7 @@ import pytest
 
 from tests.upstream.calling import Asking, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
-from waygraph.ingest.upstream.connection import NotDelivered
+from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
 from waygraph.ingest.upstream.underway import ANSWERED_S, MOST_NOTICES
 from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamUnreachable
 
@@ -355,7 +355,8 @@ def test_a_server_that_dies_amid_a_call_is_told_with_its_last_words() -> None:
     async def act(calls: Asking) -> None:
         with pytest.raises(UpstreamUnreachable, match="exit status 4: Error: out of paper, with \\*\\*\\*") as raised:
             await calls.raw("dies")
-        assert not isinstance(raised.value, NotDelivered)
+        assert isinstance(raised.value, MayHaveRun)
+        assert not raised.value.retryable
         assert not calls.connection.is_open
 
     over(tools_by_hand(env={"KEY": KEY}), act)
