@@ -110,20 +110,22 @@ def checked_filters(filters: Filters) -> Filters:
     """The filters with each field a tuple, as they are compared and cached. Raises InvalidQuery."""
     if not isinstance(filters, Filters):
         raise InvalidQuery(f"filters are Filters, not {type(filters).__name__}")
-    if all(type(values) is tuple for values in (filters.tags, filters.kinds, filters.agent_ids)):
-        taken = filters
-    else:
-        lists: dict[str, Any] = {name: _listed(name, getattr(filters, name)) for name in _LISTS}
-        taken = replace(filters, **lists)
-    for unknown in (kind for kind in taken.kinds if kind not in AGENT_KINDS):
+    if filters.tags == filters.kinds == filters.agent_ids == ():
+        return filters
+    lists: dict[str, Any] = {name: _listed(name, getattr(filters, name)) for name in _LISTS}
+    for unknown in (kind for kind in lists["kinds"] if kind not in AGENT_KINDS):
         raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
-    return taken
+    return replace(filters, **lists)
 
 
-def _listed(name: str, values: object) -> tuple[Any, ...]:
+def _listed(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidQuery(f"{name} of filters take a list, not {'one text' if isinstance(values, str) else values!r}")
-    return tuple(values)
+    listed = tuple(values)
+    for value in listed:
+        if not isinstance(value, str) or is_broken(value):
+            raise InvalidQuery(f"{name} of filters hold texts, not {value!r}")
+    return listed
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:

@@ -98,4 +98,5 @@ def _call_names_near(index: SearchIndex, name: str, principal: Principal | None)
         by_prefix = {call_prefix(agent.id).rstrip("_"): agent for agent in visible_agents(index, principal)}
         near = get_close_matches(name.partition("__")[0], by_prefix, n=_AGENTS_SUGGESTED_FROM)
         owners = [by_prefix[prefix] for prefix in near]
-    return [made for owner in owners for _, made in _made(owner.id, index.tool_ids(owner.id))]
+    tools = index.tool_ids_of([owner.id for owner in owners])
+    return [made for owner in owners for _, made in _made(owner.id, tools[owner.id])]

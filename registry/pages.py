@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import fits
@@ -68,7 +69,8 @@ def agents_page(
     """The agents whose id comes after `after`, at most `limit` of them."""
     fitting = {agent.id: agent for agent in visible_agents(index, principal) if fits(agent, filters)}
     part, following = _part(list(fitting), after, limit)
-    items = tuple(Listed(fitting[agent_id], len(index.tool_ids(agent_id))) for agent_id in part)
+    tools = index.tool_ids_of(part)
+    items = tuple(Listed(fitting[agent_id], len(tools[agent_id])) for agent_id in part)
     return Page(items=items, revision=index.state.revision, following=following)
 
 
@@ -77,7 +79,7 @@ def tools_page(
 ) -> "Page[Tool]":
     """The tools of an agent, or of all (empty). Raises UnknownName."""
     owners = [agent_named(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
-    ids = sorted(tool_id for owner in owners for tool_id in index.tool_ids(owner.id))
+    ids = sorted(chain.from_iterable(index.tool_ids_of([owner.id for owner in owners]).values()))
     part, following = _part(ids, after, limit)
     return Page(items=tuple(seen_tools(index, part, principal)), revision=index.state.revision, following=following)
 
@@ -130,4 +132,5 @@ def seen_state(index: "SearchIndex", principal: "Principal | None") -> "IndexSta
     if principal is None:
         return index.state
     seen = visible_agents(index, principal)
-    return replace(index.state, agents=len(seen), tools=sum(len(index.tool_ids(agent.id)) for agent in seen))
+    tools = index.tool_ids_of([agent.id for agent in seen])
+    return replace(index.state, agents=len(seen), tools=sum(map(len, tools.values())))

@@ -69,6 +69,8 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
     with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
         asker.caller.require("use")
+        if wanted.query.strip():
+            asker.caller.require("route")
         named = _at_hand(gateway, asker, wanted)
         ask = at_once if named else gateway.ask
         meant = await ask(lambda: _meant(gateway, asker, wanted, line, named))

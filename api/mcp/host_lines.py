@@ -59,8 +59,8 @@ def _leniently(text: str, fault: ValueError) -> Item:
     try:
         return SessionMessage(read_message(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")))
     except (ValueError, RecursionError):
-        if isinstance(document, dict) and ("method" not in document or "id" not in document):
-            return fault  # meant as an answer or a notification, to which there is no answer
+        if isinstance(document, dict) and ("id" not in document or document.keys() & {"result", "error"}):
+            return fault  # meant as a notification or an answer, to which there is no answer
         return NoMessage(_id_of(document), INVALID_REQUEST, _NO_MESSAGE)
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
@@ -95,11 +96,29 @@ class HttpGateway:
         scope[_CALLER], scope[_NAMESPACE] = caller, namespace
         # By this the SDK binds a session to who opened it.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
+        answered = _Once(send)
         try:
             with self._open.around(scope, _owner(caller, scope)):
-                await self._sessions.handle_request(scope, receive, send)
+                await self._sessions.handle_request(scope, receive, answered)
         except TooManySessions as error:
             await _refuse(error, send)
+        except anyio.ClosedResourceError:
+            if not answered.is_whole:
+                raise
+
+
+class _Once:
+    """Sends one answer. The SDK acknowledges a notification, then hands it on, and answers anew if its session has
+    ended meanwhile: by then nobody waits for another answer."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.is_whole = send, False
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if self.is_whole:
+            return
+        self.is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
 
 
 def _owner(caller: "Caller", scope: Scope) -> str:

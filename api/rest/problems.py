@@ -43,6 +43,8 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
 RETRY_AFTER_S = 1
 _OWN = {500, 507}
 _OWN_FAULT = "the service met a fault of its own; its log knows more under this id"
+_UNREAD = "There was an error parsing the body"
+"""What FastAPI says of all else that stands against reading it: its encoding, or numbers of 5,000 digits."""
 _CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "media-type"}
 
 
@@ -137,6 +139,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if any(fault["loc"] == ("body",) for fault in error.errors()) and not _says_json(request):
         detail = "a body is read as JSON, and must say so: `Content-Type: application/json`"
         return answer(problem(415, "media-type", detail, _instance()))
+    if unread := [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "json_invalid"]:
+        return answer(problem(400, "bad-request", f"the body is no JSON: {unread[0]}", _instance()))
     faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
     said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
     return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults[:50]}))
@@ -146,7 +150,8 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code = _CODES.get(error.status_code, "refused")
     headers = _allowed(request) if error.status_code == 405 else error.headers
-    return answer(problem(error.status_code, code, str(error.detail), _instance()), headers)
+    detail = str(error.detail) if error.detail != _UNREAD else "the body cannot be read as JSON in UTF-8"
+    return answer(problem(error.status_code, code, detail, _instance()), headers)
 
 
 def _says_json(request: Request) -> bool:

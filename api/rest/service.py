@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from waygraph.api.rest.following import Follower
     from waygraph.api.rest.observing.metrics import Metrics
     from waygraph.registry.authentication.authenticator import Authenticator
+    from waygraph.registry.authentication.keys import KeyFile
     from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
@@ -29,23 +30,27 @@ STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
 
 
 class Readiness:
-    """Whether index and model are loaded: looked at until they are. Threads may share it."""
+    """Whether index and model are loaded, looked at until they are, and the keys can be read. Threads may share it."""
 
-    def __init__(self, registry: "Registry") -> None:
-        self._registry, self._lock, self._loaded = registry, Lock(), False
+    def __init__(self, registry: "Registry", keys: "KeyFile | None") -> None:
+        self._registry, self._keys, self._lock, self._loaded = registry, keys, Lock(), False
 
     def hindrance(self) -> WaygraphError | None:
         """Why the service is not ready; None if it is. A place without a registry is ready to be written to."""
-        if self._loaded:
-            return None
+        try:
+            if self._keys:
+                self._keys.list()
+            if not self._loaded:
+                self._load()
+        except WaygraphError as error:
+            return error
+        return None
+
+    def _load(self) -> None:
         with self._lock:
-            try:
-                if self._registry.exists:
-                    self._registry.route("are you ready")
-                    self._loaded = True
-            except WaygraphError as error:
-                return error
-            return None
+            if self._registry.exists and not self._loaded:
+                self._registry.route("are you ready")
+                self._loaded = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,7 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
         lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
         audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
         metrics=metrics,
-        readiness=Readiness(registry),
+        readiness=Readiness(registry, authenticator.keys if authenticator else None),
         follower=Follower(registry, followed_here, settings),
     )
 

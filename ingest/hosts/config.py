@@ -55,8 +55,10 @@ class HostConfig:
 
     def without_servers(self, names: Sequence[str], folder: str = "") -> "HostConfig":
         """Raises SourceError if the text cannot be changed to just that."""
-        table = self._table(folder)
-        kept = {name: entry for name, entry in self.servers_of(folder).items() if name not in names}
+        table, held = self._table(folder), self.servers_of(folder)
+        kept = {name: entry for name, entry in held.items() if name not in names}
+        if kept == held:
+            return self
         return self._changed(table, kept, lambda text, syntax: syntax.remove(text, table, names))
 
     def _table(self, folder: str) -> Sequence[str]:

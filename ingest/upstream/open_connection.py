@@ -52,6 +52,8 @@ _END_S = 2.0
 """For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
+_UNREAD = "Failed to parse "
+"""How it begins those of an answer that it could not read."""
 _MOST_DATA_CHARS = 64 * 1024
 """Of what a server adds to an error."""
 _COUNT_S = 5.0
@@ -349,7 +351,8 @@ class OpenConnection:
             return self.wire.trouble
         if cut:
             return UpstreamUnreachable("the connection was closed before the answer")
-        return UpstreamRefused("answered with what is no JSON-RPC") if exc.code == PARSE_ERROR else None
+        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(_UNREAD)  # and that one
+        return UpstreamRefused("answered with what is no JSON-RPC") if unread else None
 
 
 async def _nobody(*_: Any, **__: Any) -> ErrorData:

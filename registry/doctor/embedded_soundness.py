@@ -150,7 +150,7 @@ def _same_texts(held: Path, fresh: Path) -> str:
 
 def _all_words(index: LocalIndex) -> str:
     agents = list(index.agents().values())
-    tools = index.tools([tool for agent in agents for tool in index.tool_ids(agent.id)])
+    tools = index.tools([tool for ids in index.tool_ids_of([agent.id for agent in agents]).values() for tool in ids])
     texts = [f"{agent.name} {agent.description} {' '.join(agent.tags)}" for agent in agents]
     texts += [f"{tool.name} {tool.description} {parameter_text(tool.input_schema)}" for tool in tools]
     return " ".join(texts)

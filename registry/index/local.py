@@ -217,6 +217,9 @@ class LocalIndex:
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return self._tools_by_agent.get(agent_id, ())
 
+    def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
+
     def pending_tools(self) -> Sequence[str]:
         return sorted(self._ids[self._pending_rows].tolist())
 

@@ -93,8 +93,14 @@ class Neo4jIndex:
             self._apart = found.apart
             parts = [found, *self._filling(ask, found, [*found.short_legs(ask.depth, reach), *unanswered])]
             if len({part.commit for part in parts}) == 1:
+                self._note(found)
                 return _merged(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
+
+    def _note(self, found: "_Answer") -> None:
+        """What is read beside an answer, such as all agents, is not older than it."""
+        if found.revision > self.state.revision:
+            self.state = replace(self.state, revision=found.revision, commit=found.commit)
 
     def _first(self, ask: "_Ask", reach: int) -> "tuple[_Answer, list[Leg]]":
         """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.
@@ -191,7 +197,14 @@ class Neo4jIndex:
         return [found[tool_id] for tool_id in ids]
 
     def tool_ids(self, agent_id: str) -> Sequence[str]:
-        return [row["id"] for row in self._engine.run(load("neo4j/search/tool_ids"), agent_id=agent_id)]
+        return self.tool_ids_of([agent_id])[agent_id]
+
+    def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
+        for batch in batches(agent_ids):
+            for row in self._engine.run(load("neo4j/search/tool_ids"), agent_ids=list(batch)):
+                found[row["agent_id"]].append(row["id"])
+        return found
 
     def pending_tools(self) -> Sequence[str]:
         return [row["id"] for row in self._engine.run(load("neo4j/search/pending_tools"))]

@@ -104,7 +104,13 @@ class SearchIndex(Records, Protocol):
         """
         ...
 
-    def tool_ids(self, agent_id: str) -> Sequence[str]: ...
+    def tool_ids(self, agent_id: str) -> Sequence[str]:
+        """In order; none for an agent that is not there."""
+        ...
+
+    def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """The same of each of these agents, asked for at once."""
+        ...
 
     def pending_tools(self) -> Sequence[str]:
         """The ids of the tools that wait for approval, whatever their agents do; in order."""

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import httpx2
 
-from waygraph.registry.errors import InvalidSetting, RegistryClosed
+from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryClosed
 from waygraph.registry.proxies import http_client
 from waygraph.registry.remote.address import ServiceAddress, api_key
 from waygraph.registry.remote.answers import Broken, answer_of
@@ -69,6 +69,8 @@ class Connection:
             return unread.broken
         except httpx2.HTTPError as exc:
             return self._limits.broken(call, exc)
+        except httpx2.InvalidURL as exc:
+            raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
 
 
 class AsyncConnection:
@@ -115,6 +117,8 @@ class AsyncConnection:
             return unread.broken
         except httpx2.HTTPError as exc:
             return self._limits.broken(call, exc)
+        except httpx2.InvalidURL as exc:
+            raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
 
 
 class ClientOptions(TypedDict):

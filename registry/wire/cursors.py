@@ -7,14 +7,14 @@ from waygraph.registry.errors import InvalidQuery
 
 def cursor(after: str) -> str:
     """Of the id after which the list goes on; empty if it does not."""
-    return urlsafe_b64encode(after.encode()).decode().rstrip("=")
+    return urlsafe_b64encode(after.encode("utf-8", "surrogatepass")).decode().rstrip("=")
 
 
 def after(text: str) -> str:
     """The id that a cursor stands for. Raises InvalidQuery for a text that is none."""
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        found = urlsafe_b64decode(padded).decode()
+        found = urlsafe_b64decode(padded).decode("utf-8", "surrogatepass")
     except ValueError:
         found = ""
     if cursor(found) != text:  # the decoder passes over what is no base64

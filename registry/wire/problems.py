@@ -79,6 +79,8 @@ def error_of(problem: Mapping[str, Any], place: str) -> WaygraphError:
 def _plain(value: object) -> object:
     if isinstance(value, (tuple, list, set, frozenset)):
         return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 

@@ -416,6 +416,10 @@ def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
     assert [in_order(source) for source in index.sources()] == [in_order(source) for source in fleet.sources]
     for agent in fleet.agents:
         assert list(index.tool_ids(agent.id)) == [t.id for t in fleet.tools if t.agent_id == agent.id]
+    owned = index.tool_ids_of([agent.id for agent in fleet.agents])
+    assert {owner: list(ids) for owner, ids in owned.items()} == {
+        a.id: list(index.tool_ids(a.id)) for a in fleet.agents
+    }
     with pytest.raises(KeyError):
         index.tools(["nobody/nothing"])
 

@@ -29,6 +29,7 @@ from waygraph.registry.identity import sealed_agent, sealed_tool
 from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
 from waygraph.registry.model import Agent, Route, Tool, Vote
 from waygraph.registry.routing.recipes import HYBRID, Calibration
+from waygraph.registry.routing.router import NOTHING_FITS, NOTHING_KNOWN
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
 REQUESTS = [
@@ -571,3 +572,16 @@ def test_texts_are_chosen_once(shelf: Shelf) -> None:
 def test_elapsed_time_is_told_in_milliseconds(registry: Registry) -> None:
     """Every answer says how long it took."""
     assert 0 < registry.route("book a table").elapsed_ms < 60_000
+
+
+@that_lasts
+def test_the_reason_is_of_what_is_there_now(shelf: Shelf) -> None:
+    """Also to who only ever asks, while another writes."""
+    place = shelf.empty()
+    with opened(place) as writer, opened(place) as asking:
+        sync(writer, walled([]))
+        assert asking.route("zzz qqq").reason == NOTHING_KNOWN
+        sync(writer, walled([set()] * 2))
+        assert asking.route("zzz qqq", recipe="lexical").reason == NOTHING_FITS
+        writer.forget(walled([]).source)
+        assert asking.route("zzz qqq", recipe="lexical").reason == NOTHING_KNOWN

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_scopes_hold(guarded: Served) -> None:
             assert error_of(await finder.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "not-allowed"
         async with over_http(f"{guarded.url}/mcp", key=guarded.key("use", everything=True)) as user:
             assert (await user.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
-            for meta_tool in ("find_tools", "route_agents"):
+            for meta_tool in ("find_tools", "route_agents", "use_tool"):
                 assert error_of(await user.call_tool(meta_tool, {"query": "add"}))["code"] == "not-allowed"
 
     anyio.run(walk)
@@ -137,6 +138,22 @@ def test_a_session_belongs_to_who_opened_it(guarded: Served) -> None:
     assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 200
     assert guarded.client(mine, **session).delete("/mcp").status_code == 200
     assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 404
+
+
+def test_a_session_that_ends_beside_a_notification_is_no_fault(toolbox: Place) -> None:
+    """Hosts that close at once send both; whoever counts 5xx is not woken by it."""
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    with served(toolbox.registry) as service, ThreadPoolExecutor(2) as both:
+        one, other = service.client(), service.client()
+        for _ in range(60):
+            session = {
+                **ACCEPT,
+                "Mcp-Session-Id": one.post("/mcp", json=HELLO, headers=ACCEPT).headers["mcp-session-id"],
+            }
+            told = both.submit(one.post, "/mcp", json=ready, headers=session)
+            ended = both.submit(other.delete, "/mcp", headers=session)
+            assert {told.result().status_code, ended.result().status_code} <= {200, 202, 404}
+        assert 'status="5xx"' not in one.get("/metrics").text
 
 
 SESSIONS = Settings(sessions_per_caller=2)

@@ -86,6 +86,7 @@ def test_a_line_that_is_no_message_is_answered(place: Place) -> None:
         b'{"jsonrpc":"2.0","id":4,"method":"ping","params":[]}\n',
         b'{"jsonrpc":"2.0","id":"\\ud800","method":7}\n',
         b'{"jsonrpc":"2.0","id":5,"error":7}\n{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}\n\n',
+        b'{"jsonrpc":"2.0","id":7}\n',
         b"{\n",
         asked(6, {"method": "ping"}),
     ]
@@ -93,9 +94,9 @@ def test_a_line_that_is_no_message_is_answered(place: Place) -> None:
         output, _ = process.communicate(asked(1, HELLO) + b"".join(lines), timeout=PATIENCE_S)
     told = [json.loads(line) for line in output.splitlines()]
     errors = {each["id"]: each["error"]["code"] for each in told if "error" in each}
-    assert errors == {3: -32600, 4: -32600, "?": -32600, None: -32700}
+    assert errors == {3: -32600, 4: -32600, 7: -32600, "?": -32600, None: -32700}
     assert {each["id"] for each in told if "result" in each} == {1, 2, 6}
-    assert len(told) == 7
+    assert len(told) == 8
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])

@@ -62,6 +62,15 @@ def test_twice_is_as_once(home: Home) -> None:
     assert (file.read_bytes(), file.stat().st_mtime_ns, sorted(file.parent.iterdir())) == once
 
 
+@pytest.mark.parametrize("text", [None, "", " \n", '{"other": 1}'])
+def test_what_is_not_there_is_not_removed(home: Home, text: str | None) -> None:
+    """No file comes to be, and one without servers stays to the byte."""
+    file = home.file("cursor") if text is None else home.put("cursor", text)
+    answer = home.run("connect", "cursor", "--remove", "--json")
+    assert (answer.status, answer.told["changed"]) == (0, False)
+    assert (file.read_text("utf-8") if file.exists() else None) == text
+
+
 def test_an_older_entry_is_replaced_where_it_stands(home: Home) -> None:
     file = home.put("cursor", '{"mcpServers": {"waygraph": {"command": "/old"}, "z": {"command": "x"}}}')
     home.run("connect", "cursor", "--write")

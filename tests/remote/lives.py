@@ -330,6 +330,7 @@ def _faults() -> Iterator[Step]:
         yield call("changes", agent_id=name)
     for since in ("yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01\x00", 5):
         yield call("changes", since=since)
+    yield from (call(page, after="\ud800") for page in ("agents_page", "tools_page"))
     pages = ("changes", "agents_page", "tools_page")
     yield from (call(page, limit=limit) for page in pages for limit in (0, -1, True, "5"))
     wrong: tuple[dict[str, Any], ...] = (
@@ -338,6 +339,8 @@ def _faults() -> Iterator[Step]:
         {"kinds": "skill"},
         {"kinds": ("skill", "nobody")},
         {"agent_ids": 5},
+        {"agent_ids": (5,)},
+        {"tags": ("\ud800",)},
     )
     for filters in (Filters(**fields) for fields in wrong):
         yield call("agents_page", filters=filters)

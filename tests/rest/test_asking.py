@@ -178,7 +178,7 @@ def test_a_batch_out_of_shape_is_refused_whole(client: httpx2.Client, requests: 
 def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:
     """By its syntax, and by what it says it is."""
     as_json = {"Content-Type": "application/json"}
-    assert_problem(client.post("/v1/route", content=b'{"text": ', headers=as_json), 422, "invalid-request")
+    assert_problem(client.post("/v1/route", content=b'{"text": ', headers=as_json), 400, "bad-request")
     assert_problem(client.post("/v1/route", content=b'"\xff"', headers=as_json), 400, "bad-request")
     assert_problem(client.post("/v1/route", content=b"null", headers=as_json), 422, "invalid-request")
     assert_problem(client.post("/v1/route", headers=as_json), 422, "invalid-request")

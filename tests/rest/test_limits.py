@@ -66,7 +66,7 @@ def test_a_body_too_large_is_refused(service: Served, *, chunked: bool) -> None:
                 assert f"{limit:,}" in told["detail"]
                 assert response.headers["connection"] == "close"
             else:
-                assert_problem(response, 422, "invalid-request")
+                assert_problem(response, 400, "bad-request")
     assert_good(service.client().get("/healthz"))
 
 
@@ -368,6 +368,18 @@ def test_a_sane_request_id_is_kept(service: Served, given: str) -> None:
 def test_another_one_is_replaced(service: Served, given: str) -> None:
     response = service.client().get("/healthz", headers=[(b"X-Request-ID", given.encode("latin-1"))])
     assert re.fullmatch(r"[0-9a-f]{32}", response.headers["x-request-id"])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", "the body is no JSON: Expecting property name"),
+        (b'{"text": "\xff"}', "cannot be read as JSON in UTF-8"),
+    ],
+)
+def test_what_is_no_json_is_a_bad_request(service: Served, body: bytes, reason: str) -> None:
+    told = assert_problem(service.client().post("/v1/route", content=body, headers=AS_JSON), 400, "bad-request")
+    assert reason in told["detail"]
 
 
 def test_who_is_not_known_sends_nothing_large(guarded: Served) -> None:

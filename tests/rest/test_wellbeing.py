@@ -53,6 +53,18 @@ def test_a_registry_of_another_embedder_is_not_ready(tmp_path: Path, catalogue_f
         assert_good(service.client().get("/healthz"))
 
 
+def test_a_service_that_cannot_read_its_keys_is_not_ready(guarded: Served) -> None:
+    """It could answer nobody; the place of the file is not told."""
+    guarded.key()
+    assert guarded.keys
+    held = guarded.keys.path.read_bytes()
+    guarded.keys.path.write_bytes(b"{")
+    told = assert_problem(guarded.client().get("/readyz"), 503, "not-ready")
+    assert str(guarded.keys.path.parent) not in told["detail"]
+    guarded.keys.path.write_bytes(held)
+    assert assert_good(guarded.client().get("/readyz")) == {"ready": True}
+
+
 def test_numbers_are_for_prometheus(guarded: Served) -> None:
     """Of requests by route and status, of refusals, writes and statements, and of what is held."""
     client = guarded.admin()

@@ -60,6 +60,12 @@ def registry() -> Iterator[Registry]:
         (lambda r: r.set("east", visible_to=iter([])), InvalidSetting, "at least one group"),
         (lambda r: r.set("east", hidden="no"), InvalidSetting, "hidden is True or False, not 'no'"),
         (lambda r: r.set("east", everyone="no"), InvalidSetting, "everyone is True or False"),
+        (lambda r: r.set("east", visible_to=["a"], everyone=True), InvalidSetting, "choose one"),
+        (
+            lambda r: r.agents_page(filters=Filters(kinds=ANY[("server",)])),
+            InvalidQuery,
+            "kinds of filters are mcp_server",
+        ),
         (lambda r: r.route(None), InvalidQuery, "a text or a Query, not NoneType"),
         (lambda r: r.route(Query(text="wind", filters=Filters(tags=ANY["wind"]))), InvalidQuery, "tags of filters"),
         (lambda r: r.agents_page(filters=Filters(agent_ids=ANY["east"])), InvalidQuery, "agent_ids of filters"),

@@ -163,6 +163,9 @@ def test_prompts_are_the_models_own(settings: Settings, model_copy: Path) -> Non
         ("config.json", {"num_hidden_layers": 7}, r"encoder\.layer\.6"),
         ("config.json", {"hidden_size": None}, r"config\.json"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "max_tokens"),
+        ("sentence_bert_config.json", {"max_seq_length": "many"}, r"sentence_bert_config\.json lacks"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 5}}, r"transformers\.json lacks"),
+        ("config_sentence_transformers.json", {"prompts": 5}, r"transformers\.json lacks"),
     ],
 )
 def test_a_model_that_is_not_understood_is_refused(
@@ -170,6 +173,23 @@ def test_a_model_that_is_not_understood_is_refused(
 ) -> None:
     """Another architecture, activation, pooling or shape is named, never computed wrongly."""
     edit_json(model_copy / file, **changes)
+    with pytest.raises(EmbedderRefused, match=said):
+        opened(f"onnx:{model_copy}", settings)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("config.json", "[]", r"config\.json holds no JSON object"),
+        ("modules.json", '[{"idx": 0}]', r"modules\.json lacks a sound value: 'type'"),
+        ("modules.json", "5", r"modules\.json lacks a sound value"),
+        ("sentence_bert_config.json", "[]", "holds no JSON object"),
+        ("tokenizer.json", '{"version": "1.0", "trunc', r"tokenizer\.json is no tokenizer"),
+        ("tokenizer.json", "{}", r"tokenizer\.json is no tokenizer"),
+    ],
+)
+def test_a_damaged_file_is_named(settings: Settings, model_copy: Path, file: str, text: str, said: str) -> None:
+    (model_copy / file).write_text(text, encoding="utf-8")
     with pytest.raises(EmbedderRefused, match=said):
         opened(f"onnx:{model_copy}", settings)
 

@@ -8,7 +8,7 @@ from subprocess import run
 import pytest
 
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.settings import PREFIX, Settings, load_settings
+from waygraph.registry.settings import AT_LEAST_ONE, PREFIX, Settings, load_settings
 
 
 def test_without_variables_the_defaults_hold() -> None:
@@ -39,6 +39,13 @@ def test_a_value_out_of_shape_names_the_variable(name: str, value: str) -> None:
     """The error says which variable holds what, and what was expected."""
     with pytest.raises(InvalidSetting, match=f"{PREFIX}{name}='{value}': .*valid"):
         load_settings({PREFIX + name: value})
+
+
+@pytest.mark.parametrize("name", sorted(AT_LEAST_ONE))
+def test_with_none_of_some_nothing_could_be_done(name: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}=0: expected a whole number from 1"):
+        load_settings({PREFIX + name.upper(): "0"})
+    assert getattr(load_settings({PREFIX + name.upper(): "1"}), name) == 1
 
 
 def test_folders_may_be_named() -> None:

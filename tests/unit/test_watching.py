@@ -4,24 +4,34 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import anyio.from_thread
 import pytest
 
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_config
+from waygraph.ingest.sources.opening import Opening
+from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import (
     Listed,
     NotWritten,
     ServerSeen,
     SourceFailed,
+    SourceRead,
     Stopped,
     Synced,
     Unreachable,
+    WatchEvent,
 )
+from waygraph.ingest.watching.opening import followed_sources, watching
+from waygraph.ingest.watching.watch import Watch
 from waygraph.registry import Filters, Query, Registry, Settings
-from waygraph.registry.errors import SourceError
+from waygraph.registry.changes import Manifest
+from waygraph.registry.errors import EmbedderMismatch, SourceError
 from waygraph.registry.file_lock import write_lock
+from waygraph.registry.settings import DEFAULT_EMBEDDER
 
 
 @pytest.fixture
@@ -123,6 +133,22 @@ def test_a_broken_source_keeps_no_other_from_being_followed(
         until(lambda: seen.agents == {"a", "b"}, "it can be read now")
         write_config(broken, {"c": servers.url("server-2")})
         until(lambda: "c" in seen.agents, "it is followed")
+
+
+def test_one_look_ends_with_what_the_registry_refuses_for_good(tmp_path: Path) -> None:
+    """A registry that was embedded anew meanwhile, by another model; each source that was read is told once."""
+    config = tmp_path / "agents.json"
+    config.write_text('{"waygraph": 1, "agents": [{"id": "a", "name": "a", "description": "does a"}]}', "utf-8")
+    told: list[WatchEvent] = []
+    with Registry.open(tmp_path / "r.grafeo", embedder="none") as registry:
+        sync(registry, Manifest(source="s"))
+        with Registry.open(tmp_path / "r.grafeo", embedder="none") as other:
+            other.reindex(embedder=DEFAULT_EMBEDDER)
+        followed = followed_sources([str(config)], [], Opening(settings=Settings()))
+        watch = Watch(registry, followed, watching(Settings(), told.append))
+        with pytest.raises(EmbedderMismatch), anyio.from_thread.start_blocking_portal() as portal:
+            portal.call(partial(watch.run, once=True))
+    assert [type(event) for event in told] == [SourceRead]
 
 
 def test_a_source_that_is_not_there_is_not_followed(registry: Registry, tmp_path: Path) -> None:

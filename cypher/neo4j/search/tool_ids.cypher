@@ -1,4 +1,7 @@
-// The ids of an agent's tools.
-// params: agent_id string
-// returns: id string
-MATCH (:Agent {id: $agent_id})-[:OWNS]->(tool:Tool) RETURN tool.id AS id ORDER BY id
+// The ids of the tools of some agents, each with its owner's.
+// params: agent_ids list<string>
+// returns: agent_id string, id string
+UNWIND $agent_ids AS wanted
+MATCH (agent:Agent {id: wanted})-[:OWNS]->(tool:Tool)
+RETURN agent.id AS agent_id, tool.id AS id
+ORDER BY agent_id, id
