@@ -1,7 +1,6 @@
 """The search index of the embedded engine: reads one generation, exact dot products and BM25."""
 
 import json
-import math
 import mmap
 import threading
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.bm25 import SATURATION, rarity
 from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
@@ -39,8 +39,6 @@ _MASKS_KEPT = 64
 _WORDS_KEPT = 16_384
 _TOOLS_KEPT = 4_096
 """Read from the records: once there are more, they are read anew."""
-_BM25_SATURATION = 2.2
-"""k1 + 1 with tantivy's k1 = 1.2: the most one term adds, times its idf."""
 
 
 class LocalIndex:
@@ -336,12 +334,10 @@ class _TextIndex:
 
     def best_possible(self, words: Sequence[str]) -> float:
         """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
-        return _BM25_SATURATION * sum(map(self._rarity, words))
+        return SATURATION * sum(map(self._rarity, words))
 
     def _new_rarity(self, word: str) -> float:
-        """BM25's idf."""
-        having, total = self._searcher.doc_freq(layout.TEXT_FIELD, word), self._searcher.num_docs
-        return math.log(1 + (total - having + 0.5) / (having + 0.5))
+        return rarity(self._searcher.doc_freq(layout.TEXT_FIELD, word), self._searcher.num_docs)
 
 
 def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:

@@ -14,7 +14,8 @@ from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
 from waygraph.registry.graph.server_location import ServerLocation
 from waygraph.registry.graph.version import SCHEMA_VERSION
-from waygraph.registry.index.neo4j import DEAD_COMMIT_MS, Neo4jIndex
+from waygraph.registry.index.neo4j import Neo4jIndex
+from waygraph.registry.index.neo4j_answers import DEAD_COMMIT_MS
 from waygraph.registry.index.neo4j_indexes import renew_schema
 from waygraph.registry.index.neo4j_renewal import renew_index
 from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes

@@ -24,7 +24,7 @@ from waygraph.registry.doctor.examine import examine, examine_at
 from waygraph.registry.doctor.findings import Finding
 from waygraph.registry.errors import EmbedderMismatch
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.index.neo4j import DEAD_COMMIT_MS
+from waygraph.registry.index.neo4j_answers import DEAD_COMMIT_MS
 from waygraph.registry.index.neo4j_indexes import UNIQUE
 from waygraph.registry.model import Filters, Query
 
