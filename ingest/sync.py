@@ -4,7 +4,6 @@ Made safe for many sources: a source changes and removes only what it claims, an
 goes, and different agents of one id are kept apart by the later source's namespace.
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.flags import seen_flags
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import Held, RegistryState, StoredAgent, read_held, read_state
-from waygraph.registry.identity import namespaced_id, placed
+from waygraph.registry.identity import namespaced_id, parsed, placed
 from waygraph.registry.model import JsonText, Principal, TextForm, Tool
 from waygraph.registry.registry import Registry
 from waygraph.registry.statuses import KNOWN
@@ -470,7 +469,7 @@ def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
 
 def tells_apart(transport: JsonText) -> bool:
     """Whether a transport by itself names one agent: it says where, and no reference in it stands for what differs."""
-    said = json.loads(transport) if transport else {}
+    said = parsed(transport) or {}
     return bool(said.get("url") or said.get("command")) and "${" not in transport
 
 

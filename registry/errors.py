@@ -65,9 +65,10 @@ A message says what was seen, what is allowed and what to do; the facts are attr
 """
 
 from collections.abc import Iterable
+from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class WaygraphError(Exception):
@@ -263,6 +264,13 @@ class UpstreamError(WaygraphError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+    def again(self, reason: str = "") -> Self:
+        """The same fault for somebody else to raise, in other words if they are given: an error is raised once."""
+        other = copy(self)
+        if reason:
+            other.reason, other.args = reason, (reason,)
+        return other
 
 
 class UpstreamUnreachable(UpstreamError):

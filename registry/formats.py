@@ -5,12 +5,12 @@ tools of many. `Registry.tool` takes that name back. Descriptions and schemas ar
 a host takes every keyword of a schema is the host's affair.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from itertools import batched
 from typing import Any, Literal, get_args
 
 from waygraph.registry.errors import UnknownName
+from waygraph.registry.identity import parsed
 from waygraph.registry.model import JsonText, Tool
 
 ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]
@@ -53,7 +53,7 @@ def definition(tool: Tool, tool_format: ToolFormat) -> dict[str, Any]:
 
 def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     """What MCP has beside name, description and input; annotations hold the title."""
-    output, annotations = _parsed(tool.output_schema), _parsed(tool.annotations)
+    output, annotations = parsed(tool.output_schema), parsed(tool.annotations)
     told: dict[str, Any] = {}
     # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object.
     if _describes_object(output):
@@ -65,7 +65,7 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
 
 def _object_schema(text: JsonText) -> dict[str, Any]:
     """The schema of the arguments: hosts demand an object, and some of them its `properties`."""
-    schema = _parsed(text)
+    schema = parsed(text)
     if not isinstance(schema, dict) or not _describes_object({"type": "object"} | schema):
         schema = {}
     readable = _readable(schema)
@@ -102,7 +102,3 @@ def _as_object(schema: object) -> Any:
 
 def _describes_object(schema: object) -> bool:
     return isinstance(schema, dict) and schema.get("type") in ("object", ["object"], ["object", "null"])
-
-
-def _parsed(text: JsonText) -> Any:
-    return json.loads(text) if text else None

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from waygraph.registry.model import Agent, JsonText, Tool
 
@@ -21,6 +22,11 @@ _HASHED = re.compile(r"_[0-9a-f]{12}")
 def canonical_json(value: object) -> JsonText:
     """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def parsed(text: JsonText) -> Any:
+    """The value of a field that holds JSON; None for an empty text, which says that there is none."""
+    return json.loads(text) if text else None
 
 
 def digest(*parts: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from waygraph.registry.embedding.backoff import wait_s
+from waygraph.registry.backoff import wait_s
 from waygraph.registry.errors import WaygraphError
 from waygraph.registry.proxies import http_client
 

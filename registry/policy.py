@@ -4,7 +4,6 @@ What a tool says of itself (MCP's annotations) comes from its source and is a hi
 than an operator's, never milder: where an operator names a tool, that holds.
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from functools import cached_property, lru_cache
 from shlex import quote
 from typing import Literal
 
+from waygraph.registry.identity import parsed
 from waygraph.registry.model import Agent, Principal, Tool
 from waygraph.registry.remembering import remembered
 
@@ -211,7 +211,7 @@ def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool
 
 @remembered
 def _danger_said(annotations: str) -> Danger:
-    said = json.loads(annotations) if annotations else None
+    said = parsed(annotations)
     if not isinstance(said, dict):
         return "unknown"
     if said.get("destructiveHint") is True:

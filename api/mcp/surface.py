@@ -1,10 +1,9 @@
 """What a host sees of the gateway before it asks anything: the meta-tools, as MCP has them, and the instructions."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 Surface = Literal["default", "rfc"]
 """`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it."""
-SURFACES: tuple[Surface, ...] = get_args(Surface)
 
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
 DEFAULT_LIMIT = 5

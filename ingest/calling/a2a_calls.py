@@ -30,6 +30,7 @@ from waygraph.ingest.upstream.sendable import sendable
 from waygraph.ingest.upstream.telling import MOST_CHARS
 from waygraph.ingest.vouched import VouchedFile
 from waygraph.registry.errors import InvalidArguments, NotCallable, UpstreamAnswered, UpstreamError, UpstreamRefused
+from waygraph.registry.identity import parsed
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.skill_message import CONTEXT, MESSAGE, TASK
 
@@ -203,7 +204,7 @@ def _said(tool: Tool, arguments: Mapping[str, Any]) -> Said:
     if faults or not given[MESSAGE].strip():
         name = tool.call_name or tool.id
         raise InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
-    annotations = fields_of(json.loads(tool.annotations) if tool.annotations else {})
+    annotations = fields_of(parsed(tool.annotations))
     return Said(
         message_id=uuid4().hex,
         text=given[MESSAGE],
@@ -216,7 +217,7 @@ def _said(tool: Tool, arguments: Mapping[str, Any]) -> Said:
 
 def _interfaces(agent: Agent) -> Iterator[Interface]:
     """Those that speak JSON-RPC, the preferred one first."""
-    transport = fields_of(json.loads(agent.transport) if agent.transport else {})
+    transport = fields_of(parsed(agent.transport))
     for each in map(fields_of, items_of(transport.get("interfaces")) or [transport]):
         url, binding = text_of(each.get("url")), text_of(each.get("protocolBinding")) or DEFAULT_BINDING
         if binding.upper() == "JSONRPC" and origin_of(url).startswith(("http://", "https://")):

@@ -104,7 +104,7 @@ def _naming(agent: Agent) -> Iterator[None]:
     except UpstreamAnswered:
         raise
     except UpstreamError as error:
-        raise type(error)(f"{agent.id}: {error.reason}") from error
+        raise error.again(f"{agent.id}: {error.reason}") from error
 
 
 class _PlacesByName:

@@ -31,6 +31,7 @@ from waygraph.ingest.sources.foreign import fields_of, text_of
 from waygraph.ingest.sources.openapi import METHODS
 from waygraph.registry.errors import InvalidArguments, NotCallable
 from waygraph.registry.hosts import names_user
+from waygraph.registry.identity import parsed
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 
@@ -90,15 +91,15 @@ class Operation:
     @classmethod
     def of(cls, call: ToolCall) -> "Operation":
         """Raises NotCallable for a tool that does not say how it is called."""
-        http = fields_of(fields_of(_parsed(call.tool.annotations)).get("http"))
+        http = fields_of(fields_of(parsed(call.tool.annotations)).get("http"))
         method, path = text_of(http.get("method")), text_of(http.get("path"))
         if method.lower() not in METHODS or not path.startswith("/"):
             raise NotCallable(
                 call.tool.call_name or call.tool.id,
                 "it does not say by which method and path it is called: ingest the service's OpenAPI document",
             )
-        spec = fields_of(fields_of(_parsed(call.agent.transport)).get("spec"))
-        properties = fields_of(fields_of(_parsed(call.tool.input_schema)).get("properties"))
+        spec = fields_of(fields_of(parsed(call.agent.transport)).get("spec"))
+        properties = fields_of(fields_of(parsed(call.tool.input_schema)).get("properties"))
         return cls(http=http, properties=properties, swagger="swagger" in spec)
 
     def request(self, arguments: Mapping[str, Any], service: Service, login: Login) -> Request:
@@ -193,7 +194,7 @@ def _without(parts: Iterable[str], login: Login) -> Iterator[str]:
 
 def not_configured(agent: Agent, services: Services) -> str:
     """What to write where."""
-    address = text_of(fields_of(_parsed(agent.transport)).get("url"))
+    address = text_of(fields_of(parsed(agent.transport)).get("url"))
     shown = address[:200] if address.isprintable() else ""
     says = f"; its document names {shown!r}, which you have to check" if shown else ""
     name = json.dumps(agent.id, ensure_ascii=False)
@@ -202,7 +203,3 @@ def not_configured(agent: Agent, services: Services) -> str:
         f'[[service]] agent = {name} base_url = "https://…" (three lines{says}; with `auth` if it needs a login: '
         f"docs/calling.md) into {services.where_to_write()}"
     )
-
-
-def _parsed(text: str) -> object:
-    return json.loads(text) if text else {}

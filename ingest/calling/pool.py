@@ -192,7 +192,7 @@ class _Failure:
     until_s: float
 
     def again(self, left_s: float) -> UpstreamError:
-        return type(self.error)(f"{self.error.reason}; it is tried again by the first call after {left_s:.1f} s")
+        return self.error.again(f"{self.error.reason}; it is tried again by the first call after {left_s:.1f} s")
 
 
 class _Line:
@@ -259,8 +259,7 @@ class _Line:
             raise
 
     def _why_not(self) -> UpstreamError:
-        failure = self._failure or UpstreamUnreachable("the connection is closed")
-        return type(failure)(failure.reason)
+        return (self._failure or UpstreamUnreachable("the connection is closed")).again()
 
     def retire(self) -> None:
         """It ends with the last of its calls."""

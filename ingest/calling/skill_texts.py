@@ -5,7 +5,6 @@ text that was ingested, by its digest: so neither a link nor a name leads to ano
 looked at before a model follows it.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,6 +20,7 @@ from waygraph.ingest.sources.foreign import fields_of, text_of
 from waygraph.ingest.sources.skill_folder import MAX_SKILL_BYTES, is_skill
 from waygraph.ingest.vouched import VouchedFile
 from waygraph.registry.errors import NotCallable, SourceError
+from waygraph.registry.identity import parsed
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.registry import Registry
 
@@ -41,7 +41,7 @@ class SkillTexts:
 
     def _text(self, agent: Agent, tool: Tool) -> Result:
         """Raises NotCallable."""
-        transport = fields_of(json.loads(agent.transport) if agent.transport else {})
+        transport = fields_of(parsed(agent.transport))
         digest, folder = text_of(transport.get("sha256")), text_of(transport.get("folder"))
         places = self._places(agent)
         seen = False
@@ -89,7 +89,7 @@ def _bounded(content: str) -> str:
 
 
 def _of_scripts(folder: Path, tool: Tool) -> str:
-    script = fields_of(fields_of(json.loads(tool.annotations) if tool.annotations else {}).get("script"))
+    script = fields_of(fields_of(parsed(tool.annotations)).get("script"))
     path, digest = text_of(script.get("path")), text_of(script.get("sha256"))
     if not path:
         return f"This is the text of the skill in {folder}. Follow it; nothing was run."

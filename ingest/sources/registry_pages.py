@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from waygraph.registry.embedding.backoff import wait_s
+from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings

@@ -32,7 +32,7 @@ class Following:
         """Raises UpstreamError when no more can be told."""
         while not self._told:
             if self._loss is not None:
-                raise type(self._loss)(self._loss.reason)
+                raise self._loss.again()
             await self._news.wait()
 
     def begin(self) -> None:

@@ -310,8 +310,7 @@ class OpenConnection:
             raise self._told(exc) from None
 
     def _lost(self) -> UpstreamError:
-        loss = self._loss or UpstreamUnreachable("the connection is closed")
-        return type(loss)(loss.reason)
+        return (self._loss or UpstreamUnreachable("the connection is closed")).again()
 
     def _reason(self, exc: BaseException) -> UpstreamError:
         """What broke the client, in words. Looks through groups, for what stands at the bottom."""

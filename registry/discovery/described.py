@@ -5,7 +5,7 @@ import re
 from typing import Any, Literal, get_args
 
 from waygraph.registry.formats import ToolFormat, definition
-from waygraph.registry.identity import digest
+from waygraph.registry.identity import digest, parsed
 from waygraph.registry.model import Tool
 from waygraph.registry.remembering import remembered
 
@@ -122,5 +122,5 @@ def _choices(choices: list[Any]) -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    parsed = json.loads(text) if text else {}
-    return parsed if isinstance(parsed, dict) else {}
+    said = parsed(text)
+    return said if isinstance(said, dict) else {}

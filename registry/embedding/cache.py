@@ -7,18 +7,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from waygraph.registry.embedding.protocol import Embedder, Progress, Role
 from waygraph.registry.embedding.rows import distinct, in_order
 from waygraph.registry.embedding.vector_file import VectorFile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from waygraph.registry.embedding.protocol import Matrix, Vector
 
-    from waygraph.registry.embedding.protocol import Matrix
-
-    Vector = NDArray[np.float32]
 
 BATCH_TEXTS = 512
 """Vectors are written after so many: an interrupted ingest keeps what it has."""

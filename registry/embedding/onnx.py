@@ -24,12 +24,9 @@ from waygraph.registry.processors import processors
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from waygraph.registry.embedding.bert_onnx import Precision
-    from waygraph.registry.embedding.protocol import Matrix
+    from waygraph.registry.embedding.protocol import Matrix, Vector
 
-    Vector = NDArray[np.float32]
 
 PRECISIONS = ("int8", "float32")
 UNLOADABLE = (

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float32]
+    Vector = NDArray[np.float32]
 
 Role = Literal["query", "document"]
 Progress = Callable[[int, int], None]

@@ -10,11 +10,7 @@ import numpy as np
 from waygraph.registry.embedding.protocol import Embedder, Progress, Role
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from waygraph.registry.embedding.protocol import Matrix
-
-    Vector = NDArray[np.float32]
+    from waygraph.registry.embedding.protocol import Matrix, Vector
 
 
 class QueryCache:

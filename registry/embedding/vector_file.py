@@ -20,9 +20,8 @@ import numpy as np
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from waygraph.registry.embedding.protocol import Vector
 
-    Vector = NDArray[np.float32]
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from waygraph.registry.changes import AgentEntry, OperatorSettings, SourceSummary
 from waygraph.registry.export.contents import Contents
-from waygraph.registry.model import Agent, JsonText, Tool
+from waygraph.registry.identity import parsed
+from waygraph.registry.model import Agent, Tool
 
 FORMAT_VERSION = 1
 
@@ -46,7 +47,7 @@ def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
         "description": agent.description,
         "kind": agent.kind,
         "version": agent.version,
-        "transport": _parsed(agent.transport),
+        "transport": parsed(agent.transport),
         "tags": agent.tags,
         "visible_to": agent.visible_to,
         "tools": [_tool(tool) for tool in tools],
@@ -57,17 +58,12 @@ def _tool(tool: Tool) -> dict[str, object]:
     return {
         "name": tool.name,
         "description": tool.description,
-        "inputSchema": _parsed(tool.input_schema),
-        "outputSchema": _parsed(tool.output_schema),
-        "annotations": _parsed(tool.annotations),
+        "inputSchema": parsed(tool.input_schema),
+        "outputSchema": parsed(tool.output_schema),
+        "annotations": parsed(tool.annotations),
         "tags": tool.tags,
         **({"questions": tool.questions} if tool.questions else {}),
     }
-
-
-def _parsed(text: JsonText) -> object:
-    """The value; None for an empty text, which says that there is none."""
-    return json.loads(text) if text else None
 
 
 def _source(source: SourceSummary) -> dict[str, object]:

@@ -26,7 +26,7 @@ def told(columns: Sequence[str], rows: Iterable[Iterable[Any]], request: dict[st
     left = request["max_bytes"]
     truncated = False
     for row in rows:
-        part = as_json([plain(value, request["vectors"]) for value in row])
+        part = as_json([plain(value) for value in row])
         left -= len(part) + 1
         truncated = left < 0 or len(parts) == request["max_rows"]
         if truncated:
@@ -39,7 +39,7 @@ def told(columns: Sequence[str], rows: Iterable[Iterable[Any]], request: dict[st
     return [as_json(head)[:-1], b', "rows": [', b",".join(parts), b"]}"]
 
 
-def plain(value: Any, vectors: bool) -> Any:
+def plain(value: Any) -> Any:
     """`value` in JSON's types: nodes and edges as maps, times as ISO 8601, vectors by their length."""
     match value:
         case None | bool() | int() | str():
@@ -47,21 +47,21 @@ def plain(value: Any, vectors: bool) -> Any:
         case float():
             return value if math.isfinite(value) else NON_FINITE.get(value, "NaN")
         case dict():
-            return _plain_map(value, vectors)
+            return _plain_map(value)
         case list() | tuple():
-            return _plain_list(value, vectors)
+            return _plain_list(value)
         case _:
             return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
 
 
-def _plain_list(values: Sequence[Any], vectors: bool) -> Any:
-    if not vectors and len(values) >= SHORTEST_VECTOR and all(isinstance(value, float) for value in values):
+def _plain_list(values: Sequence[Any]) -> Any:
+    if len(values) >= SHORTEST_VECTOR and all(isinstance(value, float) for value in values):
         return f"<{len(values)} floats>"
-    return [plain(value, vectors) for value in values]
+    return [plain(value) for value in values]
 
 
-def _plain_map(value: dict[str, Any], vectors: bool) -> dict[str, Any]:
-    own = {key: plain(part, vectors) for key, part in value.items()}
+def _plain_map(value: dict[str, Any]) -> dict[str, Any]:
+    own = {key: plain(part) for key, part in value.items()}
     if {"_id", "_labels"} <= own.keys():
         return {"id": own.pop("_id"), "labels": own.pop("_labels"), "properties": own}
     if {"_id", "_type", "_source", "_target"} <= own.keys():

@@ -58,19 +58,16 @@ def run_read_only(
     params: Mapping[str, object],
     settings: Settings,
     places: CypherPlaces,
-    *,
-    whole_vectors: bool = False,
 ) -> CypherResult:
     """The rows of `statement` over the file `graph_copy`, which stays as it is.
 
     Raises CypherRefused if it is not a plain read, CypherFailed with the engine's reason, CypherLimit if time or
-    memory ran out, CypherBusy if no place is free in time. Embeddings are told as `<384 floats>` unless
-    `whole_vectors`.
+    memory ran out, CypherBusy if no place is free in time. Embeddings are told as `<384 floats>`.
     """
     check_read_only(statement, max_chars=settings.cypher_max_chars)
     if not graph_copy.is_file():
         raise CypherFailed("no copy of the graph is published yet")
-    return _run(_request(graph_copy, statement, params, settings, whole_vectors), settings, places)
+    return _run(_request(graph_copy, statement, params, settings), settings, places)
 
 
 def worker_environment() -> dict[str, str]:
@@ -86,14 +83,11 @@ def worker_environment() -> dict[str, str]:
     return environment
 
 
-def _request(
-    graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings, whole_vectors: bool
-) -> bytes:
+def _request(graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings) -> bytes:
     request = {
         "path": str(graph_copy.resolve()),
         "statement": statement,
         "params": checked_params(params),
-        "vectors": whole_vectors,
     } | limits(settings)
     return json.dumps(request).encode()
 

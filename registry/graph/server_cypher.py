@@ -106,7 +106,6 @@ def _request(engine: "Neo4jEngine", statement: str, params: Mapping[str, object]
         "bookmarks": engine.bookmarks(),
         "statement": statement,
         "params": checked_params(params),
-        "vectors": False,
     } | limits(settings)
     return json.dumps(request).encode()
 

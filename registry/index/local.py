@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waygraph.registry.changes import SourceSummary
+    from waygraph.registry.embedding.protocol import Vector
 
-    Vector = NDArray[np.float32]
     Mask = NDArray[np.bool_]
 
 _MASKS_KEPT = 64

@@ -23,14 +23,11 @@ from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, I
 from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from waygraph.cypher import Statement
     from waygraph.registry.changes import SourceSummary
+    from waygraph.registry.embedding.protocol import Vector
     from waygraph.registry.graph.neo4j import Neo4jEngine
 
-    Vector = NDArray[np.float32]
 
 LEAST_REACH = 100
 """An approximate index that is asked for few looks at few, and misses better ones."""

@@ -9,10 +9,8 @@ from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_i
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Leg, Scope
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from waygraph.registry.embedding.protocol import Vector
 
-    Vector = NDArray[np.float32]
 
 MOST_WORDS = 1_000
 """Lucene takes 1,024 clauses; of a longer query the first words and the first names count."""

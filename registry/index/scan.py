@@ -7,7 +7,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Vector = NDArray[np.float32]
+    from waygraph.registry.embedding.protocol import Vector
+
 
 _LINE = 64
 """Bytes of a processor's cache line."""

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from waygraph.registry.model import Agent, EntityKind, Filters, Principal, TextForm, Tool
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from waygraph.registry.changes import SourceSummary
+    from waygraph.registry.embedding.protocol import Vector
 
-    Vector = NDArray[np.float32]
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
 """One ranked list. A capability is a tool, or an agent that has none: so that such agents are as findable."""

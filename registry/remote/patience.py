@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from waygraph.registry.embedding.backoff import wait_s
+from waygraph.registry.backoff import wait_s
 from waygraph.registry.remote.answers import OF_GATEWAYS, Broken, problem_in
 from waygraph.registry.remote.call import Call, Reply
 

@@ -20,12 +20,9 @@ from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
 from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from waygraph.registry.embedding.protocol import Vector
     from waygraph.registry.embedding.query_cache import QueryCache
 
-    Vector = NDArray[np.float32]
 
 TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
@@ -60,7 +57,7 @@ class Ask:
         return cls(recipe=recipe, weights=weights, principal=principal)
 
     @property
-    def has_own_weights(self) -> bool:
+    def keeps_recipe_weights(self) -> bool:
         """Whether the weights are the recipe's own."""
         return self.weights == self.recipe.weights
 
@@ -116,7 +113,7 @@ class Router:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
         with span("fusion"):
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.populations["agent"])
-            confidence = _confidence(hits, ask.recipe, best if ask.has_own_weights else None)
+            confidence = _confidence(hits, ask.recipe, best if ask.keeps_recipe_weights else None)
             seen = shows(self.index, ask.principal)
             matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, seen)
         pinned = _pinned(hits.records, query, ask, seen)

@@ -3,9 +3,10 @@
 `nouns` reads them back.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from waygraph.registry.identity import parsed
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import (
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         Updated,
     )
     from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.model import Agent, AgentMatch, JsonText, Query, Route, Tool, ToolMatch, ToolRoute, Vote
+    from waygraph.registry.model import Agent, AgentMatch, Query, Route, Tool, ToolMatch, ToolRoute, Vote
     from waygraph.registry.pages import About, Listed
     from waygraph.registry.registry import Status
     from waygraph.registry.writing import Forgotten, Written
@@ -115,7 +116,7 @@ def agent(held: "Agent") -> Shape:
         "description": held.description,
         "kind": held.kind,
         "version": held.version,
-        "transport": _parsed(held.transport),
+        "transport": parsed(held.transport),
         "tags": list(held.tags),
         "visible_to": list(held.visible_to),
         "pinned": held.pinned,
@@ -135,9 +136,9 @@ def tool(held: "Tool") -> Shape:
         "name": held.name,
         "call_name": held.call_name,
         "description": held.description,
-        "input_schema": _parsed(held.input_schema),
-        "output_schema": _parsed(held.output_schema),
-        "annotations": _parsed(held.annotations),
+        "input_schema": parsed(held.input_schema),
+        "output_schema": parsed(held.output_schema),
+        "annotations": parsed(held.annotations),
         "tags": list(held.tags),
         "questions": list(held.questions),
         "pending": held.pending,
@@ -263,8 +264,8 @@ def change(kept: "Change") -> Shape:
         "fields": list(kept.fields),
         "before_hash": kept.before_hash,
         "after_hash": kept.after_hash,
-        "before": _parsed(kept.before),
-        "after": _parsed(kept.after),
+        "before": parsed(kept.before),
+        "after": parsed(kept.after),
         "flags": list(kept.flags),
     }
 
@@ -323,9 +324,3 @@ def cypher(result: "CypherResult") -> Shape:
         "truncated": result.truncated,
         "elapsed_ms": result.elapsed_ms,
     }
-
-
-def _parsed(text: "JsonText") -> Mapping[str, object] | None:
-    """The value of canonical JSON; None if there is none."""
-    parsed: Mapping[str, object] | None = json.loads(text) if text else None
-    return parsed

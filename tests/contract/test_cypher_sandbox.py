@@ -73,7 +73,7 @@ def run(
 
 def run_unchecked(graph_copy: Path, statement: str, settings: Settings = SETTINGS) -> CypherResult:
     """As if the first line had been fooled."""
-    return sandbox._run(sandbox._request(graph_copy, statement, {}, settings, False), settings, CypherPlaces(settings))
+    return sandbox._run(sandbox._request(graph_copy, statement, {}, settings), settings, CypherPlaces(settings))
 
 
 READS: list[tuple[str, object]] = [
@@ -181,13 +181,6 @@ def test_nodes_edges_and_paths_are_told_as_maps(graph_copy: Path) -> None:
     assert (edge["type"], edge["source"], edge["properties"]) == ("OWNS", node["id"], {"since": 2024})
     assert path["nodes"][0] == node
     assert vector == node["properties"]["embedding"] == "<384 floats>"
-
-
-def test_vectors_are_told_whole_when_asked(graph_copy: Path) -> None:
-    """`whole_vectors` gives every float."""
-    statement = "MATCH (a:Agent {id: 'mailer'}) RETURN a.embedding"
-    result = run_read_only(graph_copy, statement, {}, SETTINGS, CypherPlaces(SETTINGS), whole_vectors=True)
-    assert result.rows == (([0.5] * 384,),)
 
 
 def test_times_numbers_and_texts_arrive_as_json(graph_copy: Path) -> None:

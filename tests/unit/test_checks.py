@@ -21,6 +21,7 @@ from waygraph.registry.errors import (
     RegistryNotFound,
     RegistryUnusable,
     UnknownName,
+    UpstreamAnswered,
     WaygraphError,
 )
 from waygraph.registry.model import Filters, Principal, Query
@@ -179,3 +180,17 @@ def test_tools_that_wait_are_not_counted_among_those_that_may_be_found(registry:
     sync(registry, Manifest(source="test", entries=(more,), policy="strict", partial=True))
     assert registry.tool("east/drift").pending
     assert overview(registry, None, None)["tools"] == 2
+
+
+def test_a_fault_is_told_again_as_an_error_of_its_own() -> None:
+    """Whatever it knows, and in other words where they are given."""
+    first = UpstreamAnswered(-32000, "no paper", {"tray": 2})
+    again, named = first.again(), first.again("printer: no paper")
+    assert (type(again), str(again), vars(again)) == (UpstreamAnswered, str(first), vars(first))
+    assert again is not first
+    assert (str(named), named.reason, named.code, named.data) == (
+        "printer: no paper",
+        "printer: no paper",
+        -32000,
+        {"tray": 2},
+    )

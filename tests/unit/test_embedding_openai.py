@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.fake_openai import KEY, NATIVE_DIMENSION, FakeOpenAI, fake_openai, vector_of
+from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.embedding.backoff import wait_s
 from waygraph.registry.embedding.openai import OpenAIEmbedder
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
 from waygraph.registry.settings import Settings
