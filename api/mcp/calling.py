@@ -11,6 +11,7 @@ from waygraph.api.mcp.gateway import at_once
 from waygraph.api.mcp.recording import recorded
 from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
+from waygraph.ingest.calling.reach import TO_DO
 from waygraph.registry.access import LOCAL
 from waygraph.registry.arguments import check_arguments
 from waygraph.registry.discovery.judging import judging
@@ -162,4 +163,5 @@ def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", 
 def _refuse_out_of_reach(gateway: "Gateway", agent: "Agent", tool: "Tool") -> None:
     """Who mends its arguments should not learn only then that nothing runs this tool. Raises NotCallable."""
     if reason := gateway.reach.now().why_not(agent):
-        raise NotCallable(tool.call_name, f"{reason}, whatever the arguments")
+        told = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
+        raise NotCallable(tool.call_name, "; ".join(filter(None, told)))

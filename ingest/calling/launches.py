@@ -15,6 +15,7 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.calling.claims import Claimed, claims_on, servers_vouched_for
+from waygraph.ingest.calling.reach import HOW_TO_NAME
 from waygraph.ingest.manifest import Refusal
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.interpolation import Scope
@@ -29,7 +30,6 @@ from waygraph.registry.settings import Settings
 
 FRESH_S = 1.0
 """So long a launch counts as it was found: calls that come one after the other do not each read files."""
-HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import anyio
 
 from waygraph.ingest.calling.call import Result, ToolCall
 from waygraph.ingest.calling.pool import Pool
-from waygraph.registry.errors import CallTimedOut
+from waygraph.registry.errors import CallTimedOut, NotCallable
 
 
 class McpCaller:
@@ -17,12 +17,15 @@ class McpCaller:
         """As `ToolCaller.call`; the deadline holds for the start of the server, too, which goes on without the call."""
         tool = call.tool
         with anyio.move_on_after(call.deadline_s):
-            return await self._pool.call(
-                call.agent,
-                tool.name,
-                call.arguments,
-                host=call.host,
-                timeout_s=call.deadline_s,
-                input_schema=tool.input_schema,
-            )
+            try:
+                return await self._pool.call(
+                    call.agent,
+                    tool.name,
+                    call.arguments,
+                    host=call.host,
+                    timeout_s=call.deadline_s,
+                    input_schema=tool.input_schema,
+                )
+            except NotCallable as refusal:  # of its server, whichever tool was asked for
+                raise NotCallable(tool.call_name or tool.id, refusal.reason, how=refusal.how) from None
         raise CallTimedOut(tool.call_name or tool.id, call.deadline_s)

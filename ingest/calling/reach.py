@@ -20,11 +20,20 @@ from waygraph.registry.errors import StorageFailed
 from waygraph.registry.model import Agent
 from waygraph.registry.registry import Registry
 
+HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"
 OF_A_CATALOGUE = "it is known from a catalogue only"
 NOT_ASKED_HERE = "its server was not asked on this machine as it is held now"
 NOT_CONFIGURED = "where its service is was not configured here"
 NOT_NAMED_HERE = "nobody named its address on this machine"
 NOT_READ_HERE = "its folder was not ingested on this machine"
+TO_DO: Mapping[str, str] = {
+    OF_A_CATALOGUE: f"name its server on the machine of this gateway: {HOW_TO_NAME}",
+    NOT_ASKED_HERE: f"run `waygraph ingest` on the machine of this gateway: {HOW_TO_NAME}",
+    NOT_CONFIGURED: "write it into the services file of this gateway (WAYGRAPH_SERVICES_FILE)",
+    NOT_NAMED_HERE: "ingest its card by its address on the machine of this gateway",
+    NOT_READ_HERE: "ingest it on the machine of this gateway",
+}
+"""For each reason what helps."""
 
 
 @dataclass(slots=True)

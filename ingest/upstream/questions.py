@@ -46,7 +46,9 @@ class Questions:
         """Whether it is a question for a host; then it is answered in a task of its own."""
         if request.method not in _OF_A_CALL or self._calls.tasks is None:
             return False
-        self._calls.tasks.start_soon(self._reply, request, self._calls.meant(context))
+        # Here, not in the task: it may be withdrawn before that has begun.
+        scope = self._open[request.id] = anyio.CancelScope()
+        self._calls.tasks.start_soon(self._reply, request, self._calls.meant(context), scope)
         return True
 
     def withdraw(self, request_id: RequestId) -> None:
@@ -54,10 +56,9 @@ class Questions:
         if (scope := self._open.pop(request_id, None)) is not None:
             scope.cancel()
 
-    async def _reply(self, request: JSONRPCRequest, call: Underway | None) -> None:
+    async def _reply(self, request: JSONRPCRequest, call: Underway | None, scope: anyio.CancelScope) -> None:
         answer: _Answer = _refusal(request.id, "the call that this belongs to has ended")
-        with anyio.CancelScope() as scope:
-            self._open[request.id] = scope
+        with scope:
             answer = await self._answer(request, call, scope)
         if call is not None:
             call.scopes.discard(scope)

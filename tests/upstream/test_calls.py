@@ -8,11 +8,15 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.types import JSONRPCRequest
 
 from tests.upstream.calling import Asking, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
-from waygraph.ingest.upstream.underway import ANSWERED_S, MOST_NOTICES
+from waygraph.ingest.upstream.questions import Questions
+from waygraph.ingest.upstream.telling import Discretion
+from waygraph.ingest.upstream.underway import ANSWERED_S, MOST_NOTICES, CallsUnderway
+from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamUnreachable
 
 KEY = "k-0123456789"
@@ -295,6 +299,26 @@ def test_a_question_ends_with_its_call() -> None:
         assert "has ended" in refusal["error"]["message"] or "no call" in refusal["error"]["message"]
 
     over(tools_by_hand(), act)
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_a_question_withdrawn_in_the_same_breath_gets_no_answer(withdrawn: bool) -> None:
+    """Both may be read before the task that answers has begun."""
+
+    async def run() -> list[Any]:
+        wire, calls = Wire(unanswered=1), CallsUnderway(Discretion())
+        questions = Questions(wire, calls)
+        questions.writing, told = anyio.create_memory_object_stream[Any](1)
+        async with anyio.create_task_group() as calls.tasks:
+            with calls.begun(Listening({"elicitation/create": {"action": "accept"}}), calls.tasks):
+                assert questions.take(JSONRPCRequest(jsonrpc="2.0", id="q1", method="elicitation/create"), None)
+                if withdrawn:
+                    questions.withdraw("q1")
+                await anyio.wait_all_tasks_blocked()
+        await questions.writing.aclose()
+        return [message.message.result async for message in told]
+
+    assert anyio.run(run) == ([] if withdrawn else [{"action": "accept"}])
 
 
 def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
