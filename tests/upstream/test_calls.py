@@ -315,8 +315,9 @@ def test_a_question_withdrawn_in_the_same_breath_gets_no_answer(withdrawn: bool)
                 if withdrawn:
                     questions.withdraw("q1")
                 await anyio.wait_all_tasks_blocked()
-        await questions.writing.aclose()
-        return [message.message.result async for message in told]
+        async with told:
+            await questions.writing.aclose()
+            return [message.message.result async for message in told]
 
     assert anyio.run(run) == ([] if withdrawn else [{"action": "accept"}])
 
