@@ -14,6 +14,7 @@ from socket import gaierror
 import httpx2
 
 from waygraph.ingest.calling.bodies import Part
+from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.connection import MayHaveRun
@@ -161,8 +162,7 @@ def _told(error: UpstreamError) -> UpstreamError:
 
 def _unreached(exc: Exception) -> UpstreamError:  # noqa: PLR0911 - a table
     """Why there was no answer. The text of some errors quotes what was sent: only what is known not to is told."""
-    cause: BaseException | None = exc
-    while cause is not None:
+    for cause in causes(exc):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return UpstreamUnreachable(f"its TLS certificate does not fit: {cause.verify_message}")
         if isinstance(cause, ssl.SSLError):
@@ -171,7 +171,6 @@ def _unreached(exc: Exception) -> UpstreamError:  # noqa: PLR0911 - a table
             return UpstreamUnreachable("host not found")
         if isinstance(cause, ConnectionRefusedError):
             return UpstreamUnreachable("connection refused")
-        cause = cause.__cause__ or cause.__context__
     match exc:
         case httpx2.TimeoutException() | httpx2.ConnectError():
             return UpstreamUnreachable("no connection")

@@ -15,6 +15,7 @@ from http import HTTPStatus
 
 import httpx2
 
+from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError, UpstreamRefused
@@ -197,15 +198,13 @@ class _Fetch:
 
 def _told(exc: Exception) -> str:
     """Why there was no answer. The text of some errors quotes what was sent: only what is known not to is told."""
-    cause: BaseException | None = exc
-    while cause is not None:
+    for cause in causes(exc):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"has a certificate that is not trusted: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError):
             return f"cannot be asked over TLS: {cause.reason or type(cause).__name__}"
         if isinstance(cause, socket.gaierror):
             return "has a host whose name cannot be resolved"
-        cause = cause.__cause__ or cause.__context__
     match exc:
         case httpx2.ConnectError():
             return "cannot be reached: no connection"

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.types import METHOD_NOT_FOUND
 
+from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.error_body import error_code, start_of
@@ -226,7 +227,7 @@ class OriginClient(httpx2.AsyncClient):
     # -- reasons -----------------------------------------------------------------------------------
 
     def _unreached(self, exc: Exception) -> UpstreamError:  # noqa: PLR0911 - a table
-        for cause in _causes(exc):
+        for cause in causes(exc):
             if isinstance(cause, UpstreamError):
                 return cause
             if isinstance(cause, ssl.SSLCertVerificationError):
@@ -354,18 +355,3 @@ def _session_ended(request: httpx2.Request, response: httpx2.Response) -> bool:
 
 def _answer(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
     return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
-
-
-def _causes(exc: BaseException) -> list[BaseException]:
-    """The error and what it came of, groups included."""
-    found: list[BaseException] = []
-    todo: list[BaseException | None] = [exc]
-    while todo:
-        error = todo.pop()
-        if error is None or error in found:
-            continue
-        found.append(error)
-        todo += [error.__context__, error.__cause__]
-        if isinstance(error, BaseExceptionGroup):
-            todo += error.exceptions
-    return found
