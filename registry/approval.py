@@ -36,6 +36,7 @@ def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Ag
     if name.startswith(OF_SOURCE):
         return _of_agents(held, spoken_for(held, name.removeprefix(OF_SOURCE)), seen)
     if held.shows(name, principal):
+        _refuse_two_meanings(held, name, principal)
         return _of_agents(held, [name], seen)
     return [], [tool for tool in [_tool_named(held, name, principal)] if waits(as_seen(tool, seen))]
 
@@ -100,6 +101,17 @@ def _of_agents(held: Held, agent_ids: Sequence[str], seen: Shows | None) -> tupl
         [agent for agent in agents if waits(as_seen(agent, seen))],
         [tool for tool in tools if waits(as_seen(tool, seen))],
     )
+
+
+def _refuse_two_meanings(held: Held, name: str, principal: Principal | None) -> None:
+    """An agent may have been given the call name of another's tool for its id. Raises InvalidSetting."""
+    shown = [agent_id for agent_id in held.agents if "__" in name and held.shows(agent_id, principal)]
+    tools = (item.tool for items in held.tools_of(shown).values() for item in items)
+    if other := next((tool.id for tool in tools if tool.call_name == name), ""):
+        raise InvalidSetting(
+            f"{name!r} is the id of an agent and the call name of the tool {other!r}: approve tools by their ids, or "
+            "all that waits of a source by `source:NAME`"
+        )
 
 
 def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:

@@ -45,7 +45,9 @@ class Judgement:
 class Rule:
     """What an operator says of some tools.
 
-    `match` is a glob: with a `/` over tools' ids (`github/delete_*`), else over agents' ids and call names. `source`
+    `match` is a glob: with a `/` over tools' ids (`github/delete_*`), else over agents' ids, and with a `__` over
+    agents' ids before it and tools' names behind it. Call names are matched too, by a rule that allows only as a whole:
+    they are shortened, and the begin of one may be another agent's. `source`
     is a glob over the names of the sources that claim the agent. Both given, both must fit. With `groups` it holds for
     callers in one of them only: not for who calls without any, such as the machine's own user.
     """
@@ -162,23 +164,38 @@ _DANGER_SAID: dict[Danger, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A rule and its patterns. `over_ids`: of tools, else of agents and call names."""
+    """A rule and its patterns. `over_ids`: of tools, else of agents and call names.
+
+    `apart`: those of agents and of tools, for each place where the glob may mean the two.
+    """
 
     rule: Rule
     over_ids: bool
     match: re.Pattern[str] | None
     source: re.Pattern[str] | None
+    apart: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
 
     @classmethod
     def of(cls, rule: Rule) -> "_Compiled":
-        return cls(rule, "/" in rule.match, _pattern(rule.match), _pattern(rule.source or "*"))
+        glob = rule.match
+        places = [at for at in range(len(glob)) if glob.startswith("__", at)]
+        apart = tuple((re.compile(translate(glob[:at])), re.compile(translate(glob[at + 2 :]))) for at in places)
+        return cls(rule, "/" in glob, _pattern(glob), _pattern(rule.source or "*"), apart)
 
     def names(self, agent_id: str, tool_id: str, call_name: str) -> bool:
         if self.match is None:
             return True
         if self.over_ids:
             return self.match.match(tool_id) is not None
-        return self.match.match(agent_id) is not None or self.match.match(call_name) is not None
+        if self.rule.match in (agent_id, call_name):
+            return True
+        loosely = self.rule.verdict != "allow"
+        if self.match.match(agent_id) and (loosely or not self.apart):
+            return True
+        if loosely and self.match.match(call_name):
+            return True
+        name = tool_id.partition("/")[2]
+        return any(agent.match(agent_id) and tool.match(name) for agent, tool in self.apart)
 
     def holds(self, groups: frozenset[str], sources: frozenset[str]) -> bool:
         if self.rule.groups and self.rule.groups.isdisjoint(groups):
@@ -193,8 +210,8 @@ def _pattern(glob: str) -> re.Pattern[str] | None:
 
 def _held(agent: Agent, tool: Tool) -> str:
     """Why nobody may call it yet; empty: nothing stands against it."""
-    # A tool's own name may hold what a shell would run: its call name cannot.
-    for entity, name in ((agent, quote(agent.id)), (tool, tool.call_name)):
+    # By its id: its call name may be another agent's id. A name may hold what a shell would run.
+    for entity, name in ((agent, quote(agent.id)), (tool, quote(tool.id))):
         if entity.pending:
             return f"it waits for approval: a person can run `waygraph approve {name}`"
         if entity.is_doubtful:

@@ -1,5 +1,6 @@
 """The answer of a service as the result of a tool: text, structured content, images, other files."""
 
+import codecs
 import json
 from base64 import b64encode
 from collections.abc import Mapping
@@ -15,11 +16,13 @@ from waygraph.registry.settings import Settings
 MOST_ERROR_CHARS = 16_000
 """Of the body of an answer that is an error: as much as anyone would read."""
 _TEXTS = ("text/", "application/xml", "application/yaml", "application/javascript", "application/x-www-form-urlencoded")
+_OF_NAMES = frozenset({"idna", "punycode"})
+"""Encodings of host names: Python's need minutes for a long text."""
 _TEXT_ENDS = ("+xml", "+yaml", "ndjson", "jsonl")
 
 
 def result_of(response: Response, name: str, secrets: tuple[str, ...], settings: Settings) -> Result:
-    """`name`: of the tool, for the address of a file. `secrets`, longest first, stand in no text of it."""
+    """`name`: of the tool, for the address of a file. `secrets`, longest first, stand nowhere in it."""
     if response.status >= 400:
         return _failed(response, secrets)
     if not response.whole:
@@ -31,7 +34,7 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
         said, parsed = _told(response, secrets)
         content = {"content": [text(said)]}
         return {**content, "structuredContent": parsed} if isinstance(parsed, Mapping) else content
-    return {"content": [file_of(response.content, response.media, name)]}
+    return {"content": [file_of(_blotted(response.content, secrets), response.media, name)]}
 
 
 def text(said: str) -> dict[str, Any]:
@@ -40,6 +43,14 @@ def text(said: str) -> dict[str, Any]:
 
 def error(reason: str) -> Result:
     return {"content": [text(reason)], "isError": True}
+
+
+def _blotted(content: bytes, secrets: tuple[str, ...]) -> bytes:
+    """Of the same length, so that what a file says of its own parts stays true."""
+    for secret in secrets:
+        told = secret.encode("utf-8", "surrogatepass")
+        content = content.replace(told, b"*" * len(told))
+    return content
 
 
 def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
@@ -98,6 +109,7 @@ def _is_utf8(content: bytes) -> bool:
 
 def _decoded(response: Response) -> str:
     try:
-        return response.content.decode(response.charset, "replace")
-    except LookupError:
+        charset = codecs.lookup(response.charset).name
+        return response.content.decode("utf-8" if charset in _OF_NAMES else charset, "replace")
+    except (LookupError, UnicodeError):  # no encoding of texts, or one that takes no such content
         return response.content.decode("utf-8", "replace")

@@ -164,14 +164,14 @@ class Operation:
         told = {"Accept": _ACCEPT}
         for parameter in self._parameters("header"):
             value = arguments.get(parameter.argument)
-            if value is not None and _TOKEN.fullmatch(parameter.name) and parameter.name.lower() not in _NOT_OURS:
+            if value is not None and _TOKEN.fullmatch(parameter.name) and _folded(parameter.name) not in _NOT_OURS:
                 told[parameter.name] = in_header(parameter, value)
         if body.content:
             told["Content-Type"] = body.media
         if cookies := "; ".join(self._cookies(arguments, login)):
             told["Cookie"] = cookies
-        own = {name.lower() for name in login.headers}
-        return {**{name: value for name, value in told.items() if name.lower() not in own}, **login.headers}
+        own = {_folded(name) for name in login.headers}
+        return {**{name: value for name, value in told.items() if _folded(name) not in own}, **login.headers}
 
     def _cookies(self, arguments: Mapping[str, Any], login: Login) -> Iterator[str]:
         for parameter in self._parameters("cookie"):
@@ -203,3 +203,8 @@ def not_configured(agent: Agent, services: Services) -> str:
         f'[[service]] agent = {name} base_url = "https://…" (three lines{says}; with `auth` if it needs a login: '
         f"docs/calling.md) into {services.where_to_write()}"
     )
+
+
+def _folded(header: str) -> str:
+    """As servers that hand headers on as variables (CGI, WSGI) see its name: `X_Key` and `X-Key` are one."""
+    return header.lower().replace("_", "-")

@@ -84,7 +84,7 @@ class Web:
                 return following or await self._answer(response)
         except UpstreamError as error:
             raise _told(error) from None
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as exc:
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError) as exc:
             lost = _unreached(exc)
             may_have_run = request.method not in _READING and not isinstance(exc, _UNSENT)
             raise (MayHaveRun(lost.reason) if lost.retryable and may_have_run else lost) from None

@@ -1,7 +1,8 @@
 """A tool's schema made fit to check with: foreign, so it never makes us fetch, wait or fail.
 
 `$ref` stays inside the document, patterns run in an engine whose time grows with the text alone, and a check ends after
-so many steps. What cannot be checked passes: the tool's own server checks again.
+so many steps, which large arguments use up as well as large schemas. What cannot be checked passes: the tool's own
+server checks again.
 """
 
 import json
@@ -29,6 +30,9 @@ MAX_SCHEMA_STEPS = 50_000
 """Of the check whether a schema is one: it is as foreign as what it describes. What needs more is not checked with."""
 _SCHEMAS_KEPT = 256
 _UNCHECKED = ("unevaluatedItems", "unevaluatedProperties", "format", "contentEncoding", "contentMediaType")
+_WALKING = frozenset(
+    "additionalItems additionalProperties contains items patternProperties propertyNames uniqueItems".split()
+)
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -109,7 +113,7 @@ def _bounded(dialect: "type[Validator]") -> "Callable[..., Validator]":
 
     extend: Callable[..., Any] = validators.extend  # it has no types
     keywords: dict[str, Keyword] = {
-        name: _stepwise(OWN.get(name, keyword))
+        name: _stepwise(OWN.get(name, keyword), walks=name in _WALKING)
         for name, keyword in dialect.VALIDATORS.items()
         if keyword and name not in _UNCHECKED
     }
@@ -131,9 +135,12 @@ def _stays(made: Any) -> None:
     made.evolve = evolve
 
 
-def _stepwise(keyword: "Keyword") -> "Keyword":
+def _stepwise(keyword: "Keyword", *, walks: bool) -> "Keyword":
+    """`walks`: it looks at all that the instance holds, though each may cost no keyword."""
+
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> "Faults":
-        spend(1 + (len(value) // 16 if isinstance(value, (list, dict)) else 0))
+        held = len(instance) // 4 if walks and isinstance(instance, (list, dict)) else 0
+        spend(1 + held + (len(value) // 16 if isinstance(value, (list, dict)) else 0))
         yield from keyword(validator, value, instance, schema) or ()
 
     return run

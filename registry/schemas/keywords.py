@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.schemas.patterns import matcher
+from waygraph.registry.schemas.steps import spend
 from waygraph.registry.schemas.words import expected_of, short, unknown_name
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     Faults = Iterator[ValidationError]
     Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+_CHARS_A_STEP = 1024
+"""Of a text that is searched or written, in about the time of a keyword."""
 
 
 def _fault(message: str) -> "Faults":
@@ -22,6 +26,7 @@ def _fault(message: str) -> "Faults":
 
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> "Faults":  # noqa: ARG001
     if isinstance(instance, str) and isinstance(pattern, str):
+        spend(len(instance) // _CHARS_A_STEP)
         matches = matcher(pattern)
         if matches and not matches(instance):
             yield from _fault(f"must match the pattern {short(pattern)}")
@@ -42,6 +47,7 @@ def _pattern_properties(validator: Any, by_pattern: Any, instance: Any, schema: 
     if not validator.is_type(instance, "object"):
         return
     for pattern, inner in by_pattern.items():
+        spend(len(instance) // 4)
         matches = matcher(pattern)
         for name, value in instance.items() if matches else ():
             if matches and matches(name):
@@ -54,6 +60,7 @@ def _additional_properties(validator: Any, inner: Any, instance: Any, schema: An
         return
     known = schema.get("properties", {})
     matchers = [matcher(pattern) for pattern in schema.get("patternProperties", {})]
+    spend(len(matchers) * len(instance) // 4)
     for name, value in instance.items():
         if name in known or any(matches is None or matches(name) for matches in matchers):
             continue
@@ -82,7 +89,10 @@ def _required(validator: Any, names: Any, instance: Any, schema: Any) -> "Faults
 def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> "Faults":  # noqa: ARG001
     """By their canonical text: in one pass, where the library compares each with each."""
     if wanted is True and isinstance(instance, list):
-        texts = {json.dumps(item, sort_keys=True) for item in instance}
+        texts = set[str]()
+        for item in instance:
+            texts.add(text := json.dumps(item, sort_keys=True))
+            spend(len(text) // _CHARS_A_STEP)
         if len(texts) < len(instance):
             yield from _fault("must not hold the same item twice")
 

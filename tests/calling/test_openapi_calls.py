@@ -2,7 +2,7 @@
 
 import json
 import socket
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -217,6 +217,15 @@ def test_headers_and_cookies(echoed: Echo) -> None:
     headers = got["headers"]
     assert [headers[name] for name in ("x-one", "x-many", "x-pairs")] == ["a", "1,2", "a=1,b=2"]
     assert headers["cookie"] == "flavour=oat%20meal%3B%20x%3D1; session=***"
+
+
+def test_an_argument_sets_no_header_that_a_server_may_take_for_another(echoed: Echo) -> None:
+    """Servers that hand headers on as variables make `_` of `-`: the operator's own stands alone."""
+    names = ("X_Tenant", "Transfer_Encoding")
+    document = {"parameters": [parameter(name, "header") for name in names]}
+    headers = echoed(document, dict.fromkeys(names, "other"), 'headers = { "X-Tenant" = "acme" }')["headers"]
+    assert headers["x-tenant"] == "acme"
+    assert not {"x_tenant", "transfer_encoding"} & headers.keys()
 
 
 @pytest.mark.parametrize(
@@ -544,6 +553,28 @@ def test_a_compressed_answer_that_was_not_asked_for_is_refused(here: Here, web: 
     web.pages["/echo"] = (200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"\x1f\x8b bomb")
     with pytest.raises(UpstreamRefused, match="compressed"):
         run(here, {})
+
+
+@pytest.mark.parametrize("media", ["application/octet-stream", "image/png"])
+def test_a_login_that_stands_in_a_file_is_blotted_out(here: Here, web: WebPages, media: str) -> None:
+    """The file keeps its length."""
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url, f'auth = {{ bearer = "{TOKEN}" }}')
+    web.pages["/echo"] = (200, {"Content-Type": media}, b"\x89\xff" + TOKEN.encode() + b"\x00end")
+    [part] = run(here, {})["content"]
+    content = b64decode(part["data"] if media.startswith("image") else part["resource"]["blob"])
+    assert content == b"\x89\xff" + b"*" * len(TOKEN) + b"\x00end"
+
+
+@pytest.mark.parametrize("charset", ["idna", "undefined", "punycode", "no-such", "rot13"])
+@pytest.mark.timeout(30)
+def test_an_answer_in_an_encoding_of_no_texts_is_read_as_utf_8(here: Here, web: WebPages, charset: str) -> None:
+    """Python's of host names would need minutes for it."""
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url)
+    told = "x" * 400_000 + "-" + "abcdefgh" * 50_000
+    web.pages["/echo"] = (200, {"Content-Type": f"text/plain; charset={charset}"}, told.encode())
+    assert run(here, {})["content"][0]["text"] == told
 
 
 def test_a_service_that_is_not_there(here: Here) -> None:

@@ -244,6 +244,11 @@ def test_common_patterns_are_checked(pattern: str, fits: str, unfit: str) -> Non
     assert list(faults(schema, {"p": unfit})) == ["/p"]
 
 
+def of_all(keywords: dict[str, object]) -> object:
+    """A schema of a few kilobytes that looks at an argument 300 times."""
+    return {"properties": {"p": {"allOf": [{**keywords, "$comment": str(n)} for n in range(300)]}}}
+
+
 REPEATING = {"pattern": "^(a+)+$"}
 LONG = "a" * 50_000
 BOMB = {"/p": 'must match the pattern "^(a+)+$"'}
@@ -265,6 +270,13 @@ DRAFT_7, DRAFT_4 = (f"http://json-schema.org/draft-0{number}/schema#" for number
         ({"$schema": DRAFT_7, "properties": {"p": REPEATING, "q": {"$ref": "#"}}}, {"q": {"p": LONG + "b"}}, IN_Q),
         ({"$schema": DRAFT_4, "properties": {"p": {"enum": [n if n % 2 else [n] for n in range(30_000)]}}}, {}, {}),
         ({"properties": {"p": {"pattern": "(a{100}){99}b"}}}, {"p": "a" * 100_000}, {}),
+        (of_all({"uniqueItems": True}), {"p": [*range(100_000)]}, {}),
+        (of_all({"uniqueItems": True}), {"p": ["x" * 1_000_000]}, {}),
+        (of_all({"contains": False, "minContains": 0}), {"p": [*range(100_000)]}, {}),
+        (of_all({"items": {}}), {"p": [*range(100_000)]}, {}),
+        (of_all({"additionalProperties": True}), {"p": {f"n{n}": n for n in range(50_000)}}, {}),
+        (of_all({"patternProperties": {"^a": {}}}), {"p": {f"n{n}": n for n in range(50_000)}}, {}),
+        (of_all({"pattern": "b$|x"}), {"p": "a" * 1_000_000 + "x"}, {}),
     ],
     ids=[
         "alternatives",
@@ -278,6 +290,13 @@ DRAFT_7, DRAFT_4 = (f"http://json-schema.org/draft-0{number}/schema#" for number
         "a way back to a dialect",
         "choices that are compared with each other",
         "heavy pattern and long text",
+        "unique many times",
+        "a long text written many times",
+        "contains many times",
+        "items many times",
+        "names many times",
+        "patterns of names many times",
+        "pattern many times",
     ],
 )
 @pytest.mark.timeout(20)

@@ -337,6 +337,9 @@ def test_what_speaks_no_tls_is_told() -> None:
         ("2606:4700::5efe:5db8:d822", True),
         ("fe80::5efe:5db8:d822", False),
         ("localhost", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
+        ("192.88.99.1", False),
     ],
 )
 def test_an_address_is_public_or_not(address: str, public: bool) -> None:

@@ -209,7 +209,7 @@ def test_texts_in_doubt_are_not_shown(registry: Registry) -> None:
     answer = asked(registry, "write verse", limit=2)
     [refused] = answer["not_callable"]
     assert refused["name"] == "poet__write_verse"
-    assert "waygraph approve poet__write_verse" in refused["why"]
+    assert "waygraph approve poet/write_verse" in refused["why"]
     assert names(answer)[0] == "poet__count_feet"
     assert "gnore all previous" not in json.dumps(answer)
 

@@ -1,6 +1,8 @@
 """What may be called: annotations, the operator's rules, approval, and who asks."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.gateway_catalog import ADDS, BOARD, DESTROYS, PUBLIC, READS, agent, tool
 from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.identity import sealed_tool
 from waygraph.registry.model import Agent, Principal, Tool
 from waygraph.registry.policy import FREE, VERDICTS, CallPolicy, Rule, Verdict, danger_of, judge
 from waygraph.registry.policy_file import load_policy, parse_policy
@@ -152,7 +155,33 @@ def test_nothing_overrules_a_missing_approval(policy: CallPolicy) -> None:
     doubtful = judge(GITHUB, tainted, policy, by_name=True)
     assert waits.verdict == doubtful.verdict == "deny"
     assert "`waygraph approve 'two words'`" in waits.reason
-    assert "`waygraph approve a__x_1`" in doubtful.reason
+    assert "`waygraph approve 'a/$(x)'`" in doubtful.reason
+
+
+@pytest.mark.parametrize(
+    ("agent_id", "name", "match", "denied", "allowed"),
+    [
+        ("github", "delete_repo", "github__*", True, True),
+        ("io.github.acme", "delete_repo", "io.github.acme__delete_*", True, True),
+        ("a" * 60, "delete_repo", f"{'a' * 60}__delete_*", True, True),
+        ("github__evil", "run", "github__*", True, False),
+        ("github.", "run", "github__*", True, False),
+        ("a__b", "run", "a__b__run", True, True),
+        ("other", "delete_repo", "github__*", False, False),
+        ("github", "keep", "*__delete_*", False, False),
+    ],
+)
+def test_a_rule_over_call_names_means_the_agent_that_it_names(
+    agent_id: str, name: str, match: str, denied: bool, allowed: bool
+) -> None:
+    """Call names are shortened, and the begin of one may be another agent's: what only looks so is never allowed."""
+    agent = replace(GITHUB, id=agent_id)
+    held = sealed_tool(Tool(id=f"{agent_id}/{name}", agent_id=agent_id, name=name, annotations=READS))
+    for said, fits in (("deny", denied), ("allow", allowed)):
+        policy = CallPolicy(rules=(Rule(match=match, verdict=cast("Verdict", said)),))
+        assert (policy.rule_for(agent, held) is not None) is fits, said
+    whole = CallPolicy(rules=(Rule(match=held.call_name, verdict="allow"),))
+    assert whole.rule_for(agent, held) is not None
 
 
 def test_a_text_that_was_approved_is_not_in_doubt() -> None:
