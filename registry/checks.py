@@ -110,6 +110,8 @@ def checked_filters(filters: Filters) -> Filters:
     """The filters with each field a tuple, as they are compared and cached. Raises InvalidQuery."""
     if not isinstance(filters, Filters):
         raise InvalidQuery(f"filters are Filters, not {type(filters).__name__}")
+    if not isinstance(filters.reachable, bool):
+        raise InvalidQuery(f"reachable is True or False, not {filters.reachable!r}")
     if filters.tags == filters.kinds == filters.agent_ids == ():
         return filters
     lists: dict[str, Any] = {name: _listed(name, getattr(filters, name)) for name in _LISTS}
@@ -120,7 +122,8 @@ def checked_filters(filters: Filters) -> Filters:
 
 def _listed(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidQuery(f"{name} of filters take a list, not {'one text' if isinstance(values, str) else values!r}")
+        told = "one text" if isinstance(values, str) else repr(values)
+        raise InvalidQuery(f"{name} of filters take a list, not {told}")
     listed = tuple(values)
     for value in listed:
         if not isinstance(value, str) or is_broken(value):

@@ -29,8 +29,13 @@ def export(
     from waygraph.api.cli import shapes, views
     from waygraph.api.cli.pages import Exported
     from waygraph.registry.atomic import write_named
+    from waygraph.registry.errors import StorageFailed
+    from waygraph.registry.storage.store import is_part_of
 
-    with invocation(context).open() as registry:
+    told = invocation(context)
+    if output and is_part_of(output, told.place(told.settings())):
+        raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
+    with told.open() as registry:
         content = registry.export(form)
     size_bytes = len(content.encode())
     if output:

@@ -19,8 +19,8 @@ _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)
 def cypher(
     context: typer.Context,
     statement: Annotated[
-        str, typer.Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
-    ] = "",
+        str | None, typer.Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat."),
@@ -39,13 +39,13 @@ def cypher(
     with told.open() as registry:
 
         def ask(asked: str, given: Mapping[str, object]) -> None:
-            with _naming_parameters("--param " if statement else ":param "):
+            with _naming_parameters(":param " if statement is None else "--param "):
                 result = registry.cypher(asked, given)
             show(result, wire.cypher, views.cypher, as_json)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
 
-        if statement:
+        if statement is not None:
             ask(statement, params)
             return
         from waygraph.api.cli.shell import Shell

@@ -4,9 +4,9 @@ from contextlib import closing
 from typing import get_args
 
 from waygraph.registry.doctor.findings import Finding, absent, attempt, embedder_finding, versions
-from waygraph.registry.errors import RegistryError, RegistryLocked
+from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryUnusable
 from waygraph.registry.file_lock import lock_of, write_lock
-from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import generation
@@ -33,22 +33,29 @@ def examine_embedded(registry: Registry, store: EmbeddedStore, *, deep: bool) ->
 
 def rebuild_advice(store: EmbeddedStore) -> str:
     """How a published index is mended that cannot be trusted."""
-    return f"remove the folder {store.folder}: the index is built anew from the graph"
+    return (
+        "save what it still answers (`waygraph export -o saved.json`), see by `waygraph doctor --deep` that the graph "
+        f"is sound, then remove the folder {store.folder}: the index is built anew from the graph"
+    )
 
 
 def _graph_file(store: EmbeddedStore) -> Finding:
     if store.path is None:
         return Finding(check="graph file", ok=True, detail="in memory")
-    if store.path.exists() and (size := store.path.stat().st_size):
-        return Finding(check="graph file", ok=True, detail=f"{size / 1e6:.1f} MB")
-    seen = "is empty" if store.path.exists() else "is missing"
+    try:
+        refuse_foreign(store.path)
+        return Finding(check="graph file", ok=True, detail=f"{store.path.stat().st_size / 1e6:.1f} MB")
+    except FileNotFoundError:
+        seen = f"{store.path} is missing"
+    except RegistryUnusable as unusable:
+        seen = str(unusable).rstrip(".")
     advice = (
         "before anything is written here, run `waygraph export -o saved.json`; then ingest that into a new registry"
     )
     return Finding(
         check="graph file",
         ok=False,
-        detail=f"{store.path} {seen}; the index still answers from its copy",
+        detail=f"{seen}; the index still answers from its copy",
         advice=advice,
     )
 

@@ -22,6 +22,7 @@ from typing import IO, Any, cast
 from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.readonly import check_read_only
+from waygraph.registry.identity import is_broken
 from waygraph.registry.processors import processors
 from waygraph.registry.settings import Settings
 
@@ -104,10 +105,15 @@ def limits(settings: Settings) -> dict[str, object]:
 
 def checked_params(params: Mapping[str, object]) -> dict[str, object]:
     """As JSON would carry them. Raises CypherRefused for what it cannot, and for too much of it."""
+    if not isinstance(params, Mapping):
+        raise CypherRefused(f"parameters are a mapping of names to values, not {type(params).__name__}")
     try:
         text = json.dumps(dict(params), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise CypherRefused(f"the parameters are not JSON: {exc}") from exc
+    for name, value in params.items():
+        if is_broken(json.dumps(value, ensure_ascii=False)):
+            raise CypherRefused(f"parameter {name!r} holds half of a surrogate pair, which no engine keeps")
     if len(text) > MAX_PARAMS_BYTES:
         raise CypherRefused(f"the parameters take {len(text):,} bytes, {MAX_PARAMS_BYTES:,} are allowed")
     return cast("dict[str, object]", json.loads(text))

@@ -45,7 +45,13 @@ class Ask:
     def of(
         cls, recipe: Recipe, agent_weight: float | None, tool_weight: float | None, principal: Principal | None
     ) -> "Ask":
-        """Weights not given are the recipe's. Raises InvalidQuery for a negative or infinite one."""
+        """Weights not given are the recipe's. Raises InvalidQuery for a negative or infinite one, and what is no recipe
+        or principal.
+        """
+        if not isinstance(recipe, Recipe):
+            raise InvalidQuery(f"a recipe is a name or a Recipe, not {type(recipe).__name__}")
+        if principal is not None and not isinstance(principal, Principal):
+            raise InvalidQuery(f"a principal is a Principal, not {type(principal).__name__}")
         weights = dict(recipe.weights)
         if agent_weight is not None:
             weights["agent"] = agent_weight

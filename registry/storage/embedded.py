@@ -47,9 +47,10 @@ class EmbeddedStore:
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self._settings = path, settings
         self._places = CypherPlaces(settings)
+        self._owner = os.getpid()
         self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
         if self._scratch:  # at the process's end at the latest, if nobody closes it
-            weakref.finalize(self, _remove, self._scratch, os.getpid())
+            weakref.finalize(self, _remove, self._scratch, self._owner)
         self._home = path or self._scratch_file()
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
@@ -195,7 +196,7 @@ class EmbeddedStore:
             if self._live is not None:
                 self._live.close()
             if self._scratch is not None:
-                shutil.rmtree(self._scratch, ignore_errors=True)
+                _remove(self._scratch, self._owner)
 
 
 def _remove(folder: Path, owner: int) -> None:

@@ -103,6 +103,18 @@ def is_service(location: object) -> bool:
     return _scheme(location) in SERVICE_SCHEMES
 
 
+def is_part_of(path: Path, location: object) -> bool:
+    """Whether a file is the registry of this place, its lock, or in its index."""
+    if is_server(location) or is_service(location) or location == MEMORY:
+        return False
+    from waygraph.registry.file_lock import lock_of
+    from waygraph.registry.index.generation import folder_of
+
+    home, given = Path(str(location)).expanduser().resolve(), path.expanduser().resolve()
+    index = folder_of(home)
+    return given in (home, lock_of(home), index) or index in given.parents
+
+
 def refuse_service(location: object) -> None:
     """Raises NeedsRegistry."""
     if is_service(location):

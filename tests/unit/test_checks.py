@@ -16,6 +16,7 @@ from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest
 from waygraph.registry.discovery.overview import overview
 from waygraph.registry.errors import (
+    CypherRefused,
     InvalidQuery,
     InvalidSetting,
     RegistryNotFound,
@@ -68,6 +69,12 @@ def registry() -> Iterator[Registry]:
             "kinds of filters are mcp_server",
         ),
         (lambda r: r.route(None), InvalidQuery, "a text or a Query, not NoneType"),
+        (lambda r: r.route("wind", recipe=5), InvalidQuery, "a name or a Recipe, not int"),
+        (lambda r: r.find_tools("wind", recipe=None), InvalidQuery, "a name or a Recipe, not NoneType"),
+        (lambda r: r.route("wind", principal="crew"), InvalidQuery, "a Principal, not str"),
+        (lambda r: r.agents_page(filters=Filters(reachable=ANY["x"])), InvalidQuery, "reachable is True or False"),
+        (lambda r: r.cypher("RETURN 1", [1]), CypherRefused, "a mapping of names to values, not list"),
+        (lambda r: r.cypher("RETURN $a", {"a": ["\ud800"]}), CypherRefused, "'a' holds half of a surrogate"),
         (lambda r: r.route(Query(text="wind", filters=Filters(tags=ANY["wind"]))), InvalidQuery, "tags of filters"),
         (lambda r: r.agents_page(filters=Filters(agent_ids=ANY["east"])), InvalidQuery, "agent_ids of filters"),
         (lambda r: r.route("wind", recipe=replace(LEXICAL, depth=0)), InvalidSetting, "depth=0: expected"),

@@ -1,11 +1,17 @@
 """Files that are whole or absent, one writer at a time, and what is remembered of texts."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from waygraph.api.cli.app import main
+from waygraph.ingest.sync import sync
+from waygraph.registry import Registry
 from waygraph.registry.atomic import PRIVATE, write_atomically, write_named
+from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import RegistryLocked
 from waygraph.registry.file_lock import write_lock
 from waygraph.registry.remembering import LONGEST_KEPT, remembered
@@ -49,3 +55,51 @@ def test_what_was_made_of_a_long_text_is_not_kept() -> None:
     short, long = "x" * LONGEST_KEPT, "x" * (LONGEST_KEPT + 1)
     assert [length(short), length(short), length(long), length(long)] == [len(short), len(short), len(long), len(long)]
     assert made == [len(short), len(long), len(long)]
+
+
+@pytest.mark.parametrize(
+    "target", ["r.grafeo", "link", "r.grafeo.lock", "r.grafeo.index/current", "r.grafeo.index/x.json"]
+)
+def test_an_export_is_never_written_over_its_registry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    home = tmp_path / "r.grafeo"
+    with Registry.open(home, embedder="none") as registry:
+        sync(registry, Manifest(source="s"))
+    (tmp_path / "link").symlink_to(home)
+    held = home.read_bytes()
+    assert main(["--registry", str(home), "export", "-o", str(tmp_path / target)]) == 1
+    assert "is of the registry itself" in capsys.readouterr().err
+    assert home.read_bytes() == held
+    assert main(["--registry", str(home), "export", "-o", str(tmp_path / "r.grafeo.json")]) == 0
+
+
+def test_a_graph_that_was_written_over_is_not_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The index still answers, and the advice keeps what it does."""
+    home = tmp_path / "r.grafeo"
+    with Registry.open(home, embedder="none") as registry:
+        sync(registry, Manifest(source="s"))
+    home.write_text("{}", encoding="utf-8")
+    assert main(["--registry", str(home), "doctor"]) == 1
+    told = capsys.readouterr().out
+    assert "it is not a Grafeo file" in told
+    assert "waygraph export -o saved.json" in told
+
+
+def test_a_registry_in_memory_is_its_own_process_s(tmp_path: Path) -> None:
+    """A child that was forked off and closes what it inherited takes nothing from its parent."""
+    program = (
+        "import os, sys\n"
+        "from waygraph.ingest.sync import sync\n"
+        "from waygraph.registry import Registry\n"
+        "from waygraph.registry.changes import Manifest\n"
+        "registry = Registry.open(':memory:', embedder='none')\n"
+        "sync(registry, Manifest(source='s'))\n"
+        "if not (child := os.fork()):\n"
+        "    registry.close()\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print(registry.status().state.revision)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.stdout == "1\n", done.stderr
