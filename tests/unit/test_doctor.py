@@ -182,7 +182,7 @@ def test_an_empty_graph_file(look: Look, path: Path) -> None:
 def test_a_foreign_graph_file(look: Look, path: Path) -> None:
     """It is left as it is, and named."""
     path.write_bytes(b"something else" * 1000)
-    assert faults(look(deep=True)) == {"live graph"}
+    assert faults(look(deep=True)) == {"graph file", "live graph"}
     assert path.read_bytes() == b"something else" * 1000
 
 
