@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.gateway_catalog import ADDS, BOARD, DESTROYS, PUBLIC, READS, agent, tool
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.identity import sealed_tool
+from waygraph.registry.identity import canonical_json, sealed_tool
 from waygraph.registry.model import Agent, Principal, Tool
 from waygraph.registry.policy import FREE, VERDICTS, CallPolicy, Rule, Verdict, danger_of, judge
 from waygraph.registry.policy_file import load_policy, parse_policy
@@ -176,7 +176,7 @@ def test_a_rule_over_call_names_means_the_agent_that_it_names(
 ) -> None:
     """Call names are shortened, and the begin of one may be another agent's: what only looks so is never allowed."""
     agent = replace(GITHUB, id=agent_id)
-    held = sealed_tool(Tool(id=f"{agent_id}/{name}", agent_id=agent_id, name=name, annotations=READS))
+    held = sealed_tool(Tool(id=f"{agent_id}/{name}", agent_id=agent_id, name=name, annotations=canonical_json(READS)))
     for said, fits in (("deny", denied), ("allow", allowed)):
         policy = CallPolicy(rules=(Rule(match=match, verdict=cast("Verdict", said)),))
         assert (policy.rule_for(agent, held) is not None) is fits, said
