@@ -131,13 +131,14 @@ def application(
 ) -> Application:
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
-    app: Application = Limited(
-        Stoppable(create_app(service, gateway)),
+    limited = Limited(
+        create_app(service, gateway),
         max_body_bytes=settings.max_body_bytes,
         max_manifest_bytes=settings.max_manifest_bytes,
         body_timeout_s=settings.body_timeout_s,
         admit=lambda scope: service.admit(Request(scope)),
     )
+    app: Application = Stoppable(limited)
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
         app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,

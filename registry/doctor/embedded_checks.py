@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import get_args
 
 from waygraph.registry.doctor.findings import Finding, absent, attempt, embedder_finding, versions
-from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryUnusable
+from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryUnusable, StorageFailed
 from waygraph.registry.file_lock import lock_of, write_lock
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.reading import read_state
@@ -47,7 +47,7 @@ def _graph_file(store: EmbeddedStore) -> Finding:
         return Finding(check="graph file", ok=True, detail=f"{store.path.stat().st_size / 1e6:.1f} MB")
     except FileNotFoundError:
         seen = f"{store.path} is missing"
-    except RegistryUnusable as unusable:
+    except (RegistryUnusable, StorageFailed) as unusable:
         seen = str(unusable).rstrip(".")
     advice = (
         "before anything is written here, run `waygraph export -o saved.json`; then ingest that into a new registry"
