@@ -111,6 +111,8 @@ def _status(arguments: Sequence[str] | None) -> int:
     try:
         app(arguments, prog_name="waygraph")
     except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # the library that prints help ends with 1
+            leave_unwritten(left.__context__)
         return left.code if isinstance(left.code, int) else 0
     except OSError as error:
         if is_of_a_stream(error):  # help is printed by a library

@@ -143,10 +143,11 @@ def test_exit_statuses(held: Path) -> None:
     assert "Traceback" not in usage.stderr
 
 
-def test_a_reader_that_leaves_is_no_error(held: Path) -> None:
+@pytest.mark.parametrize("words", [("tools",), ("--help",), ("cypher", "--help")])
+def test_a_reader_that_leaves_is_no_error(held: Path, words: tuple[str, ...]) -> None:
     """With nobody at the other end of the pipe the program ends quietly, as `head` makes it."""
     with subprocess.Popen(
-        [*PROGRAM, "--registry", str(held), "tools"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "--registry", str(held), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:
         assert program.stdout
         assert program.stderr
