@@ -1,6 +1,7 @@
 """What all tests share: the folders, and an environment that says nothing of whoever runs them."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 pytest_plugins = ["tests.neo4j_fixtures"]
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# What is started in the background of a script ignores Ctrl-C, and so would every program that a test starts and stops.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
