@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["tests.neo4j_fixtures"]
 
 ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("waygraph", deadline=None)  # timings decide no test
+settings.load_profile("waygraph")
 
 # What is started in the background of a script ignores Ctrl-C, and so would every program that a test starts and stops.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
