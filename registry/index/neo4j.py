@@ -97,11 +97,14 @@ class Neo4jIndex:
         try:
             return self._indexed(ask, reach), []
         except EngineError:
-            if not faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index)):
-                raise
+            if not self._vector_faults(ask):  # or no longer: it may have been made since
+                return self._indexed(ask, reach), []
         unanswered = [leg for leg in ask.legs if leg in VECTOR_LEGS]
         others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
         return self._whole("neo4j/search/legs", others.params(reach)), unanswered
+
+    def _vector_faults(self, ask: "Ask") -> dict[str, str]:
+        return faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index))
 
     @property
     def _filters_in_index(self) -> bool:

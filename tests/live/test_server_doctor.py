@@ -23,9 +23,11 @@ from waygraph.registry import Registry, Settings
 from waygraph.registry.doctor.examine import examine, examine_at
 from waygraph.registry.doctor.findings import Finding
 from waygraph.registry.errors import EmbedderMismatch
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.index.neo4j_answers import DEAD_COMMIT_MS
-from waygraph.registry.index.neo4j_indexes import UNIQUE
+from waygraph.registry.index.neo4j_indexes import UNIQUE, Index, renew_schema
+from waygraph.registry.index.neo4j_indexes import faults as index_faults
 from waygraph.registry.model import Filters, Query
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -441,6 +443,24 @@ def test_readers_are_not_disturbed_by_a_reindex(own: World) -> None:
             writer.reindex(embedder=f"openai:a-model?dimension={dimension}")
         assert reader.route("a SQL query").matches
     assert errors == []
+
+
+def test_an_index_that_comes_while_it_is_missed(own: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search met no index; when it looks for what is wrong with it, a writer has made it: it searches once more."""
+
+    def look_later(session: GraphSession, wanted: tuple[Index, ...]) -> dict[str, str]:
+        store = cast("Any", registry.store)
+        renew_schema(store.engine, DIMENSION, by_owner=store.engine.version >= IN_INDEX_FILTERS)
+        own.tamper("CALL db.awaitIndexes(60)")
+        assert index_faults(session, wanted) == {}
+        return {}
+
+    with own.opened() as registry:
+        found = registry.route("a SQL query").matches
+        own.tamper(f"DROP INDEX {AGENT_VECTORS}")
+        monkeypatch.setattr("waygraph.registry.index.neo4j.faults", look_later)
+        assert registry.route("a SQL query").matches == found
+    assert own.vector_indexes() == [AGENT_VECTORS, CAPABILITY_VECTORS]
 
 
 @contextmanager
