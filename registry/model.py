@@ -114,7 +114,8 @@ class Query:
 
 
 class Vote(NamedTuple):
-    """How one entity spoke for an agent. `rank` 1 is best; `contribution` = weight / (k + rank).
+    """How one entity spoke for an agent. `rank` 1 is best; `contribution` is what it adds to the agent's score:
+    weight / (k + rank) where a recipe merges by rank, else `weight` times a share of the score that the leg gave.
 
     A tuple, as every answer has some twenty, and a tuple is made in a sixth of the time of a frozen dataclass.
     """

@@ -75,10 +75,10 @@ def agents_page(
 
 
 def tools_page(
-    index: "SearchIndex", agent_id: str, principal: "Principal | None", after: str, limit: int | None
+    index: "SearchIndex", agent_id: str | None, principal: "Principal | None", after: str, limit: int | None
 ) -> "Page[Tool]":
-    """The tools of an agent, or of all (empty). Raises UnknownName."""
-    owners = [agent_named(index, agent_id, principal)] if agent_id else visible_agents(index, principal)
+    """The tools of an agent, or of all (None). Raises UnknownName."""
+    owners = visible_agents(index, principal) if agent_id is None else [agent_named(index, agent_id, principal)]
     ids = sorted(chain.from_iterable(index.tool_ids_of([owner.id for owner in owners]).values()))
     part, following = _part(ids, after, limit)
     return Page(items=tuple(seen_tools(index, part, principal)), revision=index.state.revision, following=following)

@@ -220,7 +220,7 @@ class Registry:
 
         Raises UnknownName.
         """
-        return self._store.look(lambda index: tools_page(index, agent_id or "", principal, after, limit))
+        return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         """Each with its claims on agents that the principal may see; none of which it sees no agent."""

@@ -1,4 +1,4 @@
-"""Every limit, timeout and place with its default. The only module that reads the environment.
+"""Every limit, timeout and place with its default, and the variables of the environment that set them.
 
 A setting `write_timeout_s` is set by `WAYGRAPH_WRITE_TIMEOUT_S`. pydantic-settings parses and checks the
 values; it is imported only if such a variable is present, since its import costs more than a route.

@@ -13,12 +13,15 @@ from waygraph.api.cli.output import note, print_raw, show
 if TYPE_CHECKING:
     from waygraph.registry.doctor.findings import Finding
 
+STANDARD_OUTPUT = Path("-")
+
 
 def export(
     context: typer.Context,
     form: Annotated[Literal["json", "graphml", "html"], typer.Option("--format", help="What to write.")] = "json",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here. Default: standard output.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,6 +36,7 @@ def export(
     from waygraph.registry.storage.store import is_part_of
 
     told = invocation(context)
+    output = None if output == STANDARD_OUTPUT else output
     if output and is_part_of(output, told.place(told.settings())):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with told.open() as registry:

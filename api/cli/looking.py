@@ -21,7 +21,7 @@ def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json
 
 def tools(
     context: typer.Context,
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = "",
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
@@ -29,7 +29,7 @@ def tools(
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        listed = registry.tools(agent or None)
+        listed = registry.tools(agent)
     show(listed, wire.tools, views.tools, as_json)
 
 

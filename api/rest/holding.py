@@ -132,10 +132,10 @@ async def agent_tools(
 @router.get("/tools", **operation("tools"))
 async def tools(request: Request, service: Serving, caller: ForRead, part: Annotated[ToolsPart, Query()]) -> Response:
     """The tools of all agents, by id."""
-    return await _tools(request, service, caller, "", part)
+    return await _tools(request, service, caller, None, part)
 
 
-async def _tools(request: Request, service: Service, caller: Caller, agent_id: str, part: ToolsPart) -> Response:
+async def _tools(request: Request, service: Service, caller: Caller, agent_id: str | None, part: ToolsPart) -> Response:
     start = after(part.cursor)
 
     def listed() -> "Shape":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import NotReranked
+from waygraph.registry.errors import InvalidQuery, NotReranked
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import DEPTHS, Gold, measured
 from waygraph.registry.evaluation.significance import interval
@@ -158,9 +158,11 @@ def _judged(
 
 
 def _judge(registry: "Registry", trial: Trial, asked: Asked) -> Judgement:
-    route = _route(registry, trial, asked)
+    try:
+        route, tools = _route(registry, trial, asked), _tools(registry, trial, asked)
+    except InvalidQuery as exc:
+        raise InvalidQuery(f"query {asked.id!r} of the dataset: {exc}") from exc
     agents = tuple(match.agent.id for match in route.matches)[:DEPTH]
-    tools = _tools(registry, trial, asked)
     return Judgement(
         id=asked.id,
         text=" / ".join(asked.texts),

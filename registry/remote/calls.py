@@ -135,7 +135,7 @@ def agents_page(*, filters: Filters, after: str, limit: int | None, principal: P
 def tools_page(agent_id: str | None, *, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Tool]]:
     """As `agents_page`."""
     _refuse_principal(principal)
-    path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id else "/v1/tools"
+    path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id is not None else "/v1/tools"
     return (yield from _parts(partial(_part, path, (("schema", "true"),), nouns.tools_page), after, limit))
 
 

@@ -116,7 +116,7 @@ def tools_of(legs: Mapping[Leg, LegHits], agent_ids: Iterable[str], limit: int) 
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The one place of order: by score, then by smaller best rank, then by id."""
+    """The one place of order, but for Algorithm 1's one list: by score, then by smaller best rank, then by id."""
     return sorted(candidates, key=lambda c: (-c.score, min((vote.rank for vote in c.votes), default=0), c.id))
 
 

@@ -122,6 +122,14 @@ def test_no_two_names_mean_one_tool(registry: Registry, name: str) -> None:
     assert name in (found.id, found.call_name)
 
 
+def test_no_name_is_not_all(registry: Registry) -> None:
+    """An empty text, such as a variable of a shell that is not set, is the name of nothing."""
+    assert registry.tools(None)
+    for ask in (registry.tools, registry.agent, registry.tool, registry.named, registry.about):
+        with pytest.raises(UnknownName):
+            ask("")
+
+
 def test_an_unknown_name_suggests_what_was_meant(registry: Registry) -> None:
     """Among the tools of the agent that is named, or of those whose names are near."""
     assert "a-b__get" in unknown(registry, "a-b__got").nearest

@@ -199,7 +199,7 @@ def test_a_recipe_is_one_that_the_service_knows() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "\ud800", "a/b"])
-@pytest.mark.parametrize("method", ["agent", "about", "remove"])
+@pytest.mark.parametrize("method", ["agent", "about", "remove", "tools"])
 def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None:
     """It would mean another path."""
     told = refused(UnknownName, lambda registry: getattr(registry, method)(name))

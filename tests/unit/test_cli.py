@@ -429,7 +429,7 @@ def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
     """`export -o FILE` writes what `ingest` reads back whole."""
     file, on = tmp_path / "all.json", tmp_path / "again.grafeo"
     assert f"written\t{file}" in run("export", "-o", file).out
-    assert file.read_text(encoding="utf-8") == run("export").out
+    assert file.read_text(encoding="utf-8") == run("export").out == run("export", "-o", "-").out
     assert run("ingest", file, on=on).status == 0
     assert run("tools", on=on).out == run("tools").out
 

@@ -11,7 +11,14 @@ from waygraph.ingest.datasets import read_dataset, trials
 from waygraph.ingest.datasets.trials import Bench
 from waygraph.registry.embedding.onnx import OnnxEmbedder
 from waygraph.registry.embedding.protocol import Role
-from waygraph.registry.errors import InvalidDataset, InvalidSetting, RecipeNeedsTexts, StorageFailed, UnknownName
+from waygraph.registry.errors import (
+    InvalidDataset,
+    InvalidQuery,
+    InvalidSetting,
+    RecipeNeedsTexts,
+    StorageFailed,
+    UnknownName,
+)
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.difference import differences
 from waygraph.registry.evaluation.grid import Grid
@@ -159,6 +166,14 @@ def test_a_dataset_that_nothing_can_be_judged_of_is_refused(dataset: Dataset) ->
         outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", by="steps"))
     with pytest.raises(InvalidDataset, match="has no split 'tset'; it has: "):
         outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", split="tset"))
+
+
+def test_a_query_that_cannot_be_asked_is_named(dataset: Dataset) -> None:
+    """By its id in the dataset: there may be thousands."""
+    strict = Bench(settings=Settings(max_query_chars=60), environ={})
+    first_long = next(query.id for query in dataset.asked("questions") if len(query.texts[0]) > 60)
+    with pytest.raises(InvalidQuery, match=f"query '{first_long}' of the dataset: .* at most 60 characters"):
+        list(strict.outcomes(dataset, [Trial(recipe=LEXICAL, texts="contextual", embedder="none")]))
 
 
 def test_a_record_comes_back_as_it_was_written(record: Record, tmp_path: Path) -> None:
