@@ -14,7 +14,7 @@ type Command = Any
 
 
 class CommandsOnDemand(Mapping[str, Command]):
-    """By name, in order. `places`: name → `module:thing`, a function or a typer.Typer of this package."""
+    """By name, in order. `places`: name → `module:thing`, a function or a typer.Typer of `commands`."""
 
     def __init__(self, places: Mapping[str, str], classes: Mapping[str, type[QuickCommand]]) -> None:
         self._places, self._classes = dict(places), classes
@@ -27,7 +27,7 @@ class CommandsOnDemand(Mapping[str, Command]):
 
     def _new(self, name: str, place: str) -> Command:
         module, _, attribute = place.partition(":")
-        thing = getattr(import_module(f"waygraph.api.cli.{module}"), attribute)
+        thing = getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
         around = typer.Typer(rich_markup_mode=None)
         if isinstance(thing, typer.Typer):
             around.add_typer(thing, name=name)

@@ -10,7 +10,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
-from waygraph.api.cli.escaping import escaped
+from waygraph.api.cli.shown.escaping import escaped
 from waygraph.api.observing.redaction import without_secrets
 from waygraph.registry.errors import InvalidSetting
 

@@ -16,9 +16,9 @@ from typer.main import get_command
 
 from waygraph.api.cli import options
 from waygraph.api.cli.app import app, main
-from waygraph.api.cli.output import BROKEN_PIPE
-from waygraph.api.cli.progress import progress_bar
 from waygraph.api.cli.reference import help_page
+from waygraph.api.cli.shown.output import BROKEN_PIPE
+from waygraph.api.cli.shown.progress import progress_bar
 from waygraph.registry import model
 from waygraph.registry.model import AGENT_KINDS
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from waygraph.api.cli.app import main
-from waygraph.api.cli.changing import since_when
+from waygraph.api.cli.commands.changing import since_when
 from waygraph.registry.registry import Registry
 
 NOW = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from waygraph.api.cli.output import complain
+from waygraph.api.cli.shown.output import complain
 
 HELP = """\
 A statement ends with ; or an empty line.
@@ -97,7 +97,7 @@ class Shell:
     def _set(self, text: str) -> None:
         import typer
 
-        from waygraph.api.cli.querying import parameters
+        from waygraph.api.cli.commands.querying import parameters
 
         if not text.strip():
             _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")

@@ -6,8 +6,8 @@ import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson, TextForm
-from waygraph.api.cli.output import note, show
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
+from waygraph.api.cli.shown.output import note, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def set_agent(
     _refuse_both(visible_to, everyone, "--visible-to", "--everyone")
     if pin is None and hide is None and not any((tag, no_tags, visible_to, everyone, restore)):
         raise typer.BadParameter("say what to set, such as --pin or --tag TAG", param_hint="'ID'")
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -66,7 +66,7 @@ def set_agent(
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -78,7 +78,7 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or forget one."""
     if context.invoked_subcommand:
         return
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -92,8 +92,8 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
-    from waygraph.api.cli import views
-    from waygraph.api.cli.source_names import held_source
+    from waygraph.api.cli.commands.source_names import held_source
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -111,8 +111,8 @@ def reindex(
 
     waygraph --embedder onnx:BAAI/bge-small-en-v1.5 reindex
     """
-    from waygraph.api.cli import views
-    from waygraph.api.cli.progress import progress_bar
+    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.registry.wire import shapes as wire
 
     told = invocation(context)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.escaping import one_line
+from waygraph.api.cli.shown.escaping import one_line
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers
 from waygraph.ingest.sources.reading import Ask
 from waygraph.ingest.upstream.launch import ServerEntry

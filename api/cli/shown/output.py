@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from waygraph.api.cli.escaping import escaped, one_line
+from waygraph.api.cli.shown.escaping import escaped, one_line
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.blocks import Block
+    from waygraph.api.cli.shown.blocks import Block
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE, as a shell reports a program that the signal ended."""
@@ -29,11 +29,11 @@ def show[T](thing: T, shape: Callable[[T], object], view: "Callable[[T], Iterabl
         indent = 2 if sys.stdout.isatty() else None
         _out(escaped(json.dumps(shape(thing), ensure_ascii=False, indent=indent)))
     elif sys.stdout.isatty():
-        from waygraph.api.cli.terminal import draw
+        from waygraph.api.cli.shown.terminal import draw
 
         draw(view(thing))
     else:
-        from waygraph.api.cli.plain import plain_texts
+        from waygraph.api.cli.shown.plain import plain_texts
 
         for text in plain_texts(view(thing)):
             _out(text)

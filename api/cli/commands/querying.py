@@ -10,7 +10,7 @@ import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import note, show
+from waygraph.api.cli.shown.output import note, show
 
 _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
 """As Grafeo says it, and as Neo4j does."""
@@ -31,7 +31,7 @@ def cypher(
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     params = parameters(param or ())
@@ -48,7 +48,7 @@ def cypher(
         if statement is not None:
             ask(statement, params)
             return
-        from waygraph.api.cli.shell import Shell
+        from waygraph.api.cli.commands.shell import Shell
 
         shell = Shell(ask, params)
         failed = shell.converse(told.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.wire.shapes import Shape, report
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.pages import Exported, Outcome
+    from waygraph.api.cli.shown.pages import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.registry.authentication.keys import ApiKey, KeyState
     from waygraph.registry.doctor.findings import Finding

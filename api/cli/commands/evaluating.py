@@ -10,8 +10,8 @@ import typer
 
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson, TextForm
-from waygraph.api.cli.output import note, show
 from waygraph.api.cli.quick import DefaultGroup, QuickCommand
+from waygraph.api.cli.shown.output import note, show
 
 if TYPE_CHECKING:
     from waygraph.registry.errors import StorageFailed
@@ -57,7 +57,7 @@ def run(
 
     Every combination of the options is tried.
     """
-    from waygraph.api.cli import evaluation_views, shapes
+    from waygraph.api.cli.shown import evaluation_views, shapes
     from waygraph.ingest.datasets import read_dataset
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.grid import Grid
@@ -106,7 +106,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show which queries B answers better than A, and which worse, with the votes."""
-    from waygraph.api.cli import evaluation_views, shapes
+    from waygraph.api.cli.shown import evaluation_views, shapes
     from waygraph.registry.evaluation.difference import differences
     from waygraph.registry.evaluation.record import read_record
 
@@ -132,7 +132,7 @@ def table(
 
     waygraph eval table before.json after.json --metric Recall@5 --against paper
     """
-    from waygraph.api.cli import evaluation_views, shapes
+    from waygraph.api.cli.shown import evaluation_views, shapes
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.tables import SHOWN, tabulate
 
@@ -162,7 +162,7 @@ def plot(
 
     Needs matplotlib: pip install 'waygraph[evaluation]'.
     """
-    from waygraph.api.cli import evaluation_views, shapes
+    from waygraph.api.cli.shown import evaluation_views, shapes
     from waygraph.registry.evaluation.plots import RECALLS, Form, draw
     from waygraph.registry.evaluation.tables import tabulate
 
@@ -209,7 +209,7 @@ def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
     from datetime import UTC, datetime
     from importlib.metadata import version
 
-    from waygraph.api.cli.progress import progress_bar
+    from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.ingest.datasets.trials import Bench
     from waygraph.registry.evaluation.provenance import source_commit
     from waygraph.registry.evaluation.record import record_of

@@ -7,8 +7,8 @@ import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import note, show
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
+from waygraph.api.cli.shown.output import note, show
 
 if TYPE_CHECKING:
     from waygraph.registry.authentication.keys import KeyFile
@@ -41,7 +41,7 @@ def create(
 
     waygraph keys create billing-bot --scope route --scope read --group finance --expires-in 90
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
 
     file = _file(context)
     made = file.create(name, scope, group or (), everything=everything, expires_in=_days(expires_in))
@@ -53,7 +53,7 @@ def create(
 @keys.command("list", cls=QuickCommand)
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
 
     file = _file(context)
     show([(key, file.state(key)) for key in file.list()], shapes.api_keys, views.api_keys, as_json)
@@ -67,7 +67,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
 
     file = _file(context)
     ended = file.revoke(key_id)

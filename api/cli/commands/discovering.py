@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from waygraph.api.cli.output import note
+from waygraph.api.cli.shown.output import note
 from waygraph.ingest.sources.known_places import KnownConfig, known_configs
 from waygraph.registry.settings import Settings
 

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from waygraph.api.cli.commands.opening import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
 from waygraph.api.cli.dashes import after_dashes
 from waygraph.api.cli.invocation import invocation
-from waygraph.api.cli.opening import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
 
 PolicyName = Literal["accept", "hold", "strict"]
 
@@ -60,8 +60,8 @@ def watch(
     import os
     from dataclasses import replace
 
-    from waygraph.api.cli.watch_output import watch_output
-    from waygraph.api.cli.watch_process import Watched, known_sources, run_until_stopped
+    from waygraph.api.cli.commands.watch_process import Watched, known_sources, run_until_stopped
+    from waygraph.api.cli.shown.watch_output import watch_output
 
     told = invocation(context)
     settings = told.settings()

@@ -8,7 +8,7 @@ import typer
 
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import note, print_raw, show
+from waygraph.api.cli.shown.output import note, print_raw, show
 
 if TYPE_CHECKING:
     from waygraph.registry.doctor.findings import Finding
@@ -29,8 +29,8 @@ def export(
 
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
-    from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.pages import Exported
+    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown.pages import Exported
     from waygraph.registry.atomic import write_named
     from waygraph.registry.errors import StorageFailed
     from waygraph.registry.storage.store import is_part_of
@@ -57,7 +57,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
 
     findings = _findings(invocation(context), deep)
     show(findings, shapes.findings, views.findings, as_json)

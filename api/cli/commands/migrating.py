@@ -6,7 +6,7 @@ import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import note, show
+from waygraph.api.cli.shown.output import note, show
 
 
 def migrate(
@@ -24,8 +24,8 @@ def migrate(
     Nothing is embedded anew. The copy counts as a registry once it is found to be the same; if it is cut short, the
     same command goes on with it.
     """
-    from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.progress import progress_bar
+    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.registry.migration.migrate import migrate_at
 
     told = invocation(context)

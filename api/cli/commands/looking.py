@@ -6,12 +6,12 @@ import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson, Kinds, Tags, filters
-from waygraph.api.cli.output import show
+from waygraph.api.cli.shown.output import show
 
 
 def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json: AsJson = False) -> None:
     """List the agents."""
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -25,7 +25,7 @@ def tools(
     as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -39,7 +39,7 @@ def show_one(
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.wire import shapes as wire
 
@@ -53,7 +53,7 @@ def show_one(
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:

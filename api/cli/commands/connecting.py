@@ -13,8 +13,8 @@ import typer
 
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import print_raw, show
-from waygraph.api.cli.pages import Connected
+from waygraph.api.cli.shown.output import print_raw, show
+from waygraph.api.cli.shown.pages import Connected
 
 if TYPE_CHECKING:
     from waygraph.ingest.hosts.config import HostConfig
@@ -69,7 +69,7 @@ def connect(
     chosen = [option for option, given in _actions(write, remove, take, restore).items() if given]
     if len(chosen) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(chosen)}", param_hint=f"'{chosen[1]}'")
-    from waygraph.api.cli import connected
+    from waygraph.api.cli.shown import connected
 
     told = invocation(context)
     target = _target(told, name, _Asked(file, project, url, called, namespace))
@@ -234,9 +234,9 @@ def _text(path: Path | None) -> str:
 
 def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[str, str]:
     """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
-    from waygraph.api.cli.opening import opening
-    from waygraph.api.cli.progress import progress_bar
-    from waygraph.api.cli.servers_asked import asking_servers
+    from waygraph.api.cli.commands.opening import opening
+    from waygraph.api.cli.shown.progress import progress_bar
+    from waygraph.api.cli.shown.servers_asked import asking_servers
     from waygraph.ingest.sources.opening import open_sources
     from waygraph.ingest.sources.reading import answered
     from waygraph.ingest.sync import sync

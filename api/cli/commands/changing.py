@@ -8,7 +8,7 @@ import typer
 
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import note, show
+from waygraph.api.cli.shown.output import note, show
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -28,7 +28,7 @@ def changes(
 
     waygraph changes --since 2d --agent harbor-git
     """
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     start = since_when(since, datetime.now(UTC))
@@ -59,8 +59,8 @@ def approve(
 
     if not (names or all_of):
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
-    from waygraph.api.cli import views
-    from waygraph.api.cli.source_names import held_source
+    from waygraph.api.cli.commands.source_names import held_source
+    from waygraph.api.cli.shown import views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:

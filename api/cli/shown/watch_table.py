@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from waygraph.api.cli.escaping import one_line
-from waygraph.api.cli.watch_output import remarks, told
+from waygraph.api.cli.shown.escaping import one_line
+from waygraph.api.cli.shown.watch_output import remarks, told
 from waygraph.ingest.watching.events import (
     Failing,
     Listed,

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table, cell_text
-from waygraph.api.cli.escaping import many_lines, one_line
+from waygraph.api.cli.shown.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table, cell_text
+from waygraph.api.cli.shown.escaping import many_lines, one_line
 
 BAR_CELLS = 10
 GAP_CELLS = 3

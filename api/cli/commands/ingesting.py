@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from waygraph.api.cli.commands.opening import Connect, Env, Header, Namespace, OAuth, Policy, Since, SourceKind, opening
 from waygraph.api.cli.dashes import after_dashes
 from waygraph.api.cli.invocation import Invocation, invocation
-from waygraph.api.cli.opening import Connect, Env, Header, Namespace, OAuth, Policy, Since, SourceKind, opening
 from waygraph.api.cli.options import AsJson, TextForm
-from waygraph.api.cli.output import show
+from waygraph.api.cli.shown.output import show
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.pages import Outcome
+    from waygraph.api.cli.shown.pages import Outcome
     from waygraph.ingest.ingestion import Ingestion
     from waygraph.ingest.sources.opening import Opening
 
@@ -75,8 +75,8 @@ def ingest(
     """
     import os
 
-    from waygraph.api.cli import shapes, views
-    from waygraph.api.cli.intake import remark
+    from waygraph.api.cli.commands.intake import remark
+    from waygraph.api.cli.shown import shapes, views
     from waygraph.ingest.ingestion import Ingestion
 
     told, command = invocation(context), after_dashes(context)
@@ -120,7 +120,7 @@ class _Asked:
 def _found(told: Invocation, *, all_of_them: bool) -> list[str]:
     import os
 
-    from waygraph.api.cli.discovering import chosen_configs
+    from waygraph.api.cli.commands.discovering import chosen_configs
 
     return chosen_configs(told.settings(), os.environ, all_of_them=all_of_them)
 
@@ -140,9 +140,9 @@ def _outcomes(
     who writes questions."""
     import os
 
-    from waygraph.api.cli.intake import asking, outcomes, refuse_other_texts
-    from waygraph.api.cli.progress import progress_bar
-    from waygraph.api.cli.servers_asked import asking_servers
+    from waygraph.api.cli.commands.intake import asking, outcomes, refuse_other_texts
+    from waygraph.api.cli.shown.progress import progress_bar
+    from waygraph.api.cli.shown.servers_asked import asking_servers
 
     settings = told.settings()
     if asked.questions:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.blocks import Block, Cell, Fields, Lines, Table
+from waygraph.api.cli.shown.blocks import Block, Cell, Fields, Lines, Table
 
 if TYPE_CHECKING:
     from waygraph.registry.evaluation import tables as evaluation

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
-from waygraph.api.cli.output import complain, note
-from waygraph.api.cli.pages import Outcome
+from waygraph.api.cli.shown.output import complain, note
+from waygraph.api.cli.shown.pages import Outcome
 from waygraph.ingest.ingestion import Asking, Ingestion, opened
 from waygraph.ingest.questions import TEMPLATES, open_author
 from waygraph.ingest.sources.naming import name_of_command, shown

@@ -7,8 +7,8 @@ import typer
 
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import show
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
+from waygraph.api.cli.shown.output import show
 
 Spec = Annotated[
     str,
@@ -31,7 +31,7 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 @model.command("list", cls=QuickCommand)
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
     from waygraph.registry.embedding.weights import installed
 
     show(installed(invocation(context).settings()), shapes.models, views.models, as_json)
@@ -54,6 +54,6 @@ def _wanted(spec: str, told: Invocation) -> str:
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
 
     show((spec, folder), shapes.model_place, views.model_place, as_json)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from waygraph.api.cli.escaping import escaped, one_line
-from waygraph.api.cli.output import print_line
+from waygraph.api.cli.shown.escaping import escaped, one_line
+from waygraph.api.cli.shown.output import print_line
 from waygraph.ingest.watching.events import (
     Failing,
     Listed,
@@ -44,7 +44,7 @@ def watch_output(place: str, *, as_json: bool) -> "Iterator[WatchOutput]":
     elif not sys.stdout.isatty():
         yield _Lines()
     else:
-        from waygraph.api.cli.watch_table import live_table
+        from waygraph.api.cli.shown.watch_table import live_table
 
         with live_table(place) as table:
             yield table

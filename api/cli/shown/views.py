@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table
+from waygraph.api.cli.shown.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.pages import Exported, Outcome
+    from waygraph.api.cli.shown.pages import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.registry.authentication.keys import ApiKey, KeyState
     from waygraph.registry.changes import Approved, Change, OperatorSettings, SourceSummary

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from waygraph.api.cli.blocks import Block, Fields, Lines, Table
-from waygraph.api.cli.output import note
-from waygraph.api.cli.pages import Connected
+from waygraph.api.cli.shown.blocks import Block, Fields, Lines, Table
+from waygraph.api.cli.shown.output import note
+from waygraph.api.cli.shown.pages import Connected
 from waygraph.registry.wire.shapes import Shape
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from waygraph.api.cli.escaping import one_line
+from waygraph.api.cli.shown.escaping import one_line
 
 
 @dataclass(frozen=True, slots=True)

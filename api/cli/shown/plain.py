@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from waygraph.api.cli.blocks import Aside, Block, Fields, Lines, Table, cell_text
-from waygraph.api.cli.escaping import many_lines, one_line
+from waygraph.api.cli.shown.blocks import Aside, Block, Fields, Lines, Table, cell_text
+from waygraph.api.cli.shown.escaping import many_lines, one_line
 
 
 def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:

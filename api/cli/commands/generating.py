@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import typer
 
 from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.output import show
 from waygraph.api.cli.quick import QuickCommand, QuickGroup
+from waygraph.api.cli.shown.output import show
 
 generate = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Make a dataset for `waygraph eval`.")
 
@@ -41,7 +41,7 @@ def scalemcp(
 
     The same list and options give the same files. `waygraph eval DIR --split daily` asks the sample alone.
     """
-    from waygraph.api.cli import shapes, views
+    from waygraph.api.cli.shown import shapes, views
     from waygraph.ingest.datasets.scalemcp.companies import read_companies
     from waygraph.ingest.datasets.scalemcp.generate import Choices
     from waygraph.ingest.datasets.scalemcp.generate import generate as write

@@ -18,7 +18,7 @@ from waygraph.api.cli.options import (
     filters,
     principal,
 )
-from waygraph.api.cli.output import note, show
+from waygraph.api.cli.shown.output import note, show
 
 Rerank = Annotated[
     str,
@@ -54,7 +54,7 @@ def route(
     """
     if bool(text) == bool(step):
         raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.model import Query
     from waygraph.registry.routing.recipes import recipe_named
     from waygraph.registry.wire import shapes as wire
@@ -93,7 +93,7 @@ def find(
 
     waygraph find "convert currency" --schema
     """
-    from waygraph.api.cli import views
+    from waygraph.api.cli.shown import views
     from waygraph.registry.model import Query
     from waygraph.registry.routing.recipes import recipe_named
     from waygraph.registry.wire import shapes as wire
