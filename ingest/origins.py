@@ -7,7 +7,7 @@ import anyio
 import httpx2
 
 from waygraph.registry.errors import UpstreamRefused
-from waygraph.registry.hosts import is_public
+from waygraph.registry.machine.hosts import is_public
 
 
 def same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:

@@ -22,11 +22,11 @@ from typing import Any
 
 from waygraph.ingest.manifest import held_transport
 from waygraph.ingest.upstream.launch import HttpLaunch, ServerEntry
-from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import StorageFailed
-from waygraph.registry.file_lock import write_lock
 from waygraph.registry.identity import digest
+from waygraph.registry.machine.atomic import PRIVATE, write_atomically
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.model import JsonText
 
 VERSION = 2

@@ -9,7 +9,7 @@ import httpx2
 
 from waygraph.registry.backoff import wait_s
 from waygraph.registry.errors import WaygraphError
-from waygraph.registry.proxies import http_client
+from waygraph.registry.machine.proxies import http_client
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 TRANSIENT = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)

@@ -19,7 +19,7 @@ from waygraph.ingest.watching.events import Failing, NotWritten, ServerSeen, Sou
 from waygraph.ingest.watching.opening import followed_sources, watching
 from waygraph.ingest.watching.shapes import shape_of_event
 from waygraph.ingest.watching.watch import Watch
-from waygraph.registry.priority import step_back
+from waygraph.registry.machine.priority import step_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from waygraph.api.rest import problems
 from waygraph.api.rest.observing.observed import Receive, Scope, Send
 from waygraph.api.rest.protocol import ENDLESS
 from waygraph.ingest.surroundings import Surroundings
-from waygraph.registry.hosts import split_url
+from waygraph.registry.machine.hosts import split_url
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.http import HttpGateway

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
 from waygraph.registry.errors import ServiceStopping
-from waygraph.registry.priority import step_back
-from waygraph.registry.processors import processors
+from waygraph.registry.machine.priority import step_back
+from waygraph.registry.machine.processors import processors
 
 _WAITING = 8
 _WRITING = 2

@@ -31,7 +31,7 @@ from waygraph.api.rest.service import Readiness, Service
 from waygraph.registry.authentication.authenticator import authentication_of
 from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.hosts import is_loopback
+from waygraph.registry.machine.hosts import is_loopback
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.statuses import word_of

@@ -30,8 +30,8 @@ from waygraph.ingest.origins import origin_of
 from waygraph.ingest.sources.foreign import fields_of, text_of
 from waygraph.ingest.sources.openapi import METHODS
 from waygraph.registry.errors import InvalidArguments, NotCallable
-from waygraph.registry.hosts import names_user
 from waygraph.registry.identity import parsed
+from waygraph.registry.machine.hosts import names_user
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 

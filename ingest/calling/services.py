@@ -25,7 +25,7 @@ from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import InvalidSetting, UnknownName
-from waygraph.registry.hosts import names_user
+from waygraph.registry.machine.hosts import names_user
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]

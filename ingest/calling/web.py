@@ -19,7 +19,7 @@ from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.proxies import http_client
+from waygraph.registry.machine.proxies import http_client
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5

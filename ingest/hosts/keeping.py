@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from waygraph.ingest.hosts.config import HostConfig, content_of
-from waygraph.registry.atomic import sync_folder
 from waygraph.registry.errors import SourceError, StorageFailed
+from waygraph.registry.machine.atomic import sync_folder
 
 _MOST_BACKUPS = 1000
 

@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.errors import StorageFailed
+from waygraph.registry.machine.atomic import PRIVATE, write_atomically
 
 VERSION = 1
 

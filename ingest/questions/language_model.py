@@ -11,10 +11,10 @@ from pathlib import Path
 from unicodedata import category
 
 from waygraph.ingest.manifest import MAX_QUESTION_CHARS, is_lines
-from waygraph.registry.atomic import write_atomically
 from waygraph.registry.chat import ChatModel, list_in
 from waygraph.registry.embedding.rows import sound_text
 from waygraph.registry.errors import UnfitAnswer
+from waygraph.registry.machine.atomic import write_atomically
 from waygraph.registry.model import Agent, Tool
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from waygraph.ingest.path_keys import path_keys, without_path_keys
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.registry.hosts import split_url
+from waygraph.registry.machine.hosts import split_url
 
 MAX_ENV_FILE_BYTES = 1024 * 1024
 _FORMS: Mapping[str, Literal["stdio", "http", "sse"]] = {

@@ -19,8 +19,8 @@ from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError, UpstreamRefused
-from waygraph.registry.hosts import split_url
-from waygraph.registry.proxies import UnusableProxy, http_client
+from waygraph.registry.machine.hosts import split_url
+from waygraph.registry.machine.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5

@@ -14,8 +14,8 @@ from waygraph.ingest.sources.foreign import mostly
 from waygraph.ingest.sources.pointer import pointer
 from waygraph.ingest.sources.server_json import Fields, field, objects, text
 from waygraph.ingest.upstream.launch import ServerEntry
-from waygraph.registry.hosts import is_loopback, is_public, split_url
 from waygraph.registry.identity import name_fault
+from waygraph.registry.machine.hosts import is_loopback, is_public, split_url
 
 SHAPE = '{"servers": [{"server": {"name": …, "packages": […], "remotes": […]}}]}, a list of such, or one server.json'
 DEPRECATED = "deprecated"

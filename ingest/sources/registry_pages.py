@@ -13,7 +13,7 @@ import httpx2
 
 from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.proxies import UnusableProxy, http_client
+from waygraph.registry.machine.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
 PAGE_ENTRIES = 100

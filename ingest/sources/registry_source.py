@@ -15,8 +15,8 @@ from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import SourceError
-from waygraph.registry.hosts import names_user, split_url
 from waygraph.registry.identity import agent_id
+from waygraph.registry.machine.hosts import names_user, split_url
 from waygraph.registry.settings import Settings
 
 OFFICIAL_URL = "https://registry.modelcontextprotocol.io"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from waygraph.ingest.upstream.launch import HttpLaunch
-from waygraph.registry.hosts import split_url
+from waygraph.registry.machine.hosts import split_url
 
 _RUNNERS = {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}
 _RUNNER_ARGUMENTS: Mapping[str, tuple[str, ...]] = {

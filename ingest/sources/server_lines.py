@@ -8,8 +8,8 @@ from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
 from waygraph.ingest.sources.parsing import Line, Lines
-from waygraph.registry.hosts import split_url
 from waygraph.registry.identity import MAX_NAME_CHARS
+from waygraph.registry.machine.hosts import split_url
 
 SHAPE = 'JSON Lines, one server a line: {"name": …, "url": …, "description": …, "category": …}'
 

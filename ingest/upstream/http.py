@@ -29,7 +29,7 @@ from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.proxies import PAST_PROXIES, UnusableProxy, check_proxies
+from waygraph.registry.machine.proxies import PAST_PROXIES, UnusableProxy, check_proxies
 from waygraph.registry.settings import Settings
 
 _NOTICE_TIMEOUT_S = 10.0

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.errors import StorageFailed
-from waygraph.registry.file_lock import write_lock
+from waygraph.registry.machine.atomic import PRIVATE, write_atomically
+from waygraph.registry.machine.file_lock import write_lock
 
 VERSION = 1
 _LOCK_TIMEOUT_S = 10.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import httpx2
 
 from waygraph.registry.errors import InvalidSetting, IssuerUnavailable
-from waygraph.registry.hosts import is_loopback
-from waygraph.registry.proxies import http_client
+from waygraph.registry.machine.hosts import is_loopback
+from waygraph.registry.machine.proxies import http_client
 from waygraph.registry.settings import Settings
 
 DISCOVERY = "/.well-known/openid-configuration"

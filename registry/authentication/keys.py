@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Literal
 
 from waygraph.registry.access import SCOPES, Scope
-from waygraph.registry.atomic import PRIVATE, write_atomically
 from waygraph.registry.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
-from waygraph.registry.file_lock import write_lock
+from waygraph.registry.machine.atomic import PRIVATE, write_atomically
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.settings import WRITE_TIMEOUT
 
 KEY = re.compile(r"wg_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")

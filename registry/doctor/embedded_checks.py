@@ -5,7 +5,6 @@ from typing import get_args
 
 from waygraph.registry.doctor.findings import Finding, absent, attempt, embedder_finding, versions
 from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryUnusable, StorageFailed
-from waygraph.registry.file_lock import lock_of, write_lock
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.version import SCHEMA_VERSION
@@ -13,6 +12,7 @@ from waygraph.registry.index import generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.publication import published_schema
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
+from waygraph.registry.machine.file_lock import lock_of, write_lock
 from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.embedded import EmbeddedStore

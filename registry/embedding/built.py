@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from waygraph.registry.atomic import move_into_place
 from waygraph.registry.embedding.model_folder import WEIGHTS, BertShape
+from waygraph.registry.machine.atomic import move_into_place
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.bert_onnx import Precision

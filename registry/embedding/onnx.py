@@ -19,8 +19,8 @@ from waygraph.registry.embedding.spec import EmbedderSpec
 from waygraph.registry.embedding.tokens import TextTokenizer
 from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
 from waygraph.registry.errors import EmbedderRefused
-from waygraph.registry.priority import EMBEDDING, has_stepped_back, step_back
-from waygraph.registry.processors import processors
+from waygraph.registry.machine.priority import EMBEDDING, has_stepped_back, step_back
+from waygraph.registry.machine.processors import processors
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:

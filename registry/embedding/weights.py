@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from waygraph.registry.atomic import write_atomically
 from waygraph.registry.embedding.model_folder import NEEDED, WEIGHTS, is_model_folder
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
+from waygraph.registry.machine.atomic import write_atomically
 from waygraph.registry.settings import Settings
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -164,7 +164,7 @@ def _download(name: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
-    from waygraph.registry.proxies import check_proxies
+    from waygraph.registry.machine.proxies import check_proxies
 
     check_proxies()
     try:

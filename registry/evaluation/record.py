@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from waygraph.registry.atomic import write_named
 from waygraph.registry.errors import InvalidDataset, StorageFailed
 from waygraph.registry.evaluation.dataset import Dataset
 from waygraph.registry.evaluation.trial import Judgement, Mean, Outcome
+from waygraph.registry.machine.atomic import write_named
 
 KIND = "waygraph evaluation 1"
 TEXT_CHARS = 300

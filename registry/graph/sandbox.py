@@ -23,7 +23,7 @@ from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, Cyp
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.readonly import check_read_only
 from waygraph.registry.identity import is_broken
-from waygraph.registry.processors import processors
+from waygraph.registry.machine.processors import processors
 from waygraph.registry.settings import Settings
 
 WORKER = Path(__file__).with_name("cypher_worker.py")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl
 
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.hosts import names_user, split_url
+from waygraph.registry.machine.hosts import names_user, split_url
 
 _TLS = {"": (False, False), "s": (True, True), "ssc": (True, False)}
 """Suffix of a scheme → encrypted, certificate checked."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.hosts import is_loopback, names_user, split_url
+from waygraph.registry.machine.hosts import is_loopback, names_user, split_url
 from waygraph.registry.settings import Settings
 from waygraph.registry.storage.store import SERVICE_SCHEMES
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import httpx2
 
 from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryClosed
-from waygraph.registry.proxies import http_client
+from waygraph.registry.machine.proxies import http_client
 from waygraph.registry.remote.address import ServiceAddress, api_key
 from waygraph.registry.remote.answers import Broken, answer_of
 from waygraph.registry.remote.call import Call, Reply

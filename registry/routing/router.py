@@ -13,7 +13,7 @@ from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, RecipeNeeds
 from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.lookup import shows
-from waygraph.registry.meanwhile import meanwhile
+from waygraph.registry.machine.meanwhile import meanwhile
 from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank

@@ -151,8 +151,8 @@ class EmbeddedStore:
         if self._closed:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
-        from waygraph.registry.file_lock import lock_of, write_lock
         from waygraph.registry.graph.grafeo import refuse_foreign
+        from waygraph.registry.machine.file_lock import lock_of, write_lock
 
         if self.path is not None and not lock_of(self.path).exists():
             refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours

@@ -107,8 +107,8 @@ def is_part_of(path: Path, location: object) -> bool:
     """Whether a file is the registry of this place, its lock, or in its index."""
     if is_server(location) or is_service(location) or location == MEMORY:
         return False
-    from waygraph.registry.file_lock import lock_of
     from waygraph.registry.index.generation import folder_of
+    from waygraph.registry.machine.file_lock import lock_of
 
     home, given = Path(str(location)).expanduser().resolve(), path.expanduser().resolve()
     index = folder_of(home)

@@ -10,7 +10,7 @@ from tests.faults.processes import child
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
 from waygraph.registry.errors import RegistryLocked
-from waygraph.registry.file_lock import lock_of, write_lock
+from waygraph.registry.machine.file_lock import lock_of, write_lock
 
 
 @pytest.fixture

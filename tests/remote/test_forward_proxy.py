@@ -18,7 +18,7 @@ from waygraph.registry import Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import pull
 from waygraph.registry.errors import SourceError
-from waygraph.registry.proxies import UnusableProxy
+from waygraph.registry.machine.proxies import UnusableProxy
 
 WORDS = Settings(embedder="none")
 WAYS: dict[str, Callable[[ForwardProxy], str]] = {"http": lambda proxy: proxy.http, "socks": lambda proxy: proxy.socks}

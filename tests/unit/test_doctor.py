@@ -15,10 +15,10 @@ from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
 from waygraph.registry.doctor.examine import examine, examine_at
 from waygraph.registry.doctor.findings import Finding
-from waygraph.registry.file_lock import write_lock
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.index import generation
 from waygraph.registry.index.generation import current_name, folder_of
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.settings import Settings
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

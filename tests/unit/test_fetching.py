@@ -21,7 +21,7 @@ from waygraph.ingest.sources.web import open_document
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
-from waygraph.registry.hosts import is_public
+from waygraph.registry.machine.hosts import is_public
 from waygraph.registry.settings import Settings
 
 S = Settings(fetch_timeout_s=5.0, fetch_total_s=20.0)

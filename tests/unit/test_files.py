@@ -10,10 +10,10 @@ import pytest
 from waygraph.api.cli.app import main
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
-from waygraph.registry.atomic import PRIVATE, write_atomically, write_named
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import RegistryLocked
-from waygraph.registry.file_lock import write_lock
+from waygraph.registry.machine.atomic import PRIVATE, write_atomically, write_named
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.remembering import LONGEST_KEPT, remembered
 
 

@@ -27,7 +27,7 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.file_lock import write_lock
+from waygraph.registry.machine.file_lock import write_lock
 
 CREATES = """
 import sys
@@ -372,7 +372,7 @@ def test_a_write_that_fails_leaves_the_file(keys: KeyFile, monkeypatch: pytest.M
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("waygraph.registry.atomic.os.fsync", full)
+    monkeypatch.setattr("waygraph.registry.machine.atomic.os.fsync", full)
     with pytest.raises(StorageFailed, match="No space left"):
         keys.create("b", ["read"])
     monkeypatch.undo()

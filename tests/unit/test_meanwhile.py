@@ -9,9 +9,9 @@ import pytest
 
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
-from waygraph.registry import meanwhile as module
 from waygraph.registry.embedding.query_cache import QueryCache
-from waygraph.registry.meanwhile import meanwhile
+from waygraph.registry.machine import meanwhile as module
+from waygraph.registry.machine.meanwhile import meanwhile
 from waygraph.registry.model import Route
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings

@@ -9,7 +9,7 @@ from threading import get_native_id
 import pytest
 
 from waygraph.registry.embedding import onnx, open_embedder
-from waygraph.registry.priority import EMBEDDING, WRITING, has_stepped_back, step_back
+from waygraph.registry.machine.priority import EMBEDDING, WRITING, has_stepped_back, step_back
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own here")

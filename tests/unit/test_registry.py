@@ -21,8 +21,8 @@ from waygraph.ingest.sync import sync
 from waygraph.registry import Agent, Filters, Principal, Query, Registry
 from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryUnusable, UnknownName
-from waygraph.registry.file_lock import write_lock
 from waygraph.registry.index.generation import folder_of
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
 

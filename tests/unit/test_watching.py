@@ -30,7 +30,7 @@ from waygraph.ingest.watching.watch import Watch
 from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import EmbedderMismatch, SourceError
-from waygraph.registry.file_lock import write_lock
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.settings import DEFAULT_EMBEDDER
 
 

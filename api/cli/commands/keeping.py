@@ -31,8 +31,8 @@ def export(
     """
     from waygraph.api.cli.shown import shapes, views
     from waygraph.api.cli.shown.pages import Exported
-    from waygraph.registry.atomic import write_named
     from waygraph.registry.errors import StorageFailed
+    from waygraph.registry.machine.atomic import write_named
     from waygraph.registry.storage.store import is_part_of
 
     told = invocation(context)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from waygraph.registry.processors import processors
+from waygraph.registry.machine.processors import processors
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
