@@ -5,21 +5,24 @@ decides. A cursor's bytes are decoded first.
 """
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, manifest, served
 from waygraph.registry.approval import HINT
 from waygraph.registry.errors import NotAllowed, UnknownName
+from waygraph.registry.flags import MAX_FLAGS, MAX_OWNERS
 from waygraph.registry.formats import TOOL_FORMATS
 from waygraph.registry.settings import Settings
 
@@ -123,6 +126,18 @@ def worlds(draw: st.DrawFn) -> World:
     policies = tuple(draw(st.sampled_from(("accept", "hold", "strict"))) for _ in sources)
     callers = draw(st.lists(some, min_size=1, max_size=2, unique=True))
     return World(secrets=secrets, callers=tuple(callers), sources=tuple(sources), policies=policies)
+
+
+def crowded() -> World:
+    """A tool that puts itself in the place of another one, which more have than are told; some are unseen."""
+    first, second, *words = ("".join(pair) * 6 for pair in itertools.combinations("bdghjk", 2))
+    plain = partial(Secret, operator=None, hidden=False, pinned=False, status="known", changes=False, lure=TRADES[0])
+    owners = [
+        plain(word=word, tools=0, visible_to=("red",) if at % 2 else (), source=first, trade=TRADES[0])
+        for at, word in enumerate(words[1:])
+    ]
+    lure = plain(word=words[0], tools=1, visible_to=(), source=second, trade="")
+    return World((lure, *owners), ((), ("red",)), (first, second), ("accept", "accept"))
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +275,7 @@ def test_no_answer_tells_of_what_is_invisible(service: Served, world: World) -> 
 
 
 @given(world=worlds())
+@example(world=crowded())
 @SEARCHING
 def test_every_number_is_that_of_what_is_visible(service: Served, world: World) -> None:
     """Lists, counts and routes hold what the caller sees: all of it, and nothing else."""
@@ -280,7 +296,7 @@ def test_every_number_is_that_of_what_is_visible(service: Served, world: World) 
                 tool for tool in callable_tools if tool.partition("/")[0] in routable
             }
             assert_standings(client, seen, waiting)
-            assert_flags(admin, client, {secret.word for secret in seen})
+            assert_flags(service, client, {secret.word for secret in seen})
     finally:
         empty(admin, world)
 
@@ -336,13 +352,17 @@ def assert_standings(client: httpx2.Client, seen: Sequence[Secret], waiting: Wai
         }
 
 
-def assert_flags(admin: httpx2.Client, client: httpx2.Client, seen: set[str]) -> None:
-    """Each tells of those agents alone that are seen; one that tells of no other is not there."""
-    whole = {each["id"]: each["flags"] for each in assert_good(admin.get("/v1/tools", params={"limit": 1000}))["tools"]}
-    for tool in assert_good(client.get("/v1/tools", params={"limit": 1000}))["tools"]:
-        owners = [re.findall("[bdghjkpqvwxz]{12}", flag) for flag in whole[tool["id"]]]
-        wanted = [found for each in owners if (found := [owner for owner in each if owner in seen])]
-        assert [re.findall("[bdghjkpqvwxz]{12}", flag) for flag in tool["flags"]] == wanted
+def assert_flags(service: Served, client: httpx2.Client, seen: set[str]) -> None:
+    """Each tells of those agents alone that are seen, of so many; one that tells of no other is not there."""
+    listed = assert_good(client.get("/v1/tools", params={"limit": 1000}))["tools"]
+    kept = service.registry.store.look(lambda index: index.tools([tool["id"] for tool in listed]))
+    for tool, whole in zip(listed, kept, strict=True):
+        owners = [[owner for owner in told_of(flag) if owner in seen][:MAX_OWNERS] for flag in whole.flags]
+        assert [told_of(flag) for flag in tool["flags"]] == [each for each in owners if each][:MAX_FLAGS]
+
+
+def told_of(flag: str) -> list[str]:
+    return re.findall("[bdghjkpqvwxz]{12}", flag)
 
 
 @given(world=worlds())
