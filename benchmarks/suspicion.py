@@ -12,9 +12,9 @@ from statistics import median
 
 from benchmarks.record import PROJECT, Measure, Result
 from benchmarks.world import World
+from waygraph.ingest.planning import plan
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.suspicion import agent_flags, tool_flags
-from waygraph.ingest.sync import plan
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.graph.reading import Held
 

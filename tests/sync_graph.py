@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from waygraph.ingest.sync import plan
+from waygraph.ingest.planning import plan
 from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, Rejected
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Progress, Role

@@ -7,7 +7,8 @@ import pytest
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
-from waygraph.ingest.sync import counts, plan, refuse_mass_removal
+from waygraph.ingest.planning import plan
+from waygraph.ingest.sync import counts, refuse_mass_removal
 from waygraph.registry.changes import OperatorSettings, Policy, Rejected
 from waygraph.registry.errors import MassRemoval, UnknownName
 from waygraph.registry.graph.reading import Held
