@@ -54,7 +54,7 @@ def route(
     """
     if bool(text) == bool(step):
         raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import answer_views
     from waygraph.registry.model import Query
     from waygraph.registry.routing.recipes import recipe_named
     from waygraph.registry.wire import shapes as wire
@@ -69,7 +69,7 @@ def route(
             tool_weight=tool_weight,
             principal=principal(group),
         )
-    show(found, wire.route, views.explained_route if explain else views.route, as_json)
+    show(found, wire.route, answer_views.explained_route if explain else answer_views.route, as_json)
     _remark(found.notice, found.reason, as_json)
 
 
@@ -93,7 +93,7 @@ def find(
 
     waygraph find "convert currency" --schema
     """
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import answer_views
     from waygraph.registry.model import Query
     from waygraph.registry.routing.recipes import recipe_named
     from waygraph.registry.wire import shapes as wire
@@ -101,7 +101,7 @@ def find(
     query = Query(text=text, limit=limit, filters=filters(tag, kind, agent, reachable=reachable))
     with invocation(context).open() as registry:
         found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
-    show(found, wire.tool_route, views.tool_route_with_schemas if schema else views.tool_route, as_json)
+    show(found, wire.tool_route, answer_views.tool_route_with_schemas if schema else answer_views.tool_route, as_json)
     _remark(found.notice, found.reason, as_json)
 
 

@@ -28,13 +28,13 @@ def changes(
 
     waygraph changes --since 2d --agent harbor-git
     """
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import change_views
     from waygraph.registry.wire import shapes as wire
 
     start = since_when(since, datetime.now(UTC))
     with invocation(context).open() as registry:
         found = registry.changes(since=start, agent_id=agent, limit=limit)
-    show(found, wire.changes, views.changes, as_json)
+    show(found, wire.changes, change_views.changes, as_json)
     if not found and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
 
@@ -60,13 +60,13 @@ def approve(
     if not (names or all_of):
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
     from waygraph.api.cli.commands.source_names import held_source
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import change_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
         sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
         done = registry.approve(*(names or ()), *sources)
-    show(done, wire.approved, views.approved, as_json)
+    show(done, wire.approved, change_views.approved, as_json)
     if not (done.agents or done.tools or as_json):
         note("nothing of it waited")
 

@@ -41,10 +41,10 @@ def scalemcp(
 
     The same list and options give the same files. `waygraph eval DIR --split daily` asks the sample alone.
     """
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
     from waygraph.ingest.datasets.scalemcp.companies import read_companies
     from waygraph.ingest.datasets.scalemcp.generate import Choices
     from waygraph.ingest.datasets.scalemcp.generate import generate as write
 
     choices = Choices(layout=layout, questions=questions, seed=seed, instances=instances, daily_only=daily_only)
-    show(write(folder, read_companies(companies), choices), shapes.generated, views.generated, as_json)
+    show(write(folder, read_companies(companies), choices), shapes.generated, operating_views.generated, as_json)

@@ -76,7 +76,7 @@ def ingest(
     import os
 
     from waygraph.api.cli.commands.intake import remark
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import change_views, shapes
     from waygraph.ingest.ingestion import Ingestion
 
     told, command = invocation(context), after_dashes(context)
@@ -100,7 +100,7 @@ def ingest(
     )
     take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     done = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
-    show(done, shapes.ingest, views.ingest, as_json)
+    show(done, shapes.ingest, change_views.ingest, as_json)
     remark(done)
     if any(outcome.failed for outcome in done):
         raise typer.Exit(1)

@@ -29,7 +29,7 @@ def export(
 
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
     from waygraph.api.cli.shown.pages import Exported
     from waygraph.registry.errors import StorageFailed
     from waygraph.registry.machine.atomic import write_named
@@ -44,9 +44,9 @@ def export(
     size_bytes = len(content.encode())
     if output:
         write_named(output, content)
-        show(Exported(form, size_bytes, path=str(output)), shapes.exported, views.exported, as_json)
+        show(Exported(form, size_bytes, path=str(output)), shapes.exported, operating_views.exported, as_json)
     elif as_json:
-        show(Exported(form, size_bytes, content=content), shapes.exported, views.exported, as_json)
+        show(Exported(form, size_bytes, content=content), shapes.exported, operating_views.exported, as_json)
     else:
         print_raw(content)
 
@@ -57,10 +57,10 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
 
     findings = _findings(invocation(context), deep)
-    show(findings, shapes.findings, views.findings, as_json)
+    show(findings, shapes.findings, operating_views.findings, as_json)
     unwell = [finding for finding in findings if not finding.ok]
     if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")

@@ -41,11 +41,11 @@ def create(
 
     waygraph keys create billing-bot --scope route --scope read --group finance --expires-in 90
     """
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
 
     file = _file(context)
     made = file.create(name, scope, group or (), everything=everything, expires_in=_days(expires_in))
-    show(made, shapes.created_key, views.created_key, as_json)
+    show(made, shapes.created_key, operating_views.created_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -53,10 +53,10 @@ def create(
 @keys.command("list", cls=QuickCommand)
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
 
     file = _file(context)
-    show([(key, file.state(key)) for key in file.list()], shapes.api_keys, views.api_keys, as_json)
+    show([(key, file.state(key)) for key in file.list()], shapes.api_keys, operating_views.api_keys, as_json)
     note(file.caution())
 
 
@@ -67,11 +67,11 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
 
     file = _file(context)
     ended = file.revoke(key_id)
-    show((ended, file.state(ended)), shapes.api_key, views.api_key, as_json)
+    show((ended, file.state(ended)), shapes.api_key, operating_views.api_key, as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":

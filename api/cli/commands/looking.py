@@ -11,12 +11,12 @@ from waygraph.api.cli.shown.output import show
 
 def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json: AsJson = False) -> None:
     """List the agents."""
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import holding_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
         listed = registry.agents_page(filters=filters(tag, kind, None)).items
-    show(listed, wire.agents, views.agents, as_json)
+    show(listed, wire.agents, holding_views.agents, as_json)
 
 
 def tools(
@@ -25,12 +25,12 @@ def tools(
     as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import holding_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
         listed = registry.tools(agent)
-    show(listed, wire.tools, views.tools, as_json)
+    show(listed, wire.tools, holding_views.tools, as_json)
 
 
 def show_one(
@@ -39,22 +39,22 @@ def show_one(
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import holding_views
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
         match registry.named(name):
             case Tool() as found:
-                show(found, wire.tool, views.tool, as_json)
+                show(found, wire.tool, holding_views.tool, as_json)
             case Agent(id=agent_id):
-                show(registry.about(agent_id), wire.about, views.about, as_json)
+                show(registry.about(agent_id), wire.about, holding_views.about, as_json)
 
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import holding_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        show(registry.status(), wire.status, views.status, as_json)
+        show(registry.status(), wire.status, holding_views.status, as_json)

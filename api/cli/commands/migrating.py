@@ -24,7 +24,7 @@ def migrate(
     Nothing is embedded anew. The copy counts as a registry once it is found to be the same; if it is cut short, the
     same command goes on with it.
     """
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
     from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.registry.migration.migrate import migrate_at
 
@@ -33,6 +33,6 @@ def migrate(
     told.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
         done = migrate_at(source, target, settings, progress)
-    show(done, shapes.migrated, views.migrated, as_json)
+    show(done, shapes.migrated, operating_views.migrated, as_json)
     if not done.copied:
         note("the copy was there already; it was compared and left as it is")

@@ -31,10 +31,10 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 @model.command("list", cls=QuickCommand)
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
     from waygraph.registry.embedding.weights import installed
 
-    show(installed(invocation(context).settings()), shapes.models, views.models, as_json)
+    show(installed(invocation(context).settings()), shapes.models, operating_views.models, as_json)
 
 
 @model.command(cls=QuickCommand)
@@ -54,6 +54,6 @@ def _wanted(spec: str, told: Invocation) -> str:
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:
-    from waygraph.api.cli.shown import shapes, views
+    from waygraph.api.cli.shown import operating_views, shapes
 
-    show((spec, folder), shapes.model_place, views.model_place, as_json)
+    show((spec, folder), shapes.model_place, operating_views.model_place, as_json)

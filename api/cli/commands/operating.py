@@ -46,7 +46,7 @@ def set_agent(
     _refuse_both(visible_to, everyone, "--visible-to", "--everyone")
     if pin is None and hide is None and not any((tag, no_tags, visible_to, everyone, restore)):
         raise typer.BadParameter("say what to set, such as --pin or --tag TAG", param_hint="'ID'")
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import change_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
@@ -59,18 +59,18 @@ def set_agent(
             hidden=hide,
             removed=False if restore else None,
         )
-    show(said, wire.settings, views.settings, as_json)
+    show(said, wire.settings, change_views.settings, as_json)
     if restore and not as_json:
         note(f"{name} comes back with the next ingest of its source")
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import change_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        show(registry.remove(name), wire.settings, views.settings, as_json)
+        show(registry.remove(name), wire.settings, change_views.settings, as_json)
 
 
 @sources.callback()
@@ -78,11 +78,11 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or forget one."""
     if context.invoked_subcommand:
         return
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import holding_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        show(registry.sources(), wire.sources, views.sources, as_json)
+        show(registry.sources(), wire.sources, holding_views.sources, as_json)
 
 
 @sources.command(cls=QuickCommand)
@@ -93,11 +93,11 @@ def forget(
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
     from waygraph.api.cli.commands.source_names import held_source
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import change_views
     from waygraph.registry.wire import shapes as wire
 
     with invocation(context).open() as registry:
-        show(registry.forget(held_source(registry, name)), wire.forgotten, views.forgotten, as_json)
+        show(registry.forget(held_source(registry, name)), wire.forgotten, change_views.forgotten, as_json)
 
 
 def reindex(
@@ -111,7 +111,7 @@ def reindex(
 
     waygraph --embedder onnx:BAAI/bge-small-en-v1.5 reindex
     """
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import change_views
     from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.registry.wire import shapes as wire
 
@@ -121,7 +121,7 @@ def reindex(
         progress_bar("Embedding", told.settings().progress_after_s) as progress,
     ):
         written = registry.reindex(texts=texts, embedder=told.wanted_embedder or None, progress=progress)
-    show(written, wire.written, views.written, as_json)
+    show(written, wire.written, change_views.written, as_json)
 
 
 def _refuse_both(one: "Sequence[str] | None", other: bool, name: str, other_name: str) -> None:

@@ -31,7 +31,7 @@ def cypher(
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
-    from waygraph.api.cli.shown import views
+    from waygraph.api.cli.shown import operating_views
     from waygraph.registry.wire import shapes as wire
 
     params = parameters(param or ())
@@ -41,7 +41,7 @@ def cypher(
         def ask(asked: str, given: Mapping[str, object]) -> None:
             with _naming_parameters(":param " if statement is None else "--param "):
                 result = registry.cypher(asked, given)
-            show(result, wire.cypher, views.cypher, as_json)
+            show(result, wire.cypher, operating_views.cypher, as_json)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
 

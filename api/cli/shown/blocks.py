@@ -1,9 +1,11 @@
 """What an answer is laid out in, before anyone knows whether a terminal or a pipe will show it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from waygraph.api.cli.shown.escaping import one_line
+from waygraph.registry.model import JsonText
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Lines:
 
     text: str
     title: str = ""
+
+    @classmethod
+    def of_json(cls, text: JsonText, title: str) -> "Lines":
+        """A line for each value."""
+        return cls(json.dumps(json.loads(text), ensure_ascii=False, indent=2), title)
 
 
 @dataclass(frozen=True, slots=True)
