@@ -29,6 +29,7 @@ from waygraph.registry.settings import Settings
 WORKER = Path(__file__).with_name("cypher_worker.py")
 MIB = 1024 * 1024
 MAX_PARAMS_BYTES = 4 * MIB
+INTEGERS = 2**63
 MAX_ANSWER_BYTES = 16 * MIB
 MAX_HEARD_BYTES = MAX_ANSWER_BYTES + MIB
 KEPT_NOISE_BYTES = 4096
@@ -116,7 +117,15 @@ def checked_params(params: Mapping[str, object]) -> dict[str, object]:
             raise CypherRefused(f"parameter {name!r} holds half of a surrogate pair, which no engine keeps")
     if len(text) > MAX_PARAMS_BYTES:
         raise CypherRefused(f"the parameters take {len(text):,} bytes, {MAX_PARAMS_BYTES:,} are allowed")
-    return cast("dict[str, object]", json.loads(text))
+    return cast("dict[str, object]", json.loads(text, parse_int=_integer))
+
+
+def _integer(digits: str) -> int:
+    """Of a longer one an engine would make a text, or a refusal that nobody understands."""
+    value = int(digits)
+    if not -INTEGERS <= value < INTEGERS:
+        raise CypherRefused(f"the parameters hold {value}: an integer has 64 bits")
+    return value
 
 
 def _run(request: bytes, settings: Settings, places: CypherPlaces) -> CypherResult:

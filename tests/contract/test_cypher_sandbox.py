@@ -365,11 +365,18 @@ def test_the_engines_reason_is_told_in_one_line(graph_copy: Path, statement: str
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"x", float("nan"), object(), "x" * 5_000_000])
+@pytest.mark.parametrize("value", [{1, 2}, b"x", float("nan"), object(), "x" * 5_000_000, [-(2**63) - 1]])
 def test_parameters_must_be_json_of_a_bounded_size(graph_copy: Path, value: object) -> None:
     """What JSON cannot carry, and too much of it, is refused before a worker starts."""
     with pytest.raises(CypherRefused, match="parameters"):
         run(graph_copy, "RETURN $x", {"x": value})
+
+
+def test_the_largest_and_the_least_integer_arrive_as_such(graph_copy: Path) -> None:
+    """Those of 64 bits; a longer one would come as a text."""
+    assert run(graph_copy, "RETURN $x + 0, $y + 0", {"x": 2**63 - 1, "y": -(2**63)}).rows == ((2**63 - 1, -(2**63)),)
+    with pytest.raises(CypherRefused, match=f"hold {2**63}: an integer has 64 bits"):
+        run(graph_copy, "RETURN $x", {"x": {"deep": [2**63]}})
 
 
 def test_large_parameters_arrive_whole(graph_copy: Path) -> None:
