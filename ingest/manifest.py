@@ -48,6 +48,8 @@ class AgentRecord:
     tags: object = ()
     visible_to: object = ()
     tools: Iterable[ToolRecord] = ()
+    asked: bool = True
+    """Whether what it lists is all that it offers, or only its server could tell, and was not asked."""
 
 
 class Refusal(Exception):
@@ -123,7 +125,8 @@ class Intake:
             tags=_strings(record.tags, "tags"),
             visible_to=_strings(record.visible_to, "visible_to"),
         )
-        return AgentEntry(key=key, agent=sealed_agent(agent), tools=self._tools(agent, record.tools))
+        tools = self._tools(agent, record.tools)
+        return AgentEntry(key=key, agent=sealed_agent(agent), tools=tools, unasked=not record.asked)
 
     def _tools(self, agent: Agent, records: Iterable[ToolRecord]) -> tuple[Tool, ...]:
         tools: dict[str, Tool] = {}

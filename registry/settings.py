@@ -15,11 +15,12 @@ from waygraph.registry.errors import InvalidSetting
 
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
-AT_LEAST_ONE = frozenset(
-    "calls_at_once cypher_workers max_embedded_chars max_query_chars mcp_registry_max_pages neo4j_pool_size "
-    "openai_batch_texts remote_pool_size upstream_asked_at_once upstream_max_pages upstream_starts_at_once".split()
-)
-"""With none of these nothing could ever be done."""
+LEAST = dict.fromkeys(
+    "calls_at_once cypher_workers max_embedded_chars max_query_chars mcp_registry_max_pages openai_batch_texts "
+    "remote_pool_size upstream_asked_at_once upstream_max_pages upstream_starts_at_once".split(),
+    1,
+) | {"neo4j_pool_size": 2}
+"""With fewer nothing could ever be done; a writer on a server marks its commit over a connection of its own."""
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -193,7 +194,7 @@ class Settings:
             if isinstance(setting.default, bool) or not isinstance(setting.default, (int, float)):
                 continue
             kinds = (int,) if isinstance(setting.default, int) else (int, float)
-            least = int(setting.name in AT_LEAST_ONE)
+            least = LEAST.get(setting.name, 0)
             if not isinstance(value, kinds) or isinstance(value, bool) or not value >= least:
                 what = "whole number" if kinds == (int,) else "number"
                 raise InvalidSetting(f"{PREFIX}{setting.name.upper()}={value!r}: expected a {what} from {least}")

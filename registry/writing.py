@@ -69,11 +69,9 @@ class WriteSession:
         max_changes_kept: int,
         clock: Callable[[], str],
     ) -> None:
-        self._engine, self._keep, self._prepare = writing
+        self._engine, self._keep, self._prepare, self._state = writing
         self._choose, self._clock = choose, clock
         self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
-        # Read before anything else: if it still holds at the commit, so does all that was read in between.
-        self._state = read_state(self._engine)
         self._held: Held | None = None
 
     def held(self) -> Held:

@@ -38,7 +38,7 @@ def _write(store: ServerStore, content: Snapshot, changes: ChangeSet) -> None:
     ids = [agent.id for agent in content.agents] + [tool.id for tool in content.tools]
     vectors = NewVectors(vectors=dict(zip(ids, content.vectors, strict=True)), keys={})
     state = content.state
-    with store.writing() as (engine, keep, prepare):
+    with store.writing() as (engine, keep, prepare, _):
         if state.dimension:
             prepare(state.dimension)
         props = {

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from waygraph.registry.graph.reading import overlaid
 from waygraph.registry.graph.schema import migrate
 from waygraph.registry.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import Agent, Tool
-from waygraph.registry.storage.store import Writing, keep_nothing, prepare_nothing
+from waygraph.registry.storage.store import Writing, prepare_nothing
 from waygraph.registry.writing import WriteSession, Written, changed_setting
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def new_graph() -> Graph:
     migrate(engine, "here", "2026-01-01")
     embedder, ticks = CountingEmbedder(), itertools.count()
     session = WriteSession(
-        Writing(engine, keep_nothing, prepare_nothing),
+        Writing(engine, lambda _session, _ids: nullcontext(), prepare_nothing, None),
         lambda _: ChosenEmbedder(embedder=embedder, spec="counting"),
         texts="contextual",
         max_embedded_chars=4000,

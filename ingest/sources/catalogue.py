@@ -54,6 +54,9 @@ class CatalogueAgent(_Model):
     tags: list[str] = Field(default_factory=list)
     visible_to: list[str] = Field(default_factory=list, description="Groups that may see it; empty: everyone.")
     tools: list[CatalogueTool] = Field(default_factory=list)
+    asked: bool = Field(
+        default=True, description="false: its server was not asked for its tools; those held of it stay."
+    )
 
 
 class Catalogue(_Model):
@@ -116,7 +119,7 @@ def _checked(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentRecord]:
     yield AgentRecord(pointer=pointer, key=parsed.id, **{n: getattr(parsed, n) for n in _AGENT_FIELDS}, tools=tools)
 
 
-_AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
+_AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to", "asked")
 
 
 def _tools(tools: list[Any], pointer: str, intake: Intake) -> Iterator[ToolRecord]:

@@ -8,11 +8,11 @@ import numpy as np
 from waygraph.cypher import load
 from waygraph.registry.doctor.findings import DAMAGE, Finding, absent, attempt, embedder_finding, versions
 from waygraph.registry.errors import RegistryError
+from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.schema import MIGRATIONS, seen_migrations
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index.neo4j import Neo4jIndex
-from waygraph.registry.index.neo4j_answers import DEAD_COMMIT_MS
 from waygraph.registry.index.neo4j_indexes import faults, labels_not_unique, text_indexes, vector_indexes
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model import TextForm

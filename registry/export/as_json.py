@@ -36,7 +36,7 @@ def _lines(rows: Iterable[object]) -> str:
 
 def as_catalogue(entry: AgentEntry) -> dict[str, object]:
     """An entry as a catalogue has it, under its source's own key."""
-    return _agent(entry.agent, entry.tools) | {"id": entry.key}
+    return _agent(entry.agent, entry.tools) | {"id": entry.key} | ({"asked": False} if entry.unasked else {})
 
 
 def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:

@@ -9,13 +9,37 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.errors import RegistryError
-from waygraph.registry.graph.engine import Rows
+from waygraph.registry.graph.engine import GraphSession, Rows
 
 RENEWED_EVERY_S = 1.0
+DEAD_COMMIT_MS = 5_000
+"""A living writer renews its mark every second; an older one is a dead writer's."""
+
+
+class Moment(NamedTuple):
+    """Where the registry is; `whole`: no writer is committing. What is read between two equal whole ones is whole."""
+
+    revision: int
+    commit: str
+    whole: bool
+
+    @classmethod
+    def read(cls, session: GraphSession) -> "Moment | None":
+        """None: there is no registry."""
+        rows = session.run(load("neo4j/commit/read_mark"))
+        if not rows:
+            return None
+        row = rows[0]
+        return cls(row["revision"], row["commit"], not is_committing(row["committing_ms"]))
+
+
+def is_committing(since_ms: int) -> bool:
+    """Whether a mark of this age (-1: there is none) is a living writer's."""
+    return 0 <= since_ms < DEAD_COMMIT_MS
 
 
 class CommitMark:
@@ -51,8 +75,5 @@ class CommitMark:
             return
         self._ended.set()
         self._thread.join()
-        try:
+        with suppress(RegistryError):  # what was committed is committed; a mark that nobody renews counts no more soon
             self._run(load("neo4j/commit/clear_mark"), {"token": self._token})
-        except RegistryError:
-            if error is None:
-                raise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from waygraph.cypher import load
 from waygraph.registry.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.graph.batches import batches
+from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.reading import read_claims, read_sources
 from waygraph.registry.index.call_names import CallNames
@@ -169,12 +170,17 @@ class Neo4jIndex:
         return self._held_now().call_names.owners(call_name)
 
     def _held_now(self) -> "_Held":
-        held, commit = self._held, self.state.commit
-        if held.commit != commit:
-            rows = self._engine.run(load("neo4j/search/agents"))
-            agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
-            held = self._held = _Held(commit, agents, CallNames(agents))
-        return held
+        """Kept for the next question if no writer was committing: what is read amid a commit may be half of it."""
+        held = self._held
+        if held.commit == self.state.commit:
+            return held
+        before = Moment.read(self._engine)
+        rows = self._engine.run(load("neo4j/search/agents"))
+        agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
+        found = _Held(before.commit if before else None, agents, CallNames(agents))
+        if before is not None and before.whole and Moment.read(self._engine) == before:
+            self._held = found
+        return found
 
     def pinned(self) -> Sequence[Agent]:
         return [agent for agent in self.agents().values() if agent.pinned]

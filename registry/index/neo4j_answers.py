@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from waygraph.registry.errors import RegistryNotFound
+from waygraph.registry.graph.commit_mark import is_committing
 from waygraph.registry.index.bm25 import SATURATION, rarity
 from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.neo4j_asking import Ask
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits
 from waygraph.registry.model import Agent, EntityKind, Tool
 
-DEAD_COMMIT_MS = 5_000
-"""A living writer renews its mark every second; an older one is a dead writer's."""
 _TEXT_LEGS_SEARCHED = {"agent_text": 0, "capability_text": 1}
 """Leg → which of a Term's two counts is its own."""
 
@@ -53,7 +52,7 @@ class Answer:
         if row is None:
             raise RegistryNotFound(place)
         revision, commit, embedder, texts, begun_ms = row["state"]
-        committing = any(0 <= ms < DEAD_COMMIT_MS for ms in (begun_ms, row["after"][2]))
+        committing = any(map(is_committing, (begun_ms, row["after"][2])))
         return cls(
             revision=revision,
             commit=commit or "",

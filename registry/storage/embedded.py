@@ -152,6 +152,7 @@ class EmbeddedStore:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
         from waygraph.registry.graph.grafeo import refuse_foreign
+        from waygraph.registry.graph.reading import read_state
         from waygraph.registry.machine.file_lock import lock_of, write_lock
 
         if self.path is not None and not lock_of(self.path).exists():
@@ -163,7 +164,7 @@ class EmbeddedStore:
             generation.mark_pending(self.folder)
             try:
                 live.kept.begin(engine)
-                yield Writing(engine, live.kept.note, prepare_nothing)
+                yield Writing(engine, live.kept.note, prepare_nothing, read_state(engine))
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
                 with suppress(RegistryError):

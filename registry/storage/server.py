@@ -4,18 +4,25 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
-from waygraph.registry.errors import RegistryClosed, RegistryNotFound, RegistryUnusable, ServerUnavailable
+from waygraph.registry.errors import (
+    RegistryClosed,
+    RegistryError,
+    RegistryNotFound,
+    RegistryUnusable,
+    ServerUnavailable,
+    WriteConflict,
+)
+from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
-from waygraph.registry.graph.reading import read_state
+from waygraph.registry.graph.reading import RegistryState, read_state
 from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
 from waygraph.registry.graph.server_location import ServerLocation
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index.neo4j import Neo4jIndex
-from waygraph.registry.index.neo4j_answers import DEAD_COMMIT_MS
 from waygraph.registry.index.neo4j_indexes import renew_schema
 from waygraph.registry.index.neo4j_renewal import renew_index
 from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes
@@ -83,28 +90,35 @@ class ServerStore:
         return Neo4jIndex(self.engine)
 
     def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
+        return self._between_commits(lambda: work(self.index(fresh=True)))
+
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        def once() -> T:
+            with self.engine.reading() as session:
+                return work(session)
+
+        return self._between_commits(once)
+
+    def _between_commits[T](self, read: "Callable[[], T]") -> T:
+        """What it reads of one revision, read again if a writer committed meanwhile. Raises RegistryNotFound."""
         for _ in self._attempts():
-            before = _mark(self.engine, self.place)
+            before = self._moment()
             if before.whole:
                 try:
-                    found = work(self.index(fresh=True))
+                    found = read()
                 except Exception:  # of half a commit anything may be missing: a name, a node, a record
-                    if _mark(self.engine, self.place) == before:
+                    if self._moment() == before:
                         raise
                 else:
-                    if _mark(self.engine, self.place) == before:
+                    if self._moment() == before:
                         return found
         raise ServerUnavailable(self.place, NEVER_WHOLE)
 
-    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        for _ in self._attempts():
-            with self.engine.reading() as session:
-                before = _mark(session, self.place)
-                if before.whole:
-                    found = work(session)
-                    if _mark(session, self.place) == before:
-                        return found
-        raise ServerUnavailable(self.place, NEVER_WHOLE)
+    def _moment(self) -> Moment:
+        found = Moment.read(self.engine)
+        if found is None:
+            raise RegistryNotFound(self.place)
+        return found
 
     def _attempts(self) -> Iterator[None]:
         """To read between commits: until the time for a read is up."""
@@ -115,6 +129,19 @@ class ServerStore:
 
     @contextmanager
     def writing(self, *, trust_index: bool = True) -> Iterator[Writing]:  # noqa: ARG002 - nothing is published here
+        """Raises WriteConflict for what goes wrong while another writer commits: it may have been planned over half."""
+        with self._prepared_writing() as writing:
+            try:
+                yield writing
+            except RegistryError:
+                raise
+            except Exception as exc:
+                if self._moved_on(writing.state):
+                    raise WriteConflict("another writer committed while this one planned") from exc
+                raise
+
+    @contextmanager
+    def _prepared_writing(self) -> Iterator[Writing]:
         if self._closed:
             raise RegistryClosed
         self._make_ready()
@@ -124,15 +151,26 @@ class ServerStore:
             self._prepare(dimension)
             prepared.append(dimension)
 
-        yield Writing(self.engine, _keep, prepare)
+        yield Writing(self.engine, _keep, prepare, self._state_between_commits())
         if prepared:
             self._settle(prepared[-1])
+
+    def _state_between_commits(self) -> RegistryState | None:
+        """Of a whole revision: if that one still holds when a writer commits, what it read since was whole as well."""
+        try:
+            return self._between_commits(lambda: read_state(self.engine))
+        except RegistryNotFound:
+            return None
+
+    def _moved_on(self, state: RegistryState | None) -> bool:
+        now = Moment.read(self.engine)
+        return now is not None and (state is None or not now.whole or now.revision != state.revision)
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":
         from waygraph.registry.storage.server_filling import InParts
 
-        with self.writing() as writing:
+        with self._prepared_writing() as writing:
             filling = InParts(writing, origin, self.place)
             if origin.dimension:
                 writing.prepare(origin.dimension)
@@ -204,19 +242,3 @@ class ServerStore:
 
 def _keep(session: "GraphSession", agent_ids: Collection[str] | None) -> AbstractContextManager[None]:
     return renew_index(session) if agent_ids is None else keep_index(session, agent_ids)
-
-
-class _Mark(NamedTuple):
-    """Where the registry is; `whole`: no writer is committing."""
-
-    revision: int
-    commit: str
-    whole: bool
-
-
-def _mark(session: "GraphSession", place: str) -> _Mark:
-    rows = session.run(load("neo4j/commit/read_mark"))
-    if not rows:
-        raise RegistryNotFound(place)
-    row = rows[0]
-    return _Mark(row["revision"], row["commit"], not 0 <= row["committing_ms"] < DEAD_COMMIT_MS)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ from waygraph.registry.errors import InvalidSetting, NeedsRegistry
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
+    from waygraph.registry.graph.reading import RegistryState
     from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.settings import Settings
@@ -28,12 +29,14 @@ class Writing(NamedTuple):
 
     `keep(session, agent_ids)` is entered inside the transaction, before these agents or their tools change; with None
     in place of ids everything is indexed anew. `prepare(dimension)` is called before the first vectors of that many
-    numbers are written; 0: before there are none any more.
+    numbers are written; 0: before there are none any more. `state`: of the revision that this write goes on from, read
+    while no other writer was committing; None: there is no registry yet.
     """
 
     engine: "GraphEngine"
     keep: "Keep"
     prepare: Callable[[int], None]
+    state: "RegistryState | None"
 
 
 class Store(Protocol):
@@ -74,11 +77,6 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def keep_nothing(session: "GraphSession", agent_ids: Collection[str] | None) -> AbstractContextManager[None]:  # noqa: ARG001
-    """For an index that is made anew when the write has ended."""
-    return nullcontext()
 
 
 def prepare_nothing(dimension: int) -> None:

@@ -23,9 +23,9 @@ from waygraph.registry import Registry, Settings
 from waygraph.registry.doctor.examine import examine, examine_at
 from waygraph.registry.doctor.findings import Finding
 from waygraph.registry.errors import EmbedderMismatch
+from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.index.neo4j_answers import DEAD_COMMIT_MS
 from waygraph.registry.index.neo4j_indexes import UNIQUE, Index, renew_schema
 from waygraph.registry.index.neo4j_indexes import faults as index_faults
 from waygraph.registry.model import Filters, Query

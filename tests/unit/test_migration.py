@@ -295,7 +295,7 @@ def test_a_registry_node_that_differs_is_found(target: Path, copy: Copy, monkeyp
 def test_a_copy_that_was_tampered_with_is_told(target: Path, copy: Copy) -> None:
     """A target at the same revision that holds something else is named as different, and left as it is."""
     copy()
-    with closing(EmbeddedStore(target, Settings())) as store, store.writing() as (engine, _, _):
+    with closing(EmbeddedStore(target, Settings())) as store, store.writing() as (engine, *_):
         seen_at = "2030-01-01T00:00:00+00:00"
         engine.run(load("sync/put_source"), name="live", namespace="bureau-fx", rank=1, policy="hold", seen_at=seen_at)
         engine.run(load("sync/confirm_claims"), source="live", seen_at=seen_at)
@@ -376,7 +376,7 @@ def test_a_copy_in_memory_is_refused(source: Path) -> None:
 
 def test_a_source_that_does_not_agree_with_itself_is_refused(own: Path, target: Path) -> None:
     """Tools that nobody owns would be left behind without a word."""
-    with closing(EmbeddedStore(own, Settings())) as store, store.writing() as (engine, _, _):
+    with closing(EmbeddedStore(own, Settings())) as store, store.writing() as (engine, *_):
         engine.run(load("sync/remove_agents"), ids=["quarry-sql"])
         engine.run(load("state/advance"), expected=7, commit="spoiled")
     with pytest.raises(RegistryUnusable, match="doctor --deep"):

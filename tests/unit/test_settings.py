@@ -8,7 +8,7 @@ from subprocess import run
 import pytest
 
 from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.settings import AT_LEAST_ONE, PREFIX, Settings, load_settings
+from waygraph.registry.settings import LEAST, PREFIX, Settings, load_settings
 
 
 def test_without_variables_the_defaults_hold() -> None:
@@ -41,11 +41,13 @@ def test_a_value_out_of_shape_names_the_variable(name: str, value: str) -> None:
         load_settings({PREFIX + name: value})
 
 
-@pytest.mark.parametrize("name", sorted(AT_LEAST_ONE))
-def test_with_none_of_some_nothing_could_be_done(name: str) -> None:
-    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}=0: expected a whole number from 1"):
-        load_settings({PREFIX + name.upper(): "0"})
-    assert getattr(load_settings({PREFIX + name.upper(): "1"}), name) == 1
+@pytest.mark.parametrize(("name", "least"), sorted(LEAST.items()))
+def test_with_fewer_of_some_nothing_could_be_done(name: str, least: int) -> None:
+    with pytest.raises(
+        InvalidSetting, match=f"{PREFIX}{name.upper()}={least - 1}: expected a whole number from {least}"
+    ):
+        load_settings({PREFIX + name.upper(): str(least - 1)})
+    assert getattr(load_settings({PREFIX + name.upper(): str(least)}), name) == least
 
 
 def test_folders_may_be_named() -> None:
