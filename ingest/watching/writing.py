@@ -83,13 +83,13 @@ class Writer:
             entries=(*own.entries, *(entry for key in fresh if (entry := answers[key].entry))),
             rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
             cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
+            gone=(),
             partial=True,
             rank=LIVE_RANK,
         )
-        if part.entries or part.rejected:
-            self._sync(self._under_policy(part))
-        self._written |= {(manifest.source, key): hashes[key] for key in fresh}
-        if whole and not manifest.partial:
+        if not (part.entries or part.rejected) or self._sync(self._under_policy(part)):
+            self._written |= {(manifest.source, key): hashes[key] for key in fresh}
+        if whole:
             self._remove_gone(said)
 
     def _own_word(self, said: Parts, answers: Collection[str]) -> Manifest:
@@ -99,11 +99,15 @@ class Writer:
         return replace(said.manifest, entries=tuple(e for e in said.manifest.entries if e.key not in theirs))
 
     def _remove_gone(self, said: Parts) -> None:
-        """Apart from what is new: a removal that is refused keeps nothing else back."""
+        """Apart from what is new: a removal that is refused keeps nothing else back.
+
+        Of a source that was read in part only that is gone which it says so of.
+        """
         manifest = said.manifest
+        claimed = {key for key, _ in self._claims(manifest.source)}
         named = {server.key for server in said.servers} | {entry.key for entry in manifest.entries}
-        kept = named | {fault.key for fault in manifest.rejected}
-        gone = sorted({key for key, _ in self._claims(manifest.source)} - kept)
+        kept = claimed if manifest.partial else named | {fault.key for fault in manifest.rejected}
+        gone = sorted(claimed - kept | claimed & set(manifest.gone))
         for key in gone:
             self._written.pop((manifest.source, key), None)
         if gone:
@@ -133,17 +137,19 @@ class Writer:
         agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
         return AgentEntry(key=agent_id, agent=agent, tools=tuple(tools)).bundle_hash
 
-    def _sync(self, manifest: Manifest) -> None:
+    def _sync(self, manifest: Manifest) -> bool:
+        """Whether it was written: a removal of most of a source is refused, and told."""
         try:
             report = sync(
                 self.registry, manifest, allow_mass_removal=self.allow_mass_removal, progress=self._abandon_if_stopping
             )
         except MassRemoval as error:
             self.tell(SourceFailed(source=manifest.source, reason=str(error)))
-            return
+            return False
         self._confirmed[manifest.source] = time.monotonic()
         if not report.changes.is_empty or report.changes.rejected:
             self.tell(Synced(report=report))
+        return True
 
     def _abandon_if_stopping(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
         if self.stopping:
