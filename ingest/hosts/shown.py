@@ -8,13 +8,12 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from waygraph.ingest.hosts import json_text
+from waygraph.ingest.hosts import json_text, toml_text
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.striking import STRUCK
 
 _STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
 _NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d.eE+-]*")
-_TOML_HEADER = re.compile(r"\s*\[+[^\r\n]*")
 _TOML_NAME = re.compile(r"""(\s*(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*\s*=)""")
 
 
@@ -71,17 +70,13 @@ def _struck(found: re.Match[str]) -> str:
 
 def _toml(text: str, table: str, name: str) -> Iterator[str]:
     """A table's head and the names of its values stay. What follows on further lines is a value, too."""
-    ours = re.compile(rf"\s*\[\s*{table}\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*[\].]")
-    inside, quoted = False, False
-    for line in text.splitlines(keepends=True):
-        if quoted:
-            yield f"{STRUCK}\n"
-        elif _TOML_HEADER.match(line):
-            inside = ours.match(line) is not None
-            yield line if inside else re.sub(r"\].*", "]", line.rstrip("\r\n")) + "\n"
-        elif inside or not line.strip():
+    inside = False
+    for line, kind in toml_text.lines(text):
+        if kind == "head":
+            inside = toml_text.is_head_of(line, table, name)
+            yield f"{toml_text.bare_head(line)}\n"
+        elif (inside and line.lstrip()[:1] != "#") or not line.strip():
             yield line
         else:
-            named = _TOML_NAME.match(line)
+            named = _TOML_NAME.match(line) if kind == "other" else None
             yield f"{named[1] if named else ''} {STRUCK}\n"
-        quoted ^= (line.count('"""') + line.count("'''")) % 2 == 1

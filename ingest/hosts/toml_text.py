@@ -2,10 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 BOM = "\ufeff"
+_PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_HEAD = re.compile(rf"(\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}})\s*(?:#.*)?$")
+_CLOSED = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
+"""What on one line is text or a comment, and opens and closes no list."""
 
 
 class Unfit(Exception):
@@ -15,6 +19,45 @@ class Unfit(Exception):
 def parsed(text: str) -> dict[str, Any]:
     """Raises ValueError, RecursionError."""
     return tomllib.loads(text.removeprefix(BOM))
+
+
+def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:
+    """Each line with its break: the head of a table, the rest of a value that began on an earlier line, or another."""
+    open_lists, quote = 0, ""
+    for line in text.splitlines(keepends=True):
+        is_rest = bool(open_lists or quote)
+        yield line, "rest" if is_rest else "head" if _HEAD.match(line) else "other"
+        told = line
+        if quote:
+            _, closed, told = line.partition(quote)
+            if not closed:
+                continue
+            quote = ""
+        if is_rest or not _HEAD.match(line):
+            bare = _CLOSED.sub("", told)
+            open_lists = max(0, open_lists + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")))
+            quote = _left_open(told)
+
+
+def _left_open(line: str) -> str:
+    """The quotes of a text that goes on on the next line."""
+    last = ""
+    for found in _CLOSED.finditer(line):
+        last = found[0][:3] if found[0][:3] in ('"""', "'''") else ""
+        if last and len(found[0]) >= 2 * len(last) and found[0].endswith(last):
+            last = ""
+    return last
+
+
+def bare_head(line: str) -> str:
+    """A head without the comment behind it."""
+    found = _HEAD.match(line)
+    return found[1] if found else ""
+
+
+def is_head_of(line: str, table: str, name: str) -> bool:
+    """Whether a head is of the member of a table, or of a table in that."""
+    return re.match(rf"\s*\[\s*{table}\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*[\].]", line) is not None
 
 
 def with_member(text: str, table: str, name: str, value: Mapping[str, Any]) -> str:
@@ -30,21 +73,52 @@ def with_member(text: str, table: str, name: str, value: Mapping[str, Any]) -> s
     if isinstance(item, tomlkit.items.Table):
         item.add(tomlkit.nl())
     servers[name] = item
-    return _like(text, tomlkit.dumps(document))
+    return _like(text, _with_comments(tomlkit.dumps(document), text, table, name))
 
 
 def without_members(text: str, table: str, names: Sequence[str]) -> str:
     """The text without these. Raises Unfit."""
+    for name in names:
+        text = _without_member(text, table, name)
+    return text
+
+
+def _without_member(text: str, table: str, name: str) -> str:
     import tomlkit
 
     document = _document(text)
     servers = document.get(table, {})
-    for name in names:
-        if name in servers:
-            del servers[name]
+    if name in servers:
+        del servers[name]
     if servers is not document and table in document and not servers:
         del document[table]
-    return _like(text, tomlkit.dumps(document))
+    return _like(text, _with_comments(tomlkit.dumps(document), text, table, name))
+
+
+def _with_comments(after: str, before: str, table: str, name: str) -> str:
+    """With the comments that stood between the member and the next table: they may speak of that one."""
+    comments, following = _what_follows(before.removeprefix(BOM), table, name)
+    if "#" not in comments or not after.endswith(following):
+        return after
+    head = after.removesuffix(following)
+    if head.rstrip().endswith(comments.strip()):
+        return after
+    if comments[:1] in "\r\n":  # with a blank line of its own
+        head = head.rstrip("\r\n") + "\n"
+    return (head + comments if head.strip() else comments.lstrip("\r\n")) + following
+
+
+def _what_follows(text: str, table: str, name: str) -> tuple[str, str]:
+    """Blank lines and comments at the end of a member, and all behind them; nothing if it is no table of its own."""
+    rows = list(lines(text))
+    heads = [at for at, (_, kind) in enumerate(rows) if kind == "head"]
+    own = [at for at in heads if is_head_of(rows[at][0], table, name)]
+    if not own:
+        return "", ""
+    end = start = next((at for at in heads if at > own[-1]), len(rows))
+    while rows[start - 1][1] == "other" and rows[start - 1][0].lstrip()[:1] in ("", "#"):
+        start -= 1
+    return "".join(line for line, _ in rows[start:end]), "".join(line for line, _ in rows[end:])
 
 
 def _document(text: str) -> Any:

@@ -13,6 +13,7 @@ from tests.hosts.configs import CONFIGS, ODD, ONE_LINE
 from waygraph.ingest.hosts import json_text
 from waygraph.ingest.hosts.config import MAX_BYTES, HostConfig, read_config
 from waygraph.ingest.hosts.host import HOSTS
+from waygraph.ingest.hosts.shown import difference
 from waygraph.registry.errors import SourceError
 
 ENTRY = {"command": "/opt/waygraph", "args": ["--registry", "/r ö.grafeo", "mcp"], "env": {"A": "b"}}
@@ -100,6 +101,53 @@ def test_any_way_of_writing_toml_takes_an_entry(text: str) -> None:
     after = before.with_servers({"waygraph": ENTRY})
     assert after.servers == {**before.servers, "waygraph": ENTRY}
     assert after.without_servers(["waygraph"]).servers == before.servers
+
+
+NOTED = """# mine
+notify = [
+  ["sk-1234567890"], # [profiles.x] sk-1234567890
+]
+text = \"\"\"a [
+[sk-1234567890]
+\"\"\"
+
+[mcp_servers.waygraph] # sk-1234567890 ]
+command = "old"
+args = [
+  ["mcp"]
+]
+# another = "way"
+
+# ---- what follows is the work's ----
+[profiles.fast] # sk-1234567890 ]
+model = ["sk-1234567890",
+  "[a]"]
+# the last word
+"""
+
+
+@pytest.mark.parametrize("end", ["", '[mcp_servers.other]\nurl = "http://h"\n'])
+@pytest.mark.parametrize("breaks", ["\n", "\r\n"])
+def test_comments_around_a_table_stay(end: str, breaks: str) -> None:
+    """Those behind an entry that is changed or taken out, too: they may speak of the next table."""
+    before = config("codex", (NOTED + end).replace("\n", breaks))
+    notes = [line for line in NOTED.splitlines() if line.startswith("#")]
+    for after in (before.with_servers({"waygraph": ENTRY}), before.without_servers(["waygraph"])):
+        lines = (after.text or "").splitlines()
+        assert [line for line in lines if line.startswith("#")] == notes
+        assert lines.index(notes[2]) + 1 == lines.index("[profiles.fast] # sk-1234567890 ]")
+        assert (after.text or "").endswith((end or "# the last word\n").replace("\n", breaks))
+
+
+def test_a_difference_shows_no_value_of_a_list_in_a_list() -> None:
+    """Nor what stands behind a table's head; of our own entry all that will be there."""
+    before = config("codex", NOTED)
+    shown = "\n".join(difference(before, before.with_servers({"waygraph": ENTRY}), "waygraph"))
+    assert '+command = "/opt/waygraph"' in shown
+    assert "[profiles.fast]" in shown
+    whole = "\n".join(difference(before, config("codex", ""), "waygraph"))
+    assert "[profiles.fast]" in whole
+    assert "sk-" not in shown + whole
 
 
 @pytest.mark.parametrize(
