@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from waygraph.ingest.policies import TELLING_OF_AGENT, TELLING_OF_TOOL, differing
-from waygraph.registry.changes import AgentEntry, Change
+from waygraph.ingest.policies import differing
+from waygraph.registry.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Change
 from waygraph.registry.identity import canonical_json
 from waygraph.registry.model import Agent, JsonText, Tool
 

@@ -8,7 +8,7 @@ from waygraph.registry.graph.reading import Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class Claims:
     """`mine`: the source's own claim by agent id. `others`: all other claims, by agent id."""
 
     source: str
@@ -17,7 +17,7 @@ class Claimed:
     others: Mapping[str, Sequence[Claim]]
 
     @classmethod
-    def of(cls, held: Held, manifest: Manifest) -> "Claimed":
+    def of(cls, held: Held, manifest: Manifest) -> "Claims":
         mine: dict[str, Claim] = {}
         others: dict[str, list[Claim]] = {}
         for claim in held.claims:

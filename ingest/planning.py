@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from waygraph.ingest.claimed import Claimed, strictest
+from waygraph.ingest.claimed import Claims, strictest
 from waygraph.ingest.compared import Compared, OldTools
 from waygraph.ingest.placing import Placement, place
 from waygraph.ingest.policies import Judge
@@ -15,15 +15,15 @@ from waygraph.registry.statuses import KNOWN
 
 def plan(held: Held, manifest: Manifest) -> ChangeSet:
     """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents."""
-    claimed = Claimed.of(held, manifest)
-    return _Plan(held, manifest, claimed, place(held, manifest, claimed.mine)).change_set()
+    claims = Claims.of(held, manifest)
+    return _Plan(held, manifest, claims, place(held, manifest, claims.mine)).change_set()
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     held: Held
     manifest: Manifest
-    claimed: Claimed
+    claims: Claims
     placement: Placement
 
     def change_set(self) -> ChangeSet:
@@ -64,7 +64,7 @@ class _Plan:
     def _compared(self, released: Iterable[str]) -> Compared:
         stated = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
         banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
-        gone = sorted({agent_id for agent_id in released if agent_id not in self.claimed.others} | banned)
+        gone = sorted({agent_id for agent_id in released if agent_id not in self.claims.others} | banned)
         old_tools = self._old_tools(stated, gone)
         written = self._judged(stated, old_tools)
         return Compared(source=self.manifest.source, held=self.held, written=written, old_tools=old_tools, gone=gone)
@@ -74,7 +74,7 @@ class _Plan:
         if stored is None:
             return True
         same = stored.bundle_hash == entry.bundle_hash and entry.agent.status in (KNOWN, stored.agent.status)
-        return not same and self.claimed.speaks_for(entry.agent.id)
+        return not same and self.claims.speaks_for(entry.agent.id)
 
     def _with_status(self, entry: AgentEntry) -> AgentEntry:
         """The entry with the status that is held, unless it tells another itself."""
@@ -96,9 +96,10 @@ class _Plan:
         return self.manifest.policy or self.held.policy_of(self.manifest.source)
 
     def _has_new_terms(self) -> bool:
+        """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""
         said, known = self.manifest, self.held.sources.get(self.manifest.source)
         if known is None:
-            return False
+            return True
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
     def _judged(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
@@ -113,7 +114,7 @@ class _Plan:
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
-        policies = self.claimed.live_policies(self.held, agent_id)
+        policies = self.claims.live_policies(self.held, agent_id)
         policy = strictest((self.policy, *policies))
         return Judge(
             policy=policy,
@@ -134,7 +135,7 @@ class _Plan:
 
     def _claims(self) -> list[Claim]:
         """Claims that are new, under another key, or state something else of an agent that this source speaks for."""
-        before = {claim.agent_id: (claim.key, claim.hash) for claim in self.claimed.mine.values()}
+        before = {claim.agent_id: (claim.key, claim.hash) for claim in self.claims.mine.values()}
         return [
             Claim(
                 source=self.manifest.source, agent_id=e.agent.id, key=e.key, hash=e.bundle_hash, rank=self.manifest.rank
@@ -142,7 +143,7 @@ class _Plan:
             for e in self.placement.entries
             if e.agent.id not in before
             or before[e.agent.id][0] != e.key
-            or (before[e.agent.id][1] != e.bundle_hash and self.claimed.speaks_for(e.agent.id))
+            or (before[e.agent.id][1] != e.bundle_hash and self.claims.speaks_for(e.agent.id))
         ]
 
     def _released(self) -> list[str]:
@@ -151,7 +152,7 @@ class _Plan:
         """
         listed = {entry.agent.id for entry in self.placement.entries} | set(self.placement.withheld)
         unreadable = {record.key for record in self.manifest.rejected if record.key}
-        unlisted = [claim for claim in self.claimed.mine.values() if claim.agent_id not in listed]
+        unlisted = [claim for claim in self.claims.mine.values() if claim.agent_id not in listed]
         certain = set() if self.manifest.partial else {claim for claim in unlisted if claim.key not in unreadable}
         gone = set(self.manifest.gone)
         return [claim.agent_id for claim in unlisted if claim.key in gone or claim in certain]

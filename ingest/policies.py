@@ -5,15 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waygraph.ingest.suspicion import OwnedElsewhere, agent_flags, tool_flags
-from waygraph.registry.changes import AgentEntry, Policy
+from waygraph.registry.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Policy
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.statuses import KNOWN
 
 AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
-TELLING_OF_AGENT = frozenset({"name", "description", "kind", "version", "transport"})
-TELLING_OF_TOOL = frozenset({"description", "input_schema", "output_schema", "annotations"})
-"""By these a model decides what to call, and how."""
 
 OwnersNamed = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 """Names of tools → of each name that some tool has, the agents that own one."""

@@ -16,8 +16,8 @@ def put_statuses(registry: Registry, statuses: Mapping[Member, str]) -> int:
     summaries = registry.sources() if registry.exists else []
     ids = {(source.name, key): agent_id for source in summaries for key, agent_id in source.claims}
     said = {ids[member]: status for member, status in statuses.items() if member in ids}
-    held = {agent_id: registry.agent(agent_id).status for agent_id in said}
-    now = {agent_id: continued(held[agent_id], status) for agent_id, status in said.items()}
+    held = {agent.id: agent.status for agent in registry.agents()} if said else {}
+    now = {agent_id: continued(held[agent_id], status) for agent_id, status in said.items() if agent_id in held}
     changed = {agent_id: status for agent_id, status in now.items() if status != held[agent_id]}
     return registry.put_statuses(changed).revision if changed else 0
 

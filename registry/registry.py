@@ -366,7 +366,7 @@ class Registry:
         def work(session: "WriteSession") -> "OperatorSettings":
             held = session.held()
             said = changed_setting(held, agent_id, changes, principal)
-            if said != held.settings.get(agent_id):
+            if said != held.said_of(agent_id):
                 session.put_setting(said)
             return said
 

@@ -321,7 +321,7 @@ def changed_setting(
     """
     if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
         raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
-    return replace(held.settings.get(agent_id, OperatorSettings(agent_id=agent_id)), **changes)  # type: ignore[arg-type]
+    return replace(held.said_of(agent_id), **changes)  # type: ignore[arg-type]
 
 
 def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: str) -> None:

@@ -16,6 +16,7 @@ from http import HTTPStatus
 import httpx2
 
 from waygraph.ingest.causes import causes
+from waygraph.ingest.event_loop import run_whole
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError, UpstreamRefused
@@ -78,7 +79,7 @@ def fetch(url: str, how: Fetching) -> Page:
     _check_headers(how.headers)
     most_s = how.settings.fetch_total_s
     try:
-        return asyncio.run(asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
+        return run_whole(lambda: asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
     except TimeoutError:
         raise Unfetched(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
 

@@ -3,14 +3,13 @@
 What a server says is taken as any file's content is: by the same checks, with the same limits.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from waygraph.ingest.event_loop import run_whole
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect
@@ -57,7 +56,7 @@ class McpServers:
 
     def read(self) -> Manifest:
         """Asks them all. Ends within 2 s of an interrupt, with every process that it started."""
-        answers = _run(self._ask_all)
+        answers = run_whole(self._ask_all)
         return Manifest(
             source=self.name,
             namespace=self.namespace,
@@ -185,15 +184,3 @@ def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
     if answer.entry is None:
         return Asked(key=server.key, state="failed", seconds=seconds, reason=answer.rejected[0].reason)
     return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
-
-
-def _run(work: Callable[[], Coroutine[Any, Any, list[Answer]]]) -> list[Answer]:
-    """In this thread, or in one of its own where an event loop runs in this one."""
-    import anyio
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return anyio.run(work)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(anyio.run, work).result()

@@ -131,7 +131,8 @@ class _Merged:
             intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
         if reading.asks(kind) and kind.servers:
             servers = [replace(server, where=where) for server in kind.servers(document, where, intake)]
-            self.servers += servers
+            known = {server.key for server in self.servers}  # of two documents that name one, the first counts
+            self.servers += [server for server in servers if server.key not in known]
             self.must_answer |= {server.key for server in servers if kind.live}
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
             intake.rejected = list(dict.fromkeys(intake.rejected))

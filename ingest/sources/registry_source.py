@@ -130,7 +130,7 @@ def _list_url(base: str) -> str:
 def _namespace(base: str) -> str:
     parts = split_url(base)
     host = parts.hostname if parts else None
-    return OFFICIAL_NAMESPACE if base.startswith(OFFICIAL_URL) or not host else agent_id(host)
+    return OFFICIAL_NAMESPACE if f"{base}/".startswith(f"{OFFICIAL_URL}/") or not host else agent_id(host)
 
 
 def _checked_time(since: str) -> str:

@@ -28,7 +28,7 @@ from waygraph.ingest.upstream.oauth import OpenPage, logged_in
 from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.machine.proxies import PAST_PROXIES, UnusableProxy, check_proxies
 from waygraph.registry.settings import Settings
 
@@ -230,6 +230,8 @@ class OriginClient(httpx2.AsyncClient):
         for cause in causes(exc):
             if isinstance(cause, UpstreamError):
                 return cause
+            if isinstance(cause, RegistryError):  # of the file of tokens: what is wrong with it, and what to do
+                return UpstreamRefused(self._line(str(cause)))
             if isinstance(cause, ssl.SSLCertVerificationError):
                 return UpstreamUnreachable(f"its TLS certificate does not fit: {self._line(cause.verify_message)}")
             if isinstance(cause, ssl.SSLError):

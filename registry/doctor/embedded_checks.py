@@ -3,8 +3,8 @@
 from contextlib import closing
 from typing import get_args
 
-from waygraph.registry.doctor.findings import Finding, absent, attempt, embedder_finding, versions
-from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryUnusable, StorageFailed
+from waygraph.registry.doctor.findings import Finding, absent, attempt, embedder_finding, restore_advice, versions
+from waygraph.registry.errors import RegistryError, RegistryLocked, RegistryUnusable, StorageFailed, WaygraphError
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.reading import read_state
 from waygraph.registry.graph.version import SCHEMA_VERSION
@@ -20,8 +20,13 @@ from waygraph.registry.storage.embedded import EmbeddedStore
 
 def examine_embedded(registry: Registry, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
     """See examine."""
-    if not store.exists:
-        return [absent(store.place), versions()]
+    try:
+        if not store.exists:
+            return [absent(store.place), versions()]
+    except WaygraphError as error:
+        waits = "wait until it has ended, then look again"
+        advice = waits if error.retryable else f"name another place, or {restore_advice(store.place)}"
+        return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
     findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _generation, _graph_copy)]
     findings += [embedder_finding(registry), versions()]
     if deep:

@@ -118,6 +118,10 @@ class Held:
         """Of a source that is not known, the default."""
         return self.sources[source].policy if source in self.sources else default
 
+    def said_of(self, agent_id: str) -> OperatorSettings:
+        """What operators said of an agent, which may be nothing."""
+        return self.settings.get(agent_id) or OperatorSettings(agent_id=agent_id)
+
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
         return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)

@@ -184,9 +184,8 @@ def _aside(path: Path) -> Path:
 
 
 def _sync_tree(path: Path) -> None:
-    for file in path.rglob("*"):
-        if file.is_file():
-            _sync_path(file)
+    for each in path.rglob("*"):  # of folders what they hold
+        _sync_path(each)
     _sync_path(path)
 
 

@@ -186,6 +186,18 @@ def test_a_foreign_graph_file(look: Look, path: Path) -> None:
     assert path.read_bytes() == b"something else" * 1000
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_is_no_registry(world: tuple[Settings, dict[str, str]], tmp_path: Path, *, deep: bool) -> None:
+    """A foreign file without an index: told as a finding, to programs too."""
+    foreign = tmp_path / "notes.grafeo"
+    foreign.write_bytes(b"something else" * 1000)
+    found = examine_at(foreign, deep=deep, settings=world[0], environ=world[1])
+    assert [(finding.check, finding.ok) for finding in found] == [("registry", False), ("versions", True)]
+    assert "notes.grafeo" in found[0].detail
+    assert "name another place" in found[0].advice
+    assert foreign.read_bytes() == b"something else" * 1000
+
+
 def test_a_writer_is_named(look: Look, path: Path) -> None:
     """Who holds the lock is told, and that the deep look had to do with the copy."""
     with write_lock(path, 1):

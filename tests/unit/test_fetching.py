@@ -1,5 +1,6 @@
 """Documents by their address: limits, redirects, certificates; no secret is sent or told where it must not be."""
 
+import asyncio
 import gzip
 import json
 import socket
@@ -79,6 +80,16 @@ def test_the_content_says_what_it_is(path: str, body: bytes, keys: list[str], me
     """Whatever the server calls it; JSON, YAML and lines also under a name that does not say so."""
     with web_pages({path: ok(body, Content_Type=media_type)}) as web:
         assert keys_of(web.url + path) == keys
+
+
+def test_an_address_is_asked_while_an_event_loop_runs() -> None:
+    """As in a notebook, or in a program that is asynchronous."""
+
+    async def program() -> list[str]:
+        with web_pages({"/fleet": ok(CATALOGUE)}) as web:
+            return keys_of(f"{web.url}/fleet")
+
+    assert asyncio.run(program()) == ["far"]
 
 
 def test_a_document_is_a_source_under_its_address(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import mcp_config, read_path
+from waygraph.ingest.sources.reading import Listing, Reading, read_parts
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
 
@@ -528,3 +530,18 @@ def test_the_launches_of_livemcpbench_are_read() -> None:
         "excel": "not set in the environment: EXCEL_MCP_PAGING_CELLS_LIMIT",
         "sitemap": "not set in the environment: TRANSPORT",
     }
+
+
+def test_of_two_documents_that_name_a_server_the_first_counts() -> None:
+    """It is asked as that one has it, and the other is told."""
+
+    def document(command: str) -> Callable[[int], bytes]:
+        return lambda _: json.dumps({"mcpServers": {"git": {"command": command}}}).encode()
+
+    files = [("a.json", document("first")), ("b.json", document("second"))]
+    reading = Reading(settings=S, ask=lambda source, _: Manifest(source=source), surroundings=AROUND)
+    (parts,) = read_parts(Listing(files=files, source="folder", namespace="folder"), reading)
+    assert [(server.key, server.where, server.launch) for server in parts.servers] == [
+        ("git", "a.json", StdioLaunch(command="first"))
+    ]
+    assert len(parts.manifest.entries) == 2, "the sync rejects the second, by its key"

@@ -228,6 +228,24 @@ def test_setting_what_is_set_changes_nothing(registry: Registry, tmp_path: Path)
     before = registry.status().state.revision
     registry.set("alpha", pinned=True)
     assert registry.status().state.revision == before
+    registry.set("alpha")
+    assert registry.status().state.revision == before
+
+
+def test_nothing_set_of_an_agent_that_nobody_spoke_of_changes_nothing(registry: Registry, tmp_path: Path) -> None:
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    before = registry.status().state.revision
+    assert registry.set("alpha") == registry.set("alpha", pinned=False)
+    assert registry.status().state.revision == before
+
+
+def test_a_source_that_holds_nothing_is_a_change(registry: Registry, tmp_path: Path) -> None:
+    """It counts among the sources: what was told of the revision before is not true any more. Once."""
+    ingest(registry, tmp_path / "a.json", agent("alpha"))
+    before = registry.status()
+    for _ in range(2):
+        ingest(registry, tmp_path / "empty.json")
+        assert (registry.status().sources, registry.status().state.revision) == (2, before.state.revision + 1)
 
 
 def test_an_empty_answer_hints_at_nothing_hidden(registry: Registry, tmp_path: Path) -> None:

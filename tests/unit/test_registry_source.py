@@ -76,6 +76,8 @@ def test_its_name_is_its_address(fake: FakeMcpRegistry) -> None:
     assert open_registry("https://h.example/api/v0", Settings()).url == "https://h.example/api/v0/servers"
     assert open_registry("https://h.example/v0.1/servers", Settings()).url == "https://h.example/v0.1/servers"
     assert open_registry("https://h.example", Settings()).namespace == "h.example"
+    alike = OFFICIAL_URL.removeprefix("https://") + ".evil.example"
+    assert open_registry(f"https://{alike}", Settings()).namespace == alike
 
 
 def test_what_changed_since_is_a_part_and_tombstones_remove(fake: FakeMcpRegistry) -> None:
