@@ -32,7 +32,7 @@ def tamper(neo4j_target: Target) -> Iterator[Tamper]:
 
 def run(driver: Driver, *statements: str) -> None:
     for statement in statements:
-        driver.execute_query(statement, database_=DATABASE)
+        driver.execute_query(statement, database_=DATABASE)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 @pytest.fixture
