@@ -208,8 +208,8 @@ def _is_unit(vector: "NDArray[np.float32]") -> bool:
 def _vector_key_faults(graph: Graph) -> Iterator[str]:
     """Of tools: whether each vector was made of the texts and by the embedder that the registry now records.
 
-    Of agents only whether there is one: their text lists tool names in the order of the source, which the graph
-    does not keep.
+    Of agents only whether there is one: earlier versions listed tool names in their text in the order of the source,
+    which the graph does not keep.
     """
     expected = new_vectors(graph.texts, {}, _Named(graph.state.embedder)).keys if graph.state.embedder else {}
     tools = {item.tool.id for item in graph.tools}
