@@ -1,11 +1,13 @@
 """What becomes of a source's words under its policy: which of them wait for approval, and which look suspicious."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waygraph.ingest.suspicion import OwnedElsewhere, agent_flags, tool_flags
 from waygraph.registry.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Policy
+from waygraph.registry.identity import call_name, tool_id
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.statuses import KNOWN
 
@@ -29,14 +31,29 @@ class Judge:
         own = {tool.name for tool in entry.tools}
 
         def owned_elsewhere(names: Collection[str]) -> dict[str, set[str]]:
-            owners = self.owners_named(names)
-            return {name: set(owners.get(name, ())) - {entry.agent.id} for name in names if name not in own}
+            owners = self._owners_meant([name for name in names if name not in own])
+            return {name: found - {entry.agent.id} for name, found in owners.items()}
 
         return replace(
             entry,
             agent=self._agent(entry.agent, held, owned_elsewhere),
             tools=tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere) for tool in entry.tools),
         )
+
+    def _owners_meant(self, names: Collection[str]) -> dict[str, set[str]]:
+        """The agents of which a tool is meant by each name: its own, its id (`agent/tool`) or its call name."""
+        parts = {name: _last_parts(name) for name in names}
+        owners = self.owners_named({*names, *(part for found in parts.values() for part in found)})
+        return {
+            name: {*owners.get(name, ())}
+            | {
+                owner
+                for part in found
+                for owner in owners.get(part, ())
+                if name in (tool_id(owner, part), call_name(owner, part))
+            }
+            for name, found in parts.items()
+        }
 
     def _agent(self, said: Agent, held: Agent | None, elsewhere: OwnedElsewhere) -> Agent:
         fields = differing(held, said, AGENT_FIELDS) if held else ()
@@ -89,3 +106,10 @@ def _plain(name: str, of: Agent | Tool) -> object:
     """The order of tags says nothing, that of questions which come first."""
     value = getattr(of, name)
     return tuple(sorted(value)) if isinstance(value, tuple) and name != "questions" else value
+
+
+def _last_parts(name: str) -> list[str]:
+    """What may be the tool's own name in `agent/tool` or `agent__tool`."""
+    parts = [name.partition("/")[2]] if "/" in name else []
+    parts += [name[at.end() :] for at in re.finditer("(?=__)__", name)]
+    return [part for part in parts if part]

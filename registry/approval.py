@@ -28,13 +28,16 @@ def approval_of(entity: Agent | Tool) -> dict[str, object]:
 
 
 def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
-    """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id.
+    """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id. What is
+    flagged and not approved waits, too, but in the name of a whole source.
 
     Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
     """
     seen = held.shown_to(principal)
     if name.startswith(OF_SOURCE):
-        return _of_agents(held, spoken_for(held, name.removeprefix(OF_SOURCE)), seen)
+        agents, tools = _of_agents(held, spoken_for(held, name.removeprefix(OF_SOURCE)), seen)
+        # What is flagged and in routing is approved by its own name: nobody looks at a whole source word for word.
+        return [agent for agent in agents if agent.pending], [tool for tool in tools if tool.pending]
     if held.shows(name, principal):
         _refuse_two_meanings(held, name, principal)
         return _of_agents(held, [name], seen)

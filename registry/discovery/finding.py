@@ -80,7 +80,7 @@ def find(
     (`not_callable_more`: how many beside those); `hint`, what to do next. Nothing found: `reason` and `nearest`. An
     empty query: `overview`. A tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
 
-    What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another detail or format, and what
+    What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another format, and what
     `Registry.find_tools` raises.
     """
     _check(asked)
@@ -102,7 +102,7 @@ def _check(asked: FindAsked) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidQuery(f"limit must be a whole number from 1 to {MAX_LIMIT}, not {limit!r}")
     if asked.detail not in DETAILS:
-        raise UnknownName("detail", str(asked.detail), DETAILS)
+        raise InvalidQuery(f"detail is one of {', '.join(DETAILS)}, not {asked.detail!r}")
     if asked.tool_format not in TOOL_FORMATS:
         raise UnknownName("tool format", str(asked.tool_format), TOOL_FORMATS)
     if not isinstance(asked.query, str):

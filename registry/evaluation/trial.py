@@ -214,11 +214,12 @@ def varied(
     One that merges by score has no k, and withholds nothing when it is varied: it was calibrated as it was.
     Raises InvalidSetting for a k or depth that cannot be.
     """
+    was = recipe
     if weights is not None:
         recipe = replace(recipe, agent_weight=weights[0], tool_weight=weights[1])
     if k is not None:
         recipe = replace(recipe, legs=tuple(use if use.leg == "name" else replace(use, k=k) for use in recipe.legs))
     if depth is not None:
         recipe = replace(recipe, depth=depth)
-    changed = (weights, k, depth) != (None, None, None) and recipe.merge == "by_score"
+    changed = recipe != was and recipe.merge == "by_score"
     return replace(recipe, calibration=None) if changed else recipe

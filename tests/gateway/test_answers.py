@@ -176,7 +176,7 @@ def test_a_destructive_tool_runs_by_its_exact_name_only(service: Served, toolbox
         ({"query": "add", "limit": 0}, "invalid-query"),
         ({"query": "add", "limit": True}, "invalid-query"),
         ({"query": "add", "limit": "five"}, "invalid-query"),
-        ({"query": "add", "detail": "all"}, "unknown-name"),
+        ({"query": "add", "detail": "all"}, "invalid-query"),
         ({"query": "add", "known": ["box__add"]}, "invalid-arguments"),
         ({"query": 3}, "invalid-arguments"),
         ({"query": "x" * 40_000}, "invalid-query"),

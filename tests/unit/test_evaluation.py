@@ -24,7 +24,7 @@ from waygraph.registry.evaluation.difference import differences
 from waygraph.registry.evaluation.grid import Grid
 from waygraph.registry.evaluation.metrics import measured
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
-from waygraph.registry.evaluation.trial import Outcome, Trial
+from waygraph.registry.evaluation.trial import Outcome, Trial, varied
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, PAPER, RECIPES, TOOLS
 from waygraph.registry.settings import Settings
 
@@ -102,6 +102,13 @@ def test_what_cannot_be_varied_is_refused_or_left_as_it_is() -> None:
     merged = Grid(recipes=[HYBRID, PAPER], ks=[1.0, 10.0])
     assert [trial.name for trial in merged.trials()] == ["hybrid", "paper k=1", "paper k=10"]
     assert merged.without_k == [HYBRID]
+
+
+def test_what_is_varied_to_what_it_is_stays_as_it_is() -> None:
+    """It withholds what it withheld; with other weights it was not calibrated."""
+    assert varied(HYBRID, weights=(HYBRID.agent_weight, HYBRID.tool_weight), depth=HYBRID.depth) == HYBRID
+    assert varied(HYBRID, weights=(2.0, 1.0)).calibration is None
+    assert HYBRID.calibration is not None
 
 
 def test_records_of_other_queries_are_not_compared(record: Record) -> None:

@@ -48,7 +48,8 @@ class Watching:
     @property
     def events(self) -> list[dict[str, Any]]:
         """Whole lines of JSON."""
-        return [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
+        lines = (line for line in self.text.splitlines(keepends=True) if line.endswith("\n"))
+        return [json.loads(line) for line in lines if not line.startswith("note: ")]
 
     def until_online(self, count: int) -> None:
         until(lambda: self._ended() or len(self._online()) >= count, f"{count} servers online")
@@ -241,6 +242,7 @@ def test_without_a_source_it_follows_what_the_registry_knows(tmp_path: Path, mar
         assert running.process.wait(60) == 0, running.text
     with watching(tmp_path, "--once", "--json") as running:
         assert running.process.wait(60) == 0, running.text
+    assert "note: not followed, since no file or folder of this machine: npx some-server\n" in running.text
     assert {event["server"] for event in running.events if event["event"] == "listed"} == {"a"}
 
 

@@ -77,7 +77,7 @@ def run(
         split=split,
     )
     record = _record(told, dataset, grid)
-    _remark(grid)
+    _remark(grid, record)
     unwritten = _unwritten(record, output) if output else None
     show(summary_of(record), shapes.evaluated, evaluation_views.evaluated, as_json)
     if unwritten:
@@ -197,7 +197,10 @@ def _weights(pair: str) -> tuple[float, float]:
     return agent, tool
 
 
-def _remark(grid: "Grid") -> None:
+def _remark(grid: "Grid", record: "Record") -> None:
+    wordless = [trial.recipe.name for trial in grid.trials() if trial.recipe.needs_vectors and trial.embedder != "none"]
+    if not any(outcome["embedder"] for outcome in record["outcomes"]) and wordless:
+        note(f"there is no model on this machine: {', '.join(dict.fromkeys(wordless))} searched by words only")
     for recipe, texts in grid.unfit:
         note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
     for recipe in grid.without_k:

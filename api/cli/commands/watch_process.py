@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 
+from waygraph.api.cli.shown.output import note
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watching.events import (
     Failing,
@@ -45,12 +46,13 @@ class Watched:
 
 
 def known_sources(registry: Registry) -> list[str]:
-    """The files and folders among the registry's sources that are there.
-
-    Raises SourceError if there are none, RegistryNotFound.
+    """The files and folders among the registry's sources that are there; of the others it is told that they are not
+    followed. Raises SourceError if there are none, RegistryNotFound.
     """
     names = [source.name for source in registry.sources()]
     found = [name for name in names if name.startswith("/") and Path(name).exists()]
+    if left := [name for name in names if name not in found]:
+        note(f"not followed, since no file or folder of this machine: {', '.join(left)}")
     if not found:
         raise SourceError(
             "watch", "name a source: this registry knows no file or folder that could be followed. Example: mcp.json"
@@ -133,6 +135,8 @@ class _Balance:
                 self._learnt = True
             case SourceRead(servers=0, agents=agents) if agents:
                 self._learnt = True
+            case SourceRead(servers=0, rejected=rejected) if rejected:
+                self._failed = True
             case SourceFailed() | ServerSeen(event=Unreachable() | Failing()):
                 self._failed = True
         self._tell(event)
