@@ -184,11 +184,11 @@ def test_nodes_edges_and_paths_are_told_as_maps(graph_copy: Path) -> None:
 
 
 def test_times_numbers_and_texts_arrive_as_json(graph_copy: Path) -> None:
-    """Times become ISO 8601, numbers too large for the engine text, and any letter survives."""
-    statement = "RETURN datetime('2024-01-01T10:00:00Z'), time('10:00'), duration('P1D'), $big, '多👩‍🔧'"
-    rows = run(graph_copy, statement, {"big": 2**70}).rows
+    """Times become ISO 8601, and any letter survives."""
+    statement = "RETURN datetime('2024-01-01T10:00:00Z'), time('10:00'), duration('P1D'), '多👩‍🔧'"
+    rows = run(graph_copy, statement).rows
     day = {"months": 0, "days": 1, "nanos": 0}
-    assert rows == (("2024-01-01T10:00:00+00:00", "10:00:00+00:00", day, str(2**70), "多👩‍🔧"),)
+    assert rows == (("2024-01-01T10:00:00+00:00", "10:00:00+00:00", day, "多👩‍🔧"),)
 
 
 def test_rows_beyond_the_limit_are_cut_and_told(graph_copy: Path) -> None:

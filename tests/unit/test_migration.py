@@ -311,7 +311,7 @@ def test_a_copy_that_was_tampered_with_is_told(target: Path, copy: Copy) -> None
 def test_a_target_with_another_registry_is_left_untouched(rich: Richly, own: Path, copy: Copy, source: Path) -> None:
     """It is refused by its revision, and no byte of it changes."""
     before = files_of(own)
-    with pytest.raises(RegistryUnusable, match=r"it holds another registry already, at revision 7"):
+    with pytest.raises(RegistryUnusable, match=r"it holds another registry already, at revision 8"):
         migrate_at(str(source), str(own), Settings())
     assert files_of(own) == before
 
@@ -378,7 +378,7 @@ def test_a_source_that_does_not_agree_with_itself_is_refused(own: Path, target: 
     """Tools that nobody owns would be left behind without a word."""
     with closing(EmbeddedStore(own, Settings())) as store, store.writing() as (engine, *_):
         engine.run(load("sync/remove_agents"), ids=["quarry-sql"])
-        engine.run(load("state/advance"), expected=7, commit="spoiled")
+        engine.run(load("state/advance"), expected=8, commit="spoiled")
     with pytest.raises(RegistryUnusable, match="doctor --deep"):
         migrate_at(str(own), str(target), Settings())
     assert not target.exists()
