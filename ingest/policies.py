@@ -111,5 +111,5 @@ def _plain(name: str, of: Agent | Tool) -> object:
 def _last_parts(name: str) -> list[str]:
     """What may be the tool's own name in `agent/tool` or `agent__tool`."""
     parts = [name.partition("/")[2]] if "/" in name else []
-    parts += [name[at.end() :] for at in re.finditer("(?=__)__", name)]
+    parts += [name[at.start() + 2 :] for at in re.finditer("(?=__)", name)]
     return [part for part in parts if part]
