@@ -308,7 +308,7 @@ def test_a_limit_out_of_range_is_refused(registry: Registry, limit: Any) -> None
 
 def test_another_detail_or_format_is_refused(registry: Registry) -> None:
     """With those that are known."""
-    with pytest.raises(UnknownName, match="names, schema, summary"):
+    with pytest.raises(InvalidQuery, match="detail is one of names, summary, schema, not 'all'"):
         asked(registry, "issues", detail="all")
     with pytest.raises(UnknownName, match="tool format"):
         asked(registry, "issues", tool_format="xml")

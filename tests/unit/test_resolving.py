@@ -206,4 +206,4 @@ def test_capabilities_say_what_tools_are_found_by(registry: Registry, wordy: Reg
     assert {"mcp", "openai", "anthropic", "gemini"} <= set(told["formats"])
     lacking = capabilities(wordy)
     assert lacking["backends"] == ["keyword"]
-    assert "no vectors" in lacking["notice"]
+    assert "made with the embedder `none`" in lacking["notice"]
