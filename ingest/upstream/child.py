@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Thread
 from typing import IO
@@ -18,6 +19,8 @@ import anyio.lowlevel
 from waygraph.ingest.upstream.reaper import REAPER
 
 CHUNK = 64 * 1024
+_MOST_HELD = 1024 * 1024
+"""What Linux gives a pipe at most, unless root asks for more."""
 _POLL_S = 0.01
 
 
@@ -47,6 +50,17 @@ class Pipe:
                 raise anyio.EndOfStream
             return chunk
         raise anyio.ClosedResourceError
+
+    def held(self) -> Iterator[bytes]:
+        """What it holds by now: no more than a system keeps for a pipe, as its writer may never end."""
+        for _ in range(_MOST_HELD // CHUNK):
+            try:
+                chunk = b"" if self._file.closed else os.read(self._fd, CHUNK)
+            except OSError:
+                return
+            if not chunk:
+                return
+            yield chunk
 
     def put(self, content: bytes | bytearray) -> int:
         """How many bytes of it are written; what does not fit now is not waited for."""

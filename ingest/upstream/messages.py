@@ -87,6 +87,13 @@ class MessagesIn(ObjectReceiveStream[Item]):
             self.left.set()
             self._pipe.wake()
 
+    def end_as_it_stands(self) -> None:
+        """The same, and what the pipe holds by now is read first: who is gone may have answered before."""
+        if not self.left.is_set():
+            for chunk in self._pipe.held():
+                self._items.extend(self._items_of(chunk))
+            self.end()
+
     async def aclose(self) -> None:
         self._items.clear()
         self.end()

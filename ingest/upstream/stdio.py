@@ -139,7 +139,7 @@ class _Server:
         self._stopping = self._fell_silent = False
         self.read_stream = MessagesIn(child.stdout, self._fed)
         # Whoever waits for an answer of one that takes no more questions learns that none comes.
-        self.write_stream = MessagesOut(child.stdin, on_gone=self.read_stream.end)
+        self.write_stream = MessagesOut(child.stdin, on_gone=self.read_stream.end_as_it_stands)
         wire.last_words = self.last_words
         wire.settled.set()
 

@@ -176,6 +176,33 @@ def test_an_end_wakes_who_waits(ends: Ends) -> None:
     anyio.run(run)
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> None:
+    """A server that answered and was gone before we knew: its answer is in the pipe, and nothing comes after it."""
+
+    async def run() -> None:
+        reading = MessagesIn(Pipe(ends[0]), lines_of)
+        heard: list[Item] = []
+
+        async def listen() -> None:
+            heard.extend([item async for item in reading])
+
+        async with anyio.create_task_group() as tasks:
+            if is_waiting:
+                tasks.start_soon(listen)
+                await anyio.sleep(0.02)
+            ends[1].write(b"the answer\n")
+            ends[1].flush()
+            reading.end_as_it_stands()
+            ends[1].write(b"too late\n")
+            ends[1].flush()
+            if not is_waiting:
+                tasks.start_soon(listen)
+        assert [str((item.message.params or {})["text"]) for item in heard] == ["the answer"]  # type: ignore[union-attr]
+
+    anyio.run(run)
+
+
 def test_of_what_comes_at_once_each_message_is_heard_of_before_the_next(ends: Ends) -> None:
     async def run() -> list[str]:
         order: list[str] = []
