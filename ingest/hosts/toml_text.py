@@ -25,18 +25,22 @@ def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:
     """Each line with its break: the head of a table, the rest of a value that began on an earlier line, or another."""
     open_lists, quote = 0, ""
     for line in text.splitlines(keepends=True):
-        is_rest = bool(open_lists or quote)
-        yield line, "rest" if is_rest else "head" if _HEAD.match(line) else "other"
+        if open_lists or quote:
+            yield line, "rest"
+        elif _HEAD.match(line):
+            yield line, "head"
+            continue
+        else:
+            yield line, "other"
         told = line
         if quote:
             _, closed, told = line.partition(quote)
             if not closed:
                 continue
             quote = ""
-        if is_rest or not _HEAD.match(line):
-            bare = _CLOSED.sub("", told)
-            open_lists = max(0, open_lists + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")))
-            quote = _left_open(told)
+        bare = _CLOSED.sub("", told)
+        open_lists = max(0, open_lists + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")))
+        quote = _left_open(told)
 
 
 def _left_open(line: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation.dataset import Dataset
     from waygraph.registry.evaluation.grid import Grid
     from waygraph.registry.evaluation.record import Record
+    from waygraph.registry.evaluation.trial import Trial
 
 evaluate = typer.Typer(
     cls=DefaultGroup, no_args_is_help=True, help="Measure routing on a dataset: `waygraph eval DIR`."
@@ -76,8 +77,10 @@ def run(
         embedders=with_embedder or (told.embedder,),
         split=split,
     )
-    record = _record(told, dataset, grid)
-    _remark(grid, record)
+    trials = grid.trials()
+    record = _record(told, dataset, trials)
+    _remark_on_words(trials, record)
+    _remark(grid)
     unwritten = _unwritten(record, output) if output else None
     show(summary_of(record), shapes.evaluated, evaluation_views.evaluated, as_json)
     if unwritten:
@@ -197,17 +200,21 @@ def _weights(pair: str) -> tuple[float, float]:
     return agent, tool
 
 
-def _remark(grid: "Grid", record: "Record") -> None:
-    wordless = [trial.recipe.name for trial in grid.trials() if trial.recipe.needs_vectors and trial.embedder != "none"]
-    if not any(outcome["embedder"] for outcome in record["outcomes"]) and wordless:
+def _remark_on_words(trials: "Sequence[Trial]", record: "Record") -> None:
+    """That recipes which need a model had none."""
+    wordless = [trial.recipe.name for trial in trials if trial.recipe.needs_vectors and trial.embedder != "none"]
+    if wordless and not any(outcome["embedder"] for outcome in record["outcomes"]):
         note(f"there is no model on this machine: {', '.join(dict.fromkeys(wordless))} searched by words only")
+
+
+def _remark(grid: "Grid") -> None:
     for recipe, texts in grid.unfit:
         note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
     for recipe in grid.without_k:
         note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
 
 
-def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
+def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":
     import os
     from datetime import UTC, datetime
     from importlib.metadata import version
@@ -227,4 +234,4 @@ def _record(told: Invocation, dataset: "Dataset", grid: "Grid") -> "Record":
         "waygraph": version("waygraph"),
         "commit": source_commit(),
     }
-    return record_of(dataset, bench.outcomes(dataset, grid.trials()), about)
+    return record_of(dataset, bench.outcomes(dataset, trials), about)

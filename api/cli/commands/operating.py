@@ -59,9 +59,9 @@ def set_agent(
             hidden=hide,
             removed=False if restore else None,
         )
-        is_back = any(agent.id == name for agent in registry.agents())
+        comes_back = restore and all(agent.id != name for agent in registry.agents())
     show(said, wire.settings, change_views.settings, as_json)
-    if restore and not is_back and not as_json:
+    if comes_back and not as_json:
         note(f"{name} comes back with the next ingest of its source")
 
 
