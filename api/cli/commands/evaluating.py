@@ -79,7 +79,7 @@ def run(
     )
     trials = grid.trials()
     record = _record(told, dataset, trials)
-    _remark_on_words(trials, record)
+    _remark_on_words(told, trials, record)
     _remark(grid)
     unwritten = _unwritten(record, output) if output else None
     show(summary_of(record), shapes.evaluated, evaluation_views.evaluated, as_json)
@@ -200,9 +200,11 @@ def _weights(pair: str) -> tuple[float, float]:
     return agent, tool
 
 
-def _remark_on_words(trials: "Sequence[Trial]", record: "Record") -> None:
-    """That recipes which need a model had none."""
-    wordless = [trial.recipe.name for trial in trials if trial.recipe.needs_vectors and trial.embedder != "none"]
+def _remark_on_words(told: Invocation, trials: "Sequence[Trial]", record: "Record") -> None:
+    """That recipes which need a model had none, though nobody asked for that."""
+    usual = told.settings().embedder
+    meant = [trial for trial in trials if (trial.embedder or usual) != "none"]
+    wordless = [trial.recipe.name for trial in meant if trial.recipe.needs_vectors]
     if wordless and not any(outcome["embedder"] for outcome in record["outcomes"]):
         note(f"there is no model on this machine: {', '.join(dict.fromkeys(wordless))} searched by words only")
 
