@@ -13,7 +13,7 @@ from typing import Any, Literal
 from waygraph.registry.evaluation.provenance import source_commit
 
 PROJECT = Path(__file__).resolve().parents[1]
-LIBRARIES = ("grafeo", "numpy", "onnx", "onnxruntime", "tantivy", "tokenizers", "waygraph")
+LIBRARIES = ("grafeo", "numpy", "onnx", "onnxruntime", "pystemmer", "tokenizers", "waygraph")
 
 Bound = Literal["at_most", "at_least", "near"]
 

@@ -12,14 +12,13 @@ import numpy as np
 from waygraph.registry.doctor.embedded_checks import rebuild_advice
 from waygraph.registry.doctor.findings import DAMAGE, Finding, attempt, restore_advice
 from waygraph.registry.doctor.graph_soundness import Graph, graph_findings, refuse
-from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import Copying, GraphEngine
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
+from waygraph.registry.index.postings import FILES
 from waygraph.registry.index.publication import publish_graph, published_revision
-from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
 
@@ -66,6 +65,7 @@ _FILES = {
     "index records": (layout.RECORDS, layout.OFFSETS),
     "index sources": (layout.SOURCES,),
     "index keys": (layout.KEYS,),
+    "index texts": tuple(f"{texts}/{file}" for texts in (layout.AGENT_TEXT, layout.CAPABILITY_TEXT) for file in FILES),
 }
 
 
@@ -82,7 +82,6 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
             return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
         findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
         findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
-        findings.append(attempt("index texts", lambda: _same_texts(store.folder, Path(scratch)), advice))
         findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
     return [revision, *findings]
 
@@ -131,29 +130,6 @@ def _same_vectors(held: Path, fresh: Path) -> str:
 def _row_ids(folder: Path) -> list[str]:
     tables: Any = _content(folder / layout.TABLES)
     return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
-
-
-def _same_texts(held: Path, fresh: Path) -> str:
-    """One query of every word there is: it must find the same documents in both, with the same scores."""
-    with closing(LocalIndex.open(held)) as ours, closing(LocalIndex.open(fresh)) as wanted:
-        words = _all_words(wanted)
-        depth = wanted.state.agents + wanted.state.tools
-        found, expected = (index.search(TEXT_LEGS, None, words, depth, Scope()).legs for index in (ours, wanted))
-    refuse(
-        f"{leg.removesuffix('_text')} texts: {len(found[leg].entity_ids)} of {len(expected[leg].entity_ids)} found, "
-        "or with other scores"
-        for leg in sorted(TEXT_LEGS)
-        if found[leg] != expected[leg]
-    )
-    return f"{sum(len(hits.entity_ids) for hits in expected.values())} documents"
-
-
-def _all_words(index: LocalIndex) -> str:
-    agents = list(index.agents().values())
-    tools = index.tools([tool for ids in index.tool_ids_of([agent.id for agent in agents]).values() for tool in ids])
-    texts = [f"{agent.name} {agent.description} {' '.join(agent.tags)}" for agent in agents]
-    texts += [f"{tool.name} {tool.description} {parameter_text(tool.input_schema)}" for tool in tools]
-    return " ".join(texts)
 
 
 def _same_copy(held: Path, graph: Graph) -> str:

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from waygraph.registry.errors import RegistryNotFound, WaygraphError
 from waygraph.registry.registry import Registry
 
-LIBRARIES = ("grafeo", "neo4j", "tantivy", "numpy", "onnxruntime")
+LIBRARIES = ("grafeo", "neo4j", "pystemmer", "numpy", "onnxruntime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

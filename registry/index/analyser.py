@@ -102,12 +102,12 @@ def _bigrams(run: str) -> list[str]:
 def _stem(word: str) -> str:
     if not word.isascii():
         return word
-    stemmed = _stemmer().analyze(word)
-    return str(stemmed[0]) if stemmed else word
+    stemmed: str = _stemmer().stemWord(word)
+    return stemmed
 
 
 @cache
 def _stemmer() -> Any:
-    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+    from Stemmer import Stemmer
 
-    return TextAnalyzerBuilder(Tokenizer.whitespace()).filter(Filter.stemmer("English")).build()
+    return Stemmer("english", 0)  # without a cache of its own

@@ -1,8 +1,12 @@
 """The files of a generation: what `build` writes and `local` reads."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from waygraph.registry.errors import RegistryError
+from waygraph.registry.index.generation import current_name
 
 if TYPE_CHECKING:
     from waygraph.registry.changes import SourceSummary
@@ -16,18 +20,21 @@ VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
     "agent_text",
     "graph.grafeo",
 )
-TEXT_FIELD, ROW_FIELD = "text", "row"
+_OF_TANTIVY = "meta.json"
 PENDING_TOOLS = "pending_tools"
 """In the tables: positions of the tools that wait for approval; absent without any."""
 
 
-def text_schema() -> Any:
-    import tantivy
+def is_of_before(generation: Path) -> bool:
+    """Whether its texts were written by tantivy, which nothing reads any more."""
+    return (generation / CAPABILITY_TEXT / _OF_TANTIVY).exists()
 
-    builder = tantivy.SchemaBuilder()
-    builder.add_text_field(TEXT_FIELD, tokenizer_name="whitespace", index_option="freq")
-    builder.add_integer_field(ROW_FIELD, fast=True)
-    return builder.build()
+
+def is_outdated(folder: Path) -> bool:
+    """Whether the current generation of this folder is one of before."""
+    with suppress(RegistryError):
+        return is_of_before(folder / current_name(folder))
+    return False
 
 
 def read_sources(folder: Path) -> "list[SourceSummary]":

@@ -5,7 +5,7 @@ import mmap
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.graph.version import SCHEMA_VERSION
 from waygraph.registry.index import layout
 from waygraph.registry.index.analyser import named_in, query_terms
-from waygraph.registry.index.bm25 import SATURATION, rarity
 from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
 from waygraph.registry.index.names import open_names
+from waygraph.registry.index.postings import Postings
 from waygraph.registry.index.scan import best, cosines, laid_out
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
 from waygraph.registry.model import Agent, EntityKind, Tool
@@ -36,9 +36,13 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _MASKS_KEPT = 64
-_WORDS_KEPT = 16_384
 _TOOLS_KEPT = 4_096
 """Read from the records: once there are more, they are read anew."""
+_TEXTS: Mapping[Leg, tuple[str, EntityKind]] = {
+    "agent_text": (layout.AGENT_TEXT, "agent"),
+    "capability_text": (layout.CAPABILITY_TEXT, "tool"),
+}
+"""Where a text leg's postings are, and whose texts they are of."""
 
 
 class LocalIndex:
@@ -51,6 +55,8 @@ class LocalIndex:
         self.state = IndexState(**_read_json(self.path / layout.STATE))
         if self.state.schema_version > SCHEMA_VERSION:
             raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
+        if layout.is_of_before(self.path):
+            raise RegistryUnusable(self.path, "an older Waygraph wrote it. The next write here makes it anew.")
         tables = _read_json(self.path / layout.TABLES)
         self._agents = [agent_of_record(row) for row in tables["agents"]]
         self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
@@ -67,7 +73,7 @@ class LocalIndex:
         if self.state.dimension:
             self._mapped_rows()  # damage is found now, not by a search
         self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
-        self._text_indexes: dict[Leg, _TextIndex] = {}
+        self._text_indexes: dict[Leg, Postings] = {}
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
 
@@ -153,12 +159,13 @@ class LocalIndex:
                     coverage = max(coverage, float(scores[0]) / index.best_possible(words))
         return coverage
 
-    def _text_index(self, leg: Leg) -> "_TextIndex":
+    def _text_index(self, leg: Leg) -> Postings:
         """Opened when it is first asked: not every recipe needs both."""
         index = self._text_indexes.get(leg)
         if index is None:
-            folder = layout.AGENT_TEXT if leg == "agent_text" else layout.CAPABILITY_TEXT
-            index = self._text_indexes[leg] = _TextIndex(self.path / folder)
+            folder, kind = _TEXTS[leg]
+            texts = self._populations[kind]
+            index = self._text_indexes[leg] = Postings(self.path / folder, rows=len(self._ids), texts=texts)
         return index
 
     def _named(self, text: str, mask: "Mask | None") -> LegHits:
@@ -286,58 +293,8 @@ class Readable:
 
 
 def _is_damage(error: BaseException | None) -> bool:
-    """Parsers of files raise what they like; a panic of tantivy is no Exception and has no importable type."""
-    if isinstance(error, (WaygraphError, MemoryError)):
-        return False
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-class _TextIndex:
-    """BM25 over one tantivy index whose documents carry their row."""
-
-    def __init__(self, folder: Path) -> None:
-        import tantivy
-
-        self._tantivy = tantivy
-        self._schema = layout.text_schema()
-        self._searcher = tantivy.Index(self._schema, path=str(folder), reuse=True).searcher()
-        # Words come again and again: what is made of one is kept.
-        self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
-        self._clause = lru_cache(maxsize=_WORDS_KEPT)(self._new_clause)
-
-    def search(
-        self, words: Sequence[str], depth: int, mask: "Mask | None"
-    ) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
-        """Rows and scores, best first, equal scores by row."""
-        if not words or not self._searcher.num_docs:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        limit = depth
-        while True:
-            rows, scores = self._ranked(words, limit)
-            kept = slice(None) if mask is None else mask[rows]
-            # With a mask, read on until the depth is filled: a filter never costs an answer.
-            if len(rows) < limit or len(rows[kept]) >= depth:
-                return rows[kept][:depth], scores[kept][:depth]
-            limit *= 4
-
-    def _ranked(self, words: Sequence[str], limit: int) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
-        hits = self._searcher.search(self._query(words), limit, count=False).hits
-        rows = self._searcher.fast_field_values(layout.ROW_FIELD, [at for _, at in hits])
-        return np.asarray(rows, dtype=np.int64), np.asarray([score for score, _ in hits], dtype=np.float32)
-
-    def _query(self, words: Sequence[str]) -> Any:
-        return self._tantivy.Query.boolean_query([self._clause(word) for word in words])
-
-    def _new_clause(self, word: str) -> tuple[Any, Any]:
-        term = self._tantivy.Query.term_query(self._schema, layout.TEXT_FIELD, word)
-        return self._tantivy.Occur.Should, term
-
-    def best_possible(self, words: Sequence[str]) -> float:
-        """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
-        return SATURATION * sum(map(self._rarity, words))
-
-    def _new_rarity(self, word: str) -> float:
-        return rarity(self._searcher.doc_freq(layout.TEXT_FIELD, word), self._searcher.num_docs)
+    """Parsers of files raise what they like."""
+    return isinstance(error, Exception) and not isinstance(error, (WaygraphError, MemoryError))
 
 
 def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:

@@ -68,7 +68,8 @@ def publish_graph(
     shown = published_state(folder)
     # The commit too: a graph file that was restored from a copy may have come to the same revision another way.
     wanted = (state.revision, state.commit, state.schema_version)
-    if shown and (shown.revision, shown.commit, shown.schema_version) == wanted and _sources_of(folder) is not None:
+    is_shown = shown is not None and (shown.revision, shown.commit, shown.schema_version) == wanted
+    if is_shown and not layout.is_outdated(folder) and _sources_of(folder) is not None:
         meanwhile()
         return _publish_confirmations(folder, engine, state.revision)
     known = (kept.vectors or known_vectors(folder)) if trust_index else {}

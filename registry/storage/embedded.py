@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, StorageFailed
 from waygraph.registry.graph.cypher_places import CypherPlaces
-from waygraph.registry.index import generation
+from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.store import Writing, prepare_nothing
@@ -102,8 +102,8 @@ class EmbeddedStore:
             return
         if generation.stamp(self._pointer) is None:
             self._publish_committed(self._settings.write_timeout_s)
-        elif generation.is_pending(self.folder):
-            # There is an index to answer from, whether or not the work can be finished now: the mark stays.
+        elif generation.is_pending(self.folder) or layout.is_outdated(self.folder):
+            # There may be an index to answer from, whether or not the work can be finished now: the mark stays.
             try:
                 self._publish_committed(0)
             except (RegistryLocked, StorageFailed):

@@ -16,7 +16,7 @@ PLANTED = {
     "registry/model.py": "import waygraph.ingest.sync",
     "registry/routing/fusion.py": "import grafeo",
     "registry/registry.py": (
-        "import neo4j, onnx, tantivy, fastapi, jsonschema, jwt, matplotlib, mcp, opentelemetry, structlog, typer"
+        "import neo4j, onnx, Stemmer, fastapi, jsonschema, jwt, matplotlib, mcp, opentelemetry, structlog, typer"
     ),
     "ingest/sync.py": "import huggingface_hub",
 }

@@ -22,7 +22,7 @@ READ_ENVIRONMENT = {
     "registry/graph/server_cypher.py": "tells its worker where the system keeps its certificates",
 }
 LIGHT = "import sys, waygraph.registry; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-HEAVY = {"numpy", "pydantic", "grafeo", "tantivy", "onnxruntime", "tokenizers", "typer", "rich", "yaml", "mcp"}
+HEAVY = {"numpy", "pydantic", "grafeo", "Stemmer", "onnxruntime", "tokenizers", "typer", "rich", "yaml", "mcp"}
 
 
 def declared() -> set[str]:

@@ -14,8 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import tantivy  # noqa: F401 - the fork server has it ready
-
 from tests.faults.fleet import entry, manifest, number_in
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import Manifest

@@ -34,7 +34,7 @@ def index_files(path: Path) -> list[Path]:
     """Every file of the current generation that a reader reads, and the pointer to it."""
     folder = folder_of(path)
     files = [file for file in (folder / current_name(folder)).rglob("*") if file.is_file() and file.stat().st_size]
-    unread = {LEASE, layout.GRAPH, ".tantivy-meta.lock", ".tantivy-writer.lock"}
+    unread = {LEASE, layout.GRAPH}
     return [folder / CURRENT, *sorted(file for file in files if file.name not in unread)]
 
 

@@ -32,7 +32,7 @@ HEAVY = (
     "pydantic",
     "pydantic_settings",
     "rich",
-    "tantivy",
+    "Stemmer",
     "tokenizers",
     "waygraph.registry.registry",
     "yaml",
