@@ -20,7 +20,7 @@ from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.documents import agent_of_record, tool_of_record
 from waygraph.registry.index.generation import Lease, lease_current
-from waygraph.registry.index.names import open_names
+from waygraph.registry.index.names import Names
 from waygraph.registry.index.postings import Postings
 from waygraph.registry.index.scan import best, cosines, laid_out
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, IndexState, Leg, LegHits, Scope
@@ -169,13 +169,13 @@ class LocalIndex:
         return index
 
     def _named(self, text: str, mask: "Mask | None") -> LegHits:
-        rows = [row for name in named_in(text) for row in self._names(name)]
+        rows = [row for name in named_in(text) for row in self._names.rows(name)]
         allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
         return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
 
     @cached_property
-    def _names(self) -> Callable[[str], Sequence[int]]:
-        return open_names(self.path / layout.NAMES)
+    def _names(self) -> Names:
+        return Names(self.path / layout.NAMES)
 
     def _hits(self, rows: "NDArray[np.int64]", scores: "NDArray[np.float32]") -> LegHits:
         return LegHits(self._ids[rows].tolist(), self._owner_ids[rows].tolist(), scores.tolist())

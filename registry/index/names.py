@@ -1,12 +1,11 @@
 """The names of a generation: folded name → rows of the entities that bear it.
 
-One JSON object, a line a name, the lines sorted by their bytes: so a name is found without reading the rest. Builds of
-before wrote it unsorted in one line, which is read whole.
+One JSON object, a line a name, the lines sorted by their bytes: so a name is found without reading the rest.
 """
 
 import json
 import mmap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _FIRST, _LAST = b"{\n", b"\n}\n"
@@ -19,24 +18,17 @@ def write_names(file: Path, names: Mapping[str, Sequence[int]]) -> None:
     file.write_bytes(_FIRST + b",\n".join(lines) + _LAST)
 
 
-def open_names(file: Path) -> Callable[[str], Sequence[int]]:
-    """What gives a folded name's rows; none for a name that nobody bears. Raises OSError, ValueError for damage."""
-    with file.open("rb") as opened:
-        lines = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    if lines[: len(_FIRST)] == _FIRST:
-        return _Sorted(lines).rows
-    whole: dict[str, list[int]] = json.loads(lines[:].decode("utf-8", "surrogatepass"))
-    return lambda name: whole.get(name, ())
+class Names:
+    """Reads what `write_names` wrote. Threads may share it. Raises OSError, ValueError for damage."""
 
-
-class _Sorted:
-    def __init__(self, lines: mmap.mmap) -> None:
-        if lines[-len(_LAST) :] != _LAST:
+    def __init__(self, file: Path) -> None:
+        with file.open("rb") as opened:
+            self._lines = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        if self._lines[: len(_FIRST)] != _FIRST or self._lines[-len(_LAST) :] != _LAST:
             raise ValueError("the names are cut short")
-        self._lines = lines
 
     def rows(self, name: str) -> Sequence[int]:
-        """By bisection. Raises ValueError for a line that is damaged."""
+        """Of a folded name, by bisection; none for a name that nobody bears. Raises ValueError for a damaged line."""
         wanted = _key(name)
         # Both are where a line begins. No name's line is behind the last one, `}`: it begins with a quote.
         low, high = len(_FIRST), len(self._lines)

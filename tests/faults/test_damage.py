@@ -17,6 +17,7 @@ from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.index import layout
 from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.storage import live_graph
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
@@ -92,6 +93,29 @@ def test_a_pointer_to_nothing_is_refused_and_mended_by_its_removal(path: Path, c
         opened(path)
     (folder_of(path) / CURRENT).unlink()
     assert sound_revision(path) == 1
+
+
+def as_before(folder: Path) -> None:
+    """What tantivy wrote in the place of postings; of its files the reader looks at the name of the list alone."""
+    texts = folder / current_name(folder) / layout.CAPABILITY_TEXT
+    for file in texts.iterdir():
+        file.unlink()
+    (texts / "meta.json").write_text('{"segments": []}', encoding="utf-8")
+
+
+def test_an_index_of_before_is_made_anew_by_whoever_opens_it(path: Path) -> None:
+    """The same revision, with what is read now."""
+    as_before(folder_of(path))
+    assert sound_revision(path) == 1
+    with opened(path) as registry:
+        assert all(finding.ok for finding in examine(registry, deep=True))
+
+
+def test_an_index_of_before_beside_a_writer_says_what_it_is(path: Path) -> None:
+    """It cannot be made anew now, and is no damage."""
+    as_before(folder_of(path))
+    with write_lock(path, 0), pytest.raises(RegistryUnusable, match=r"an older Waygraph wrote it\. The next write"):
+        opened(path)
 
 
 def half(content: bytes) -> bytes:

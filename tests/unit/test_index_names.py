@@ -1,12 +1,11 @@
 """The file of names of a generation."""
 
-import json
 import random
 from pathlib import Path
 
 import pytest
 
-from waygraph.registry.index.names import open_names, write_names
+from waygraph.registry.index.names import Names, write_names
 
 AWKWARD = [
     "",
@@ -48,7 +47,7 @@ def test_each_name_gives_its_rows(file: Path, seed: int) -> None:
     """Whatever the names, and none that was not written gives any."""
     names = some_names(seed)
     write_names(file, names)
-    rows = open_names(file)
+    rows = Names(file).rows
     assert {name: list(rows(name)) for name in names} == names
     assert [name for name in some_names(seed + 100) if name not in names and rows(name)] == []
 
@@ -57,27 +56,15 @@ def test_names_that_look_like_the_file_s_own_marks(file: Path) -> None:
     """Quotes, braces, line ends, half of a surrogate pair, a name that another begins with."""
     for name in AWKWARD:
         write_names(file, {other: [row] for row, other in enumerate(AWKWARD) if other != name})
-        assert list(open_names(file)(name)) == []
+        assert list(Names(file).rows(name)) == []
     write_names(file, {name: [row] for row, name in enumerate(AWKWARD)})
-    assert [list(open_names(file)(name)) for name in AWKWARD] == [[row] for row in range(len(AWKWARD))]
+    assert [list(Names(file).rows(name)) for name in AWKWARD] == [[row] for row in range(len(AWKWARD))]
 
 
 def test_no_name_at_all(file: Path) -> None:
     """A registry of nothing."""
     write_names(file, {})
-    assert list(open_names(file)("anything")) == []
-
-
-def test_older_versions_read_it_and_are_read(file: Path) -> None:
-    """The file is the JSON object that it always was; one that an older version wrote in one line is taken too."""
-    names = some_names(3) | {"\ud800": [1]}
-    write_names(file, names)
-    assert json.loads(file.read_bytes().decode("utf-8", "surrogatepass")) == names
-    before = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
-    file.write_text(before, encoding="utf-8", errors="surrogatepass")
-    rows = open_names(file)
-    assert {name: list(rows(name)) for name in names} == names
-    assert list(rows("nobody's")) == []
+    assert list(Names(file).rows("anything")) == []
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 40, -1])
@@ -86,14 +73,14 @@ def test_a_file_that_is_cut_short_is_damage(file: Path, kept: int) -> None:
     write_names(file, some_names(5))
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(ValueError):
-        open_names(file)
+        Names(file)
 
 
 def test_a_line_that_is_damaged_is_damage(file: Path) -> None:
     """Rows that cannot be read are not none."""
     write_names(file, {"one": [1], "two": [2]})
     file.write_bytes(file.read_bytes().replace(b"[2]", b"[2}"))
-    rows = open_names(file)
+    rows = Names(file).rows
     assert list(rows("one")) == [1]
     with pytest.raises(ValueError):
         rows("two")
