@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from waygraph.registry.changes import Policy
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.identity import is_broken
 from waygraph.registry.model import AGENT_KINDS, Filters, Query, TextForm
@@ -68,7 +67,11 @@ def check_texts(texts: object) -> None:
 
 def check_policy(policy: object) -> None:
     """Raises InvalidSetting for a policy that there is not; None is no choice."""
-    if policy is not None and policy not in get_args(Policy):
+    if policy is None:
+        return
+    from waygraph.registry.changes import Policy  # not needed to ask
+
+    if policy not in get_args(Policy):
         raise InvalidSetting(f"policy must be one of {', '.join(get_args(Policy))}, not {policy!r}")
 
 

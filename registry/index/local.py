@@ -170,6 +170,8 @@ class LocalIndex:
 
     def _named(self, text: str, mask: "Mask | None") -> LegHits:
         rows = [row for name in named_in(text) for row in self._names.rows(name)]
+        if not rows:
+            return LegHits([], [], [])
         allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
         return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
 

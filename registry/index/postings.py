@@ -49,7 +49,7 @@ class Postings:
         scores = np.bincount(rows, np.concatenate([self._impacts[span] for span in spans]), self._size)
         if mask is not None:
             scores[~mask] = 0
-        found = np.flatnonzero(scores)
+        found = np.flatnonzero(scores > 0)
         told = scores[found].astype(np.float32)
         top = best(told, depth)
         return found[top], told[top]

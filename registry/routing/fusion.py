@@ -174,15 +174,8 @@ def _votes(standings: Iterable[Standing], target: str) -> tuple[Vote, ...]:
 
 def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, *, weight: float, contribution: float) -> Vote:
     entity = hits.entity_ids[at]
-    return Vote(
-        entity_id=entity,
-        kind="agent" if entity == hits.owner_ids[at] else "tool",
-        leg=use.leg,
-        rank=place,
-        score=hits.scores[at],
-        weight=weight,
-        contribution=contribution,
-    )
+    kind: EntityKind = "agent" if entity == hits.owner_ids[at] else "tool"
+    return Vote(entity, kind, use.leg, place, hits.scores[at], weight, contribution)
 
 
 def _present(recipe: Recipe, legs: Mapping[Leg, LegHits]) -> list[RecipeLeg]:
