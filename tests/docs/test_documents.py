@@ -24,6 +24,7 @@ IMPORT_NAMES = {
     "PyJWT": "jwt",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "opentelemetry-sdk": "opentelemetry",
+    "pystemmer": "Stemmer",
     "pyyaml": "yaml",
     "pydantic-settings": "pydantic_settings",
     "python-dotenv": "dotenv",
