@@ -63,7 +63,9 @@ def sync(
         return _rehearsed(registry, manifest, allowed)
 
     def work(session: WriteSession) -> tuple[ChangeSet, Written, RegistryState | None]:
-        changes = allowed(session.held())
+        changes, state = allowed(session.held()), session.state()
+        if _took_nothing(session.held(), changes):
+            return changes, Written(revision=state.revision if state else 0), state
         return changes, session.commit(changes, progress), session.state()
 
     changes, written, state = registry.change(work, texts=texts)
@@ -74,6 +76,12 @@ def sync(
         texts_embedded=written.texts_embedded,
         notice=" ".join(_notices(registry, manifest, changes, state)),
     )
+
+
+def _took_nothing(held: Held, changes: ChangeSet) -> bool:
+    """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
+    taken = changes.claims or changes.written or changes.operator
+    return bool(changes.rejected) and not taken and changes.source not in held.sources
 
 
 def _notices(registry: Registry, manifest: Manifest, changes: ChangeSet, state: RegistryState | None) -> Iterator[str]:

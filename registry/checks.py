@@ -13,9 +13,12 @@ _LISTS = ("tags", "kinds", "agent_ids")
 """The fields of Filters that hold several texts."""
 
 
-def checked(query: str | Query, max_chars: int | None) -> Query:
-    """A query that can be asked. `max_chars` None: another one says how long it may be. Raises InvalidQuery."""
-    asked = _query(query)
+def checked(query: str | Query, max_chars: int | None, limit: int | None = None) -> Query:
+    """A query that can be asked; `limit` overrules its own. `max_chars` None: another one says how long it may be.
+
+    Raises InvalidQuery.
+    """
+    asked = _query(query) if limit is None else replace(_query(query), limit=limit)
     steps, filters = tuple(asked.steps), checked_filters(asked.filters)
     texts = steps or (asked.text,)
     if not all(isinstance(text, str) and text.strip() for text in texts):
@@ -44,13 +47,13 @@ def checked_for_tools(
 
     Filters without an id allow all agents; a list of none can only be a mistake.
     """
-    asked = checked(query, max_chars)
+    asked = checked(query, max_chars, limit)
     if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
         raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
     if asked.steps:
         raise InvalidQuery("tools are found for a text; ask once for each step")
     filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
-    return checked(replace(asked, limit=asked.limit if limit is None else limit, filters=filters), max_chars)
+    return checked(replace(asked, filters=filters), max_chars)
 
 
 def check_limit(limit: object) -> None:

@@ -130,6 +130,7 @@ class Registry:
         self,
         query: str | Query,
         *,
+        limit: int | None = None,
         recipe: str | Recipe = DEFAULT_RECIPE,
         agent_weight: float | None = None,
         tool_weight: float | None = None,
@@ -137,11 +138,12 @@ class Registry:
     ) -> Route:
         """The agents that can do this, best first, each with the votes that put it there and its best tools.
 
-        Weights replace the recipe's α for agents and tools. Raises InvalidQuery, UnknownRecipe, RecipeNeedsTexts, and
-        of a reranker that cannot be opened InvalidSetting, LanguageModelRefused, MissingExtra, ModelNotFound.
+        `limit` overrules the query's own, weights the recipe's α for agents and tools. Raises InvalidQuery,
+        UnknownRecipe, RecipeNeedsTexts, and of a reranker that cannot be opened InvalidSetting, LanguageModelRefused,
+        MissingExtra, ModelNotFound.
         """
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
-        asked = checked(query, self._settings.max_query_chars)
+        asked = checked(query, self._settings.max_query_chars, limit)
         with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
             return self._answering.route(asked, ask)
 

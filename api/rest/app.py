@@ -16,6 +16,7 @@ from waygraph.api.rest import asking, changing, holding, problems, querying, wel
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import complete
 from waygraph.api.rest.gateway import OfferedGateway, at_work, routes
+from waygraph.api.rest.heads import Headed
 from waygraph.api.rest.limits import Careful, Limited
 from waygraph.api.rest.observing.observed import Application, Observed
 from waygraph.api.rest.responses import Problem
@@ -132,7 +133,7 @@ def application(
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
     limited = Limited(
-        create_app(service, gateway),
+        Headed(create_app(service, gateway)),
         max_body_bytes=settings.max_body_bytes,
         max_manifest_bytes=settings.max_manifest_bytes,
         body_timeout_s=settings.body_timeout_s,

@@ -163,7 +163,7 @@ def _allowed(request: Request) -> dict[str, str]:
     """The methods of all routes of this path: starlette tells those of the first."""
     routes = request.app.state.routes
     found = {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods}
-    return {"Allow": ", ".join(sorted(found))}
+    return {"Allow": ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))}
 
 
 async def _too_late(request: Request, _: Exception) -> Response:

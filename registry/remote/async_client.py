@@ -58,13 +58,19 @@ class AsyncRemoteRegistry:
         self,
         query: str | Query,
         *,
+        limit: int | None = None,
         recipe: str | Recipe = DEFAULT_RECIPE,
         agent_weight: float | None = None,
         tool_weight: float | None = None,
         principal: Principal | None = None,
     ) -> Route:
         call = calls.route(
-            query, recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight, principal=principal
+            query,
+            limit=limit,
+            recipe=recipe,
+            agent_weight=agent_weight,
+            tool_weight=tool_weight,
+            principal=principal,
         )
         return await self._ask(call)
 

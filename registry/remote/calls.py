@@ -66,6 +66,7 @@ class Taken:
 def route(
     query: str | Query,
     *,
+    limit: int | None,
     recipe: str | Recipe,
     agent_weight: float | None,
     tool_weight: float | None,
@@ -74,7 +75,7 @@ def route(
     _refuse_principal(principal)
     name = _recipe_name(recipe)
     Ask.of(RECIPES.get(name, HYBRID), agent_weight, tool_weight, None)
-    asked = checked(query, max_chars=None)
+    asked = checked(query, None, limit)
     given = {"agent_weight": agent_weight, "tool_weight": tool_weight}
     weights = {kind: weight for kind, weight in given.items() if weight is not None}
     subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}

@@ -62,13 +62,19 @@ class RemoteRegistry(Registry):
         self,
         query: str | Query,
         *,
+        limit: int | None = None,
         recipe: str | Recipe = DEFAULT_RECIPE,
         agent_weight: float | None = None,
         tool_weight: float | None = None,
         principal: Principal | None = None,
     ) -> Route:
         call = calls.route(
-            query, recipe=recipe, agent_weight=agent_weight, tool_weight=tool_weight, principal=principal
+            query,
+            limit=limit,
+            recipe=recipe,
+            agent_weight=agent_weight,
+            tool_weight=tool_weight,
+            principal=principal,
         )
         return self._ask(call)
 

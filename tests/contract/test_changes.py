@@ -13,7 +13,7 @@ import pytest
 from tests.places import PLACES, Place, Servers, new_place
 from waygraph.cypher import load
 from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry, Change, Manifest, Policy
+from waygraph.registry.changes import AgentEntry, Change, Manifest, Policy, Rejected
 from waygraph.registry.errors import (
     IndexOutdated,
     InvalidQuery,
@@ -85,6 +85,22 @@ def named(registry: Registry) -> list[str]:
 
 def told(changes: list[Change]) -> list[tuple[str, str, str, tuple[str, ...]]]:
     return [(change.agent_id, change.tool, change.what, change.fields) for change in changes]
+
+
+# -- a source's first word -----------------------------------------------------------------------------
+
+
+def test_a_new_source_of_which_all_is_refused_is_none_yet(registry: Registry) -> None:
+    """No source, no revision; once it is mended, what it holds comes in as a first ingest does, under `hold` too."""
+    sync(registry, manifest(entry("other", "x"), source="other"))
+    broken = replace(manifest(policy="hold", partial=True), rejected=(Rejected(where="a#/1", reason="no name"),))
+    report = sync(registry, broken)
+    assert (report.revision, [each.reason for each in report.changes.rejected]) == (1, ["no name"])
+    assert [source.name for source in registry.sources()] == ["other"]
+    sync(registry, manifest(entry("a", "x"), policy="hold"))
+    assert "a/x" in findable(registry)
+    assert sync(registry, replace(broken, policy=None)).revision == 2
+    assert [source.policy for source in registry.sources()] == ["accept", "hold"]
 
 
 # -- the log -------------------------------------------------------------------------------------------

@@ -184,6 +184,9 @@ def test_the_limit_cuts_and_never_reorders(registry: Registry) -> None:
     for request in REQUESTS[:10]:
         most = ids(registry.route(Query(text=request["text"], limit=10)))
         assert ids(registry.route(Query(text=request["text"], limit=3))) == most[:3]
+        assert ids(registry.route(Query(text=request["text"], limit=9), limit=3)) == most[:3]
+    with pytest.raises(InvalidQuery, match="limit must be a whole number from 1 up, not 0"):
+        registry.route("anything", limit=0)
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_a_recipe_is_one_that_the_service_knows() -> None:
     own = recipe_named("hybrid", rerank="openai:m")
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.route("x", recipe=own))
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.find_tools("x", recipe=own))
-    call = calls.route("x", recipe=RECIPES["paper"], agent_weight=None, tool_weight=None, principal=None)
+    call = calls.route("x", limit=None, recipe=RECIPES["paper"], agent_weight=None, tool_weight=None, principal=None)
     assert call.json["recipe"] == "paper"  # type: ignore[index]
 
 

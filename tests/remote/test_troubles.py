@@ -151,7 +151,7 @@ def test_what_only_reads_is_asked_again(client: Client, first: Behaviour) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        calls.route("x", recipe="hybrid", agent_weight=None, tool_weight=None, principal=None),
+        calls.route("x", limit=None, recipe="hybrid", agent_weight=None, tool_weight=None, principal=None),
         calls.find_tools("x", limit=None, agent_ids=None, recipe="hybrid", principal=None),
         calls.cypher("RETURN 1", {}),
     ],
@@ -357,7 +357,7 @@ def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> Non
     said = calls.set_agent(
         "a", tags=["x"], visible_to=None, everyone=False, pinned=None, hidden=None, removed=None, principal=None
     )
-    asked = calls.route("x", recipe="hybrid", agent_weight=None, tool_weight=None, principal=None)
+    asked = calls.route("x", limit=None, recipe="hybrid", agent_weight=None, tool_weight=None, principal=None)
     for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offer(), SourceError)):
         for problem in (trouble(422, "invalid-request", "body.x: too long"), trouble(413, "too-large", "too long")):
             with flaky(problem) as service:

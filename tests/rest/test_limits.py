@@ -228,15 +228,15 @@ def test_every_answer_has_the_headers_of_care(service: Served) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/v1/agents/a", "DELETE, GET, PATCH"),
-        ("POST", "/v1/agents", "GET"),
+        ("PUT", "/v1/agents/a", "DELETE, GET, HEAD, PATCH"),
+        ("POST", "/v1/agents", "GET, HEAD"),
         ("DELETE", "/v1/route", "POST"),
         ("GET", "/v1/route", "POST"),
-        ("PUT", "/v1/tools/search", "GET, POST"),
+        ("PUT", "/v1/tools/search", "GET, HEAD, POST"),
         ("GET", "/v1/sources/x/y", "DELETE"),
-        ("HEAD", "/v1/agents", "GET"),
+        ("HEAD", "/v1/route", "POST"),
         ("OPTIONS", "/v1/cypher", "POST"),
-        ("TRACE", "/healthz", "GET"),
+        ("TRACE", "/healthz", "GET, HEAD"),
         ("POST", "/openapi.json", "GET, HEAD"),
     ],
 )
@@ -247,6 +247,34 @@ def test_another_method_is_told_which_are_allowed(service: Served, method: str, 
     assert response.headers["allow"] == allowed
     if method != "HEAD":
         assert_problem(response, 405, "method-not-allowed")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/agents", "/v1/agents/nobody", "/v1/status", "/openapi.json", "/x"])
+def test_head_is_get_without_content(service: Served, path: str) -> None:
+    """The same status and headers, the length of the content among them, on a connection that goes on."""
+    with service.client() as client:
+        got, told = client.get(path), client.head(path)
+        assert told.content == b""
+        assert told.status_code == got.status_code
+        varying = {"date", "x-request-id"}
+        if got.status_code == 404:  # its content holds the request's id
+            varying.add("content-length")
+        assert {n: v for n, v in told.headers.items() if n not in varying} == {
+            name: value for name, value in got.headers.items() if name not in varying
+        }
+        if "etag" in got.headers:
+            assert client.head(path, headers={"If-None-Match": got.headers["etag"]}).status_code == 304
+
+
+def test_a_head_is_logged_as_one(service: Served) -> None:
+    """By its own method, with no content."""
+    service.client().head("/v1/recipes")
+
+    def logged() -> list[int]:
+        lines = [json.loads(line) for line in service.log.splitlines()]
+        return [line["bytes"] for line in lines if (line.get("method"), line.get("path")) == ("HEAD", "/v1/recipes")]
+
+    assert until(logged, "the line of the request") == [0]
 
 
 @pytest.mark.parametrize(
