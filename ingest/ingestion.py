@@ -10,7 +10,7 @@ from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest,
 from waygraph.ingest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.server_statuses import with_statuses
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources, refuse_unused
 from waygraph.ingest.sources.reading import answered
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.sync import sync
@@ -145,6 +145,8 @@ def ingest(
         connect=connect,
         ask=partial(_asked, registry.settings),
     )
+    named, command = ((os.fspath(given),), ()) if isinstance(given, (str, os.PathLike)) else ((), given)
+    refuse_unused(named, command, how)
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     return [each.report for each in terms.ingest(registry, opened(given, how), progress)]
 

@@ -26,6 +26,7 @@ from waygraph.registry.settings import Settings
 
 SERVER_KIND = "mcp-server"
 _SERVER_PATHS = {"mcp", "sse"}
+_OF_WEB = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,16 @@ class OpenedSource:
         return manifest
 
 
+def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) -> None:
+    """Raises SourceError for what would go to none of the sources: it was meant of one of them."""
+    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in given)
+    if (how.headers or how.oauth) and not is_of_web:
+        name = "--header" if how.headers else "--oauth"
+        raise SourceError(name, "is for an address, and none is named; servers of a configuration have their own in it")
+    if how.env and not command:
+        raise SourceError("--env", "is for a command, and none is named; servers of a configuration have theirs in it")
+
+
 def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     """One source, or each that an export holds. Raises SourceError."""
     if not given.strip():
@@ -93,7 +104,7 @@ def open_sources(given: str, how: Opening) -> list[OpenedSource]:
         raise SourceError(given, "--since asks an MCP registry what changed; this source is read whole")
     if given.startswith(REGISTRY_PREFIX):
         return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
-    if given.startswith(("http://", "https://")):
+    if given.startswith(_OF_WEB):
         return [_address(given, how)]
     if given == STDIN:
         return _documents(_kept(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)

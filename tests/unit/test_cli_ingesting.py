@@ -88,6 +88,35 @@ def test_an_option_that_cannot_be_read_is_wrong_usage(run: Run, words: tuple[str
     assert "s3cret" not in answer.err
 
 
+@pytest.mark.parametrize("verb", ["ingest", "watch"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--header", "X-Key: s3cret"), "error: --header: is for an address, and none is named"),
+        (("--oauth",), "error: --oauth: is for an address, and none is named"),
+        (("--env", "TIDE_KEY=s3cret"), "error: --env: is for a command, and none is named"),
+    ],
+)
+def test_an_option_that_no_source_takes_is_refused(
+    run: Run, catalog: Path, verb: str, words: tuple[str, ...], said: str
+) -> None:
+    """Nothing is ingested as if it had been heeded; its value is not repeated."""
+    assert run("ingest", catalog).status == 0
+    before = run("status").out
+    answer = run(verb, *words, catalog)
+    assert answer.status == 1
+    assert said in answer.err
+    assert "s3cret" not in answer.err + answer.out
+    assert run("status").out == before
+
+
+def test_an_option_that_one_of_several_sources_takes_is_no_mistake(run: Run, catalog: Path) -> None:
+    """A header goes to the address among files."""
+    answer = run("ingest", catalog, "http://localhost:1/mcp", "--header", "X-Key: s3cret")
+    assert "is for an address" not in answer.err
+    assert "agents" in run("status").out
+
+
 def test_a_variable_of_ours_reaches_the_command_and_not_the_graph(
     run: Run, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

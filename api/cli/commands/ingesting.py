@@ -143,6 +143,7 @@ def _outcomes(
     from waygraph.api.cli.commands.intake import asking, outcomes, refuse_other_texts
     from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.api.cli.shown.servers_asked import asking_servers
+    from waygraph.ingest.sources.opening import refuse_unused
 
     settings = told.settings()
     if asked.questions:
@@ -154,5 +155,6 @@ def _outcomes(
         progress_bar("Embedding", settings.progress_after_s) as progress,
     ):
         ingestion = take(opening=read(ask=ask), asking=author)
+        refuse_unused(asked.given, asked.command, ingestion.opening)
         refuse_other_texts(registry, ingestion.texts)
         return list(outcomes(ingestion, registry, asked.given, asked.command, progress))

@@ -62,6 +62,7 @@ def watch(
 
     from waygraph.api.cli.commands.watch_process import Watched, known_sources, run_until_stopped
     from waygraph.api.cli.shown.watch_output import watch_output
+    from waygraph.ingest.sources.opening import refuse_unused
 
     told = invocation(context)
     settings = told.settings()
@@ -82,6 +83,7 @@ def watch(
     with told.open() as registry, watch_output(str(place), as_json=as_json) as output:
         command = after_dashes(context)
         wanted = list(given or ()) or ([] if command else known_sources(registry))
+        refuse_unused(wanted, command, how)
         watched = Watched(
             registry=registry,
             settings=settings,
