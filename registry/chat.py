@@ -3,8 +3,8 @@
 import json
 from collections.abc import Mapping
 
-from waygraph.registry.embedding.rows import sound_text
 from waygraph.registry.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
+from waygraph.registry.identity import mended
 from waygraph.registry.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.settings import Settings
 
@@ -40,7 +40,7 @@ class ChatModel:
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
         told = {"system": system, "user": user}
-        messages = [{"role": role, "content": sound_text(text)} for role, text in told.items()]
+        messages = [{"role": role, "content": mended(text)} for role, text in told.items()]
         body = {"model": self.model, "messages": messages, "temperature": 0}
         response = self._endpoint.post(body, optional="temperature")
         try:

@@ -39,6 +39,11 @@ def is_broken(text: str) -> bool:
     return _LONE_SURROGATE.search(text) is not None
 
 
+def mended(text: str) -> str:
+    """The text with `?` for each half of a surrogate pair."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def name_fault(name: object) -> str:
     """Why this cannot be a name; empty if it can."""
     if not isinstance(name, str) or not name.strip():

@@ -10,7 +10,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId
 
 from waygraph.ingest.upstream.messages import Item, read_message
-from waygraph.ingest.upstream.sendable import whole
+from waygraph.registry.identity import mended
 
 _NO_JSON = "this is no JSON-RPC message"
 _NO_MESSAGE = "this is no JSON-RPC message, or is nested too deeply to be passed on"
@@ -67,5 +67,5 @@ def _leniently(text: str, fault: ValueError) -> Item:
 def _id_of(document: Any) -> RequestId | None:
     named = document.get("id") if isinstance(document, dict) else None
     if isinstance(named, str):
-        return whole(named)
+        return mended(named)
     return named if isinstance(named, int) and not isinstance(named, bool) else None

@@ -12,8 +12,8 @@ from unicodedata import category
 
 from waygraph.ingest.manifest import MAX_QUESTION_CHARS, is_lines
 from waygraph.registry.chat import ChatModel, list_in
-from waygraph.registry.embedding.rows import sound_text
 from waygraph.registry.errors import UnfitAnswer
+from waygraph.registry.identity import mended
 from waygraph.registry.machine.atomic import write_atomically
 from waygraph.registry.model import Agent, Tool
 
@@ -88,7 +88,7 @@ def _prompt(agent: Agent, tool: Tool, count: int) -> str:
         "description": tool.description[:LONGEST_DESCRIPTION_CHARS],
         "inputSchema": tool.input_schema[:LONGEST_DESCRIPTION_CHARS],
     }
-    return sound_text(f"Write {count} questions for this tool:\n{json.dumps(described, ensure_ascii=False)}")
+    return mended(f"Write {count} questions for this tool:\n{json.dumps(described, ensure_ascii=False)}")
 
 
 def _read(path: Path, count: int) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from waygraph.registry.index.analyser import CAMEL
 from waygraph.registry.model import Agent, Tool
 
 ASKS: Mapping[str, tuple[str, ...]] = {
@@ -33,7 +34,6 @@ SYNONYMS: Mapping[str, str] = {
 }
 FALLBACK = ("Help me with {}", "I need {}", "Who can take care of {}?")
 _WORD = re.compile(r"[^\W_]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s|\n")
 _THIRD_PERSON = (
     (re.compile(r"(ch|sh|ss|x|o)es$"), r"\1"),
@@ -80,7 +80,7 @@ def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
 
 def _verb_and_thing(name: str) -> tuple[str, str]:
     """`getUserById` → `get`, `user by id`; a name without a known verb is a thing to use."""
-    words = [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))]
+    words = [word.lower() for word in _WORD.findall(CAMEL.sub(" ", name))]
     at = next((at for at, word in enumerate(words) if word in ASKS or word in SYNONYMS), None)
     if at is None:
         return "use", " ".join(words)
@@ -119,5 +119,5 @@ def _parameters(tool: Tool) -> list[str]:
     listed = required if isinstance(required, list) else []
     needed = [name for name in listed if isinstance(name, str) and name in properties]
     names = dict.fromkeys([*needed, *properties])
-    told = (" ".join(_WORD.findall(_CAMEL.sub(" ", name))).lower() for name in names)
+    told = (" ".join(_WORD.findall(CAMEL.sub(" ", name))).lower() for name in names)
     return [words for words in told if words][:_PARAMETERS]

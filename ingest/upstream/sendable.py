@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from waygraph.registry.identity import mended
+
 MOST_DEPTH = 190
 """Hosts on pydantic read 200 levels, those of the message around the value among them."""
 _WRITTEN_DEPTH = 254
@@ -26,11 +28,6 @@ def sendable[T](value: T) -> T:
     return value
 
 
-def whole(text: str) -> str:
-    """The text with `?` for each half of a surrogate pair."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
 def _deeper(value: object, levels: int) -> object:
     """So that the writer's own bound, which is looked at in native code, stands for ours."""
     for _ in range(levels):
@@ -40,11 +37,11 @@ def _deeper(value: object, levels: int) -> object:
 
 def _cleaned(value: Any, levels: int) -> Any:
     if isinstance(value, str):
-        return whole(value)
+        return mended(value)
     if not isinstance(value, (Mapping, list)):
         return value
     if not levels:
         return TOO_DEEP
     if isinstance(value, list):
         return [_cleaned(part, levels - 1) for part in value]
-    return {whole(str(key)): _cleaned(part, levels - 1) for key, part in value.items()}
+    return {mended(str(key)): _cleaned(part, levels - 1) for key, part in value.items()}

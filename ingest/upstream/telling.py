@@ -11,7 +11,8 @@ from urllib.parse import quote, quote_plus, unquote
 from waygraph.ingest.striking import struck, struck_json
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import Launch, StdioLaunch
-from waygraph.ingest.upstream.sendable import sendable, whole
+from waygraph.ingest.upstream.sendable import sendable
+from waygraph.registry.identity import mended
 
 MOST_CHARS = 300
 
@@ -48,7 +49,7 @@ class Discretion:
 
     def strike(self, text: str) -> str:
         """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
-        return whole(struck(text, self._held))
+        return mended(struck(text, self._held))
 
     @property
     def _held(self) -> Sequence[str]:

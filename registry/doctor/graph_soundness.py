@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -117,12 +117,14 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("vectors", _vector_faults, "each is of length 1", REINDEX),
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
     ):
-        yield attempt(check, _sound(graph, faults, sound), advice)
+        yield attempt(check, unless(partial(faults, graph), sound), advice)
 
 
-def _sound(graph: Graph, faults: "Callable[[Graph], Iterable[str]]", sound: str) -> Callable[[], str]:
+def unless(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]:
+    """What tells `sound`, or raises for the faults."""
+
     def look() -> str:
-        refuse(faults(graph))
+        refuse(faults())
         return sound
 
     return look

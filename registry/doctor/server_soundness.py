@@ -1,10 +1,10 @@
 """The deep checks of a registry on a graph server: the graph against itself, what is indexed against the graph."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from waygraph.cypher import load
 from waygraph.registry.doctor.findings import DAMAGE, Finding, attempt, restore_advice
-from waygraph.registry.doctor.graph_soundness import REINDEX, Graph, graph_findings, refuse
+from waygraph.registry.doctor.graph_soundness import REINDEX, Graph, graph_findings, unless
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.index.neo4j_renewal import Comparison
 from waygraph.registry.settings import Settings
@@ -38,15 +38,7 @@ def _index_findings(session: GraphSession) -> Iterator[Finding]:
         ("index of words", compared.term_faults, f"{len(compared.terms[0][1])}, as counted anew"),
         ("index of texts", lambda: _unheld(session), "all are found"),
     ):
-        yield attempt(check, _sound(faults, sound), REINDEX)
-
-
-def _sound(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]:
-    def look() -> str:
-        refuse(faults())
-        return sound
-
-    return look
+        yield attempt(check, unless(faults, sound), REINDEX)
 
 
 def _unheld(session: GraphSession) -> Iterator[str]:

@@ -10,8 +10,9 @@ import httpx2
 import numpy as np
 
 from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.rows import distinct, in_order, sound_text, unit_rows
+from waygraph.registry.embedding.rows import distinct, in_order, unit_rows
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
+from waygraph.registry.identity import mended
 from waygraph.registry.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class OpenAIEmbedder:
         """One vector a text, of length 1."""
         body: dict[str, object] = {
             "model": self._model,
-            "input": [sound_text(text[:MAX_TEXT_CHARS]) for text in texts],
+            "input": [mended(text[:MAX_TEXT_CHARS]) for text in texts],
             "encoding_format": "float",
         }
         if self._asked_dimension:

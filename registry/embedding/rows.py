@@ -30,8 +30,3 @@ def unit_rows(matrix: "Matrix") -> "Matrix":
     """Every row scaled to length 1; a row of zeros stays."""
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
-
-
-def sound_text(text: str) -> str:
-    """The text with half surrogate pairs, which no encoding knows, replaced by `?`."""
-    return text.encode("utf-8", "replace").decode()

@@ -8,8 +8,9 @@ import numpy as np
 
 from waygraph.registry.embedding.model_folder import PROMPT_NAMES
 from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.rows import distinct, in_order, sound_text
+from waygraph.registry.embedding.rows import distinct, in_order
 from waygraph.registry.errors import ModelNotFound
+from waygraph.registry.identity import mended
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.protocol import Matrix
@@ -43,7 +44,7 @@ class SentenceTransformersEmbedder:
     def _encode(self, texts: Sequence[str], role: Role) -> "Matrix":
         with self._lock:
             vectors = self._model.encode(
-                [sound_text(text) for text in texts],
+                [mended(text) for text in texts],
                 prompt=self._prompt(role),
                 normalize_embeddings=True,
                 show_progress_bar=False,

@@ -6,6 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from waygraph.registry.errors import EmbedderRefused
+from waygraph.registry.identity import mended
 
 CHARS_A_TOKEN = 128
 """Of a text, so many characters for each token that the model reads are looked at; more is cut unseen."""
@@ -29,5 +30,5 @@ class TextTokenizer:
         try:
             ids: list[int] = self._tokenizer.encode(text).ids
         except (UnicodeError, TypeError):  # half a surrogate pair is a str, but no text
-            ids = self._tokenizer.encode(text.encode("utf-8", "replace").decode()).ids
+            ids = self._tokenizer.encode(mended(text)).ids
         return ids

@@ -9,7 +9,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where a word of camelCase begins."""
 _CJK = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _ASCII_PIECE = re.compile(r"[^\W_]+")
 _SEPARATORS = re.compile(r"[\s_\-./:]+")
@@ -90,7 +91,7 @@ def _forms(name: str) -> list[str]:
 
 
 def _words(piece: str) -> list[str]:
-    parts = _CAMEL.split(piece) if not piece.islower() else [piece]
+    parts = CAMEL.split(piece) if not piece.islower() else [piece]
     return [_stem(part.casefold()[:_MAX_TERM_CHARS]) for part in parts]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from waygraph.registry.identity import mended
 from waygraph.registry.index.analyser import named_in, query_terms
 from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Leg, Scope
@@ -37,7 +38,7 @@ class Ask:
     ) -> "Ask":
         """`texts`: what words are taken of, and names."""
         # Half a surrogate pair cannot be sent, nor be stored.
-        text, written = (each.encode("utf-8", "replace").decode() for each in texts)
+        text, written = map(mended, texts)
         words, names = query_terms(text)[:MOST_WORDS], named_in(written)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
