@@ -1,7 +1,9 @@
 """Two records compared: which queries a change won and which it lost, and the votes on both sides."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -59,11 +61,12 @@ class Difference:
 
 
 def differences(one: Record, other: Record, metric: str) -> list[Difference]:
-    """Of every outcome that both have by name and way of asking; of the only ones, if each has but one.
+    """Of every outcome that both have by name and way of asking; if there is none, by way of asking alone, where each
+    has but one; of the only ones, if each has but one.
 
     Raises UnknownName for an unknown metric, or if the two have no outcome in common.
     """
-    pairs = list(_pairs(one["outcomes"], other["outcomes"]))
+    pairs = _pairs(one["outcomes"], other["outcomes"])
     if not pairs:
         raise UnknownName("outcome of the first", _named(one["outcomes"][0]), map(_named, other["outcomes"]))
     return [_difference(left, right, metric) for left, right in pairs]
@@ -73,12 +76,23 @@ def _named(outcome: Record) -> str:
     return f"{outcome['name']}, {outcome['by']}"
 
 
-def _pairs(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
+def _pairs(ones: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
     if len(ones) == len(others) == 1:
-        yield ones[0], others[0]
-        return
-    by_name = {_named(outcome): outcome for outcome in others}
-    yield from ((outcome, by_name[_named(outcome)]) for outcome in ones if _named(outcome) in by_name)
+        return [(ones[0], others[0])]
+    return _alike(ones, others, _named) or _alike(ones, others, itemgetter("by"))
+
+
+def _alike(
+    ones: Sequence[Record], others: Sequence[Record], kind: Callable[[Record], str]
+) -> list[tuple[Record, Record]]:
+    left, right = _singles(ones, kind), _singles(others, kind)
+    return [(outcome, right[key]) for key, outcome in left.items() if key in right]
+
+
+def _singles(outcomes: Sequence[Record], kind: Callable[[Record], str]) -> dict[str, Record]:
+    """The outcome of each kind of which there is but one."""
+    often = Counter(map(kind, outcomes))
+    return {kind(outcome): outcome for outcome in outcomes if often[kind(outcome)] == 1}
 
 
 def _difference(left: Record, right: Record, metric: str) -> Difference:
