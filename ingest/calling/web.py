@@ -19,7 +19,7 @@ from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.machine.proxies import http_client
+from waygraph.registry.machine.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
 MAX_REDIRECTS = 5
@@ -58,18 +58,34 @@ class Response:
 class Web:
     """Sends requests, of all services over two clients. It keeps no cookies. Opened by `open_web`."""
 
-    def __init__(self, public: httpx2.AsyncClient, any_host: httpx2.AsyncClient, most_bytes: int) -> None:
-        self._public, self._any_host, self._most_bytes = public, any_host, most_bytes
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._most_bytes = settings, settings.call_max_answer_bytes
+        self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     async def ask(self, request: Request) -> Response:
         """Raises UpstreamError, whose text holds neither header nor query."""
-        client = self._any_host if request.allow_private else self._public
+        client = self._client(any_host=request.allow_private)
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._asked(client, request)
             if isinstance(answer, Response):
                 return answer
             request = answer
         raise UpstreamRefused(f"redirects more than {MAX_REDIRECTS} times")
+
+    def _client(self, *, any_host: bool) -> httpx2.AsyncClient:
+        """Made by the first request that needs it: a gateway that starts would wait for it, and most need none."""
+        if any_host not in self._clients:
+            # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
+            transport = None if any_host else PublicOnly(verify=trust())
+            try:
+                self._clients[any_host] = _client(self._settings, transport)
+            except UnusableProxy as unusable:
+                raise UpstreamRefused(str(unusable)) from None
+        return self._clients[any_host]
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
 
     async def _asked(self, client: httpx2.AsyncClient, request: Request) -> Response | Request:
         try:
@@ -111,11 +127,11 @@ class Web:
 
 @asynccontextmanager
 async def open_web(settings: Settings) -> AsyncIterator[Web]:
-    """Raises UnusableProxy."""
-    # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
-    public, any_host = _client(settings, PublicOnly(verify=trust())), _client(settings, None)
-    async with public, any_host:
-        yield Web(public, any_host, settings.call_max_answer_bytes)
+    web = Web(settings)
+    try:
+        yield web
+    finally:
+        await web.close()
 
 
 def _client(settings: Settings, transport: PublicOnly | None) -> httpx2.AsyncClient:

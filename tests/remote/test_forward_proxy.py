@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import anyio
 import pytest
 
 from tests.fake_openai import KEY, fake_openai
@@ -14,10 +15,11 @@ from tests.mcp_stubs import http_servers
 from tests.service import served
 from tests.web_pages import Answer, web_pages
 from waygraph.ingest import ingest
+from waygraph.ingest.calling.web import Request, open_web
 from waygraph.registry import Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import pull
-from waygraph.registry.errors import SourceError
+from waygraph.registry.errors import SourceError, UpstreamRefused
 from waygraph.registry.machine.proxies import UnusableProxy
 
 WORDS = Settings(embedder="none")
@@ -92,6 +94,12 @@ def test_this_machine_is_asked_past_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(embedder.embed(["tides"], "query")) == 1
 
 
+async def asked_of_a_service(settings: Settings) -> None:
+    """What opens the way to services does not mind: a gateway starts all the same."""
+    async with open_web(settings) as web:
+        await web.ask(Request(method="GET", url="http://service.test/", allow_private=True))
+
+
 @pytest.mark.parametrize("address", ["ftp://me:s3cret-word@proxy", "http://me:s3cret-word@proxy:port", "proxy://x"])
 def test_one_that_cannot_be_is_told(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the error of whatever was asked for, without the address: it may hold a password."""
@@ -104,6 +112,7 @@ def test_one_that_cannot_be_is_told(address: str, tmp_path: Path, monkeypatch: p
         (SourceError, lambda: ingest(registry, "http://servers.test/mcp")),
         (SourceError, lambda: ingest(registry, "mcp-registry:http://registry.test")),
         (UnusableProxy, lambda: Registry.open("http://registry.test", settings=settings)),
+        (UpstreamRefused, lambda: anyio.run(asked_of_a_service, settings)),
         (UnusableProxy, lambda: open_embedder("openai:m", settings, {"OPENAI_API_KEY": "k"})),
         (UnusableProxy, lambda: pull("onnx:sentence-transformers/all-MiniLM-L6-v2", settings)),
     ):
