@@ -14,10 +14,14 @@ class Headed:
         self._routes = application.state.routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "HEAD":
-            send = _as_head(scope, send)
-            scope["method"] = "GET" if self._is_read(scope) else "HEAD"
-        await self._application(scope, receive, send)
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._application(scope, receive, send)
+            return
+        scope["method"] = "GET" if self._is_read(scope) else "HEAD"
+        try:
+            await self._application(scope, receive, _as_head(scope, send))
+        finally:
+            scope["method"] = "HEAD"  # whoever stands around this may have to answer in its place
 
     def _is_read(self, scope: Scope) -> bool:
         asked = {**scope, "method": "GET"}

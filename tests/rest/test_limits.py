@@ -7,9 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx2
 import pytest
+from fastapi import FastAPI
 
 from tests.service import (
     SECURITY_HEADERS,
@@ -22,6 +25,7 @@ from tests.service import (
     served,
     until,
 )
+from waygraph.api.rest.heads import Headed
 from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.settings import Settings
 
@@ -264,6 +268,30 @@ def test_head_is_get_without_content(service: Served, path: str) -> None:
         }
         if "etag" in got.headers:
             assert client.head(path, headers={"If-None-Match": got.headers["etag"]}).status_code == 304
+
+
+def test_a_head_that_is_given_up_is_still_one() -> None:
+    """Whoever then answers in the endpoint's place must send no content."""
+    seen: list[str] = []
+
+    class GivenUp(FastAPI):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002 - ASGI
+            seen.append(scope["method"])
+            raise TimeoutError
+
+    application = GivenUp()
+    application.state.routes = application.routes
+    scope: dict[str, Any] = {"type": "http", "method": "HEAD", "path": application.docs_url, "headers": []}
+
+    async def nothing(*_: Any) -> Any:
+        """Is neither heard nor said."""
+
+    async def asked() -> None:
+        await Headed(application)(scope, nothing, nothing)
+
+    with pytest.raises(TimeoutError):
+        anyio.run(asked)
+    assert (seen, scope["method"]) == (["GET"], "HEAD")
 
 
 def test_a_head_is_logged_as_one(service: Served) -> None:
