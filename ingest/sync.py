@@ -63,9 +63,9 @@ def sync(
         return _rehearsed(registry, manifest, allowed)
 
     def work(session: WriteSession) -> tuple[ChangeSet, Written, RegistryState | None]:
-        changes, state = allowed(session.held()), session.state()
+        changes = allowed(session.held())
         if _took_nothing(session.held(), changes):
-            return changes, Written(revision=state.revision if state else 0), state
+            return changes, Written(revision=_revision(session.state())), session.state()
         return changes, session.commit(changes, progress), session.state()
 
     changes, written, state = registry.change(work, texts=texts)
@@ -76,6 +76,10 @@ def sync(
         texts_embedded=written.texts_embedded,
         notice=" ".join(_notices(registry, manifest, changes, state)),
     )
+
+
+def _revision(state: RegistryState | None) -> int:
+    return state.revision if state else 0
 
 
 def _took_nothing(held: Held, changes: ChangeSet) -> bool:
@@ -111,7 +115,7 @@ def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held],
         state, changes = None, allowed(Held())
     return SyncReport(
         changes=changes,
-        revision=state.revision if state else 0,
+        revision=_revision(state),
         seconds=time.perf_counter() - started,
         texts_embedded=0,
         dry_run=True,

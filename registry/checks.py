@@ -52,8 +52,9 @@ def checked_for_tools(
         raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
     if asked.steps:
         raise InvalidQuery("tools are found for a text; ask once for each step")
-    filters = asked.filters if agent_ids is None else replace(asked.filters, agent_ids=tuple(agent_ids))
-    return checked(replace(asked, filters=filters), max_chars)
+    if agent_ids is None:
+        return asked
+    return replace(asked, filters=checked_filters(replace(asked.filters, agent_ids=tuple(agent_ids))))
 
 
 def check_limit(limit: object) -> None:

@@ -1,7 +1,14 @@
 """`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 
 import anyio
 from anyio import to_thread
@@ -12,7 +19,7 @@ from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import Services, load_services
-from waygraph.ingest.calling.web import Web, open_web
+from waygraph.ingest.calling.web import Web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.ingest.vouched import VouchedFile, vouched_file
@@ -178,7 +185,7 @@ async def open_executor(
     if services is None:
         services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
-        web = await stack.enter_async_context(open_web(settings))
+        web = await stack.enter_async_context(aclosing(Web(settings)))
         vouched = vouched_file(settings.data_path)
         launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
         pool = await stack.enter_async_context(calling_pool(launches.fresh, settings))

@@ -5,8 +5,7 @@ with an address of this machine or network is not connected to, whatever name le
 """
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
 from socket import gaierror
@@ -56,7 +55,7 @@ class Response:
 
 
 class Web:
-    """Sends requests, of all services over two clients. It keeps no cookies. Opened by `open_web`."""
+    """Sends requests, of all services over two clients, until it is closed. It keeps no cookies."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._most_bytes = settings, settings.call_max_answer_bytes
@@ -78,12 +77,12 @@ class Web:
             # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
             transport = None if any_host else PublicOnly(verify=trust())
             try:
-                self._clients[any_host] = _client(self._settings, transport)
+                self._clients[any_host] = _new_client(self._settings, transport)
             except UnusableProxy as unusable:
                 raise UpstreamRefused(str(unusable)) from None
         return self._clients[any_host]
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         for client in self._clients.values():
             await client.aclose()
 
@@ -125,16 +124,7 @@ class Web:
         )
 
 
-@asynccontextmanager
-async def open_web(settings: Settings) -> AsyncIterator[Web]:
-    web = Web(settings)
-    try:
-        yield web
-    finally:
-        await web.close()
-
-
-def _client(settings: Settings, transport: PublicOnly | None) -> httpx2.AsyncClient:
+def _new_client(settings: Settings, transport: PublicOnly | None) -> httpx2.AsyncClient:
     client = http_client(
         httpx2.AsyncClient,
         verify=trust(),

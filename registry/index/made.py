@@ -15,7 +15,7 @@ class MadeOfTool:
 
     tool: Tool
     owner: Agent
-    words: str
+    words: Sequence[str]
     record: bytes
     names: tuple[str, ...]
 
@@ -27,7 +27,7 @@ class MadeOfTool:
 class MadeOfAgent:
     agent: Agent
     tools: Sequence[MadeOfTool]
-    words: str
+    words: Sequence[str]
     names: tuple[str, ...]
 
     def still_holds(self, agent: Agent, tools: Sequence[MadeOfTool]) -> bool:
@@ -58,7 +58,7 @@ def _made_of_tool(tool: Tool, owner: Agent, before: Made) -> MadeOfTool:
     if known is not None and known.still_holds(tool, owner):
         return known
     line = json.dumps(tool_record(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-    return MadeOfTool(tool, owner, " ".join(tool_document(owner, tool)), line, tuple(tool_names(owner, tool)))
+    return MadeOfTool(tool, owner, tool_document(owner, tool), line, tuple(tool_names(owner, tool)))
 
 
 def _made_of_agent(agent: Agent, tools: Sequence[MadeOfTool], before: Made) -> MadeOfAgent:
@@ -66,4 +66,4 @@ def _made_of_agent(agent: Agent, tools: Sequence[MadeOfTool], before: Made) -> M
     if known is not None and known.still_holds(agent, tools):
         return known
     words = agent_document(agent, (made.tool for made in tools))
-    return MadeOfAgent(agent, tools, " ".join(words), tuple(agent_names(agent)))
+    return MadeOfAgent(agent, tools, words, tuple(agent_names(agent)))

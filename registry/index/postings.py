@@ -86,11 +86,11 @@ def _refuse_damage(
         raise ValueError("its postings are of no rows, or of no scores")
 
 
-def write_postings(folder: Path, texts: Sequence[tuple[int, str]]) -> None:
-    """Of texts by row, rows ascending, the terms of each parted by blanks. Raises OSError."""
-    # Text by text: one call over all of them would hold up who asks meanwhile.
-    held = [text.split() for _, text in texts]
+def write_postings(folder: Path, texts: Sequence[tuple[int, Sequence[str]]]) -> None:
+    """Of texts by row, rows ascending: the terms of each, repeats kept. Raises OSError."""
+    held = [terms for _, terms in texts]
     vocabulary: set[str] = set()
+    # Text by text, here and below: one call over all of them would hold up who asks meanwhile.
     for each in held:
         vocabulary.update(each)
     terms = sorted(vocabulary)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from tests.mcp_stubs import http_servers
 from tests.service import served
 from tests.web_pages import Answer, web_pages
 from waygraph.ingest import ingest
-from waygraph.ingest.calling.web import Request, open_web
+from waygraph.ingest.calling.web import Request, Web
 from waygraph.registry import Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import pull
@@ -96,7 +97,7 @@ def test_this_machine_is_asked_past_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def asked_of_a_service(settings: Settings) -> None:
     """What opens the way to services does not mind: a gateway starts all the same."""
-    async with open_web(settings) as web:
+    async with aclosing(Web(settings)) as web:
         await web.ask(Request(method="GET", url="http://service.test/", allow_private=True))
 
 

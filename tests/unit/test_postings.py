@@ -35,7 +35,7 @@ def expected(texts: Sequence[Sequence[str]], words: Sequence[str]) -> dict[int, 
 
 
 def postings(folder: Path, texts: Sequence[Sequence[str]]) -> Postings:
-    write_postings(folder / "t", [(at * GAP, " ".join(text)) for at, text in enumerate(texts)])
+    write_postings(folder / "t", [(at * GAP, text) for at, text in enumerate(texts)])
     return Postings(folder / "t", rows=len(texts) * GAP, texts=len(texts))
 
 

@@ -157,16 +157,17 @@ def test_who_sends_waits_for_its_own_message_alone(ends: Ends) -> None:
     anyio.run(run)
 
 
+async def listen(reading: MessagesIn, heard: list[Item]) -> None:
+    heard.extend([item async for item in reading])
+
+
 def test_an_end_wakes_who_waits(ends: Ends) -> None:
     async def run() -> None:
         reading = MessagesIn(Pipe(ends[0]), lines_of)
         heard: list[Item] = []
 
-        async def listen() -> None:
-            heard.extend([item async for item in reading])
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listen)
+            tasks.start_soon(listen, reading, heard)
             await anyio.sleep(0.02)
             reading.end()
         assert heard == []
@@ -184,12 +185,9 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
         reading = MessagesIn(Pipe(ends[0]), lines_of)
         heard: list[Item] = []
 
-        async def listen() -> None:
-            heard.extend([item async for item in reading])
-
         async with anyio.create_task_group() as tasks:
             if is_waiting:
-                tasks.start_soon(listen)
+                tasks.start_soon(listen, reading, heard)
                 await anyio.sleep(0.02)
             ends[1].write(b"the answer\n")
             ends[1].flush()
@@ -197,7 +195,7 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
             ends[1].write(b"too late\n")
             ends[1].flush()
             if not is_waiting:
-                tasks.start_soon(listen)
+                tasks.start_soon(listen, reading, heard)
         assert [str((item.message.params or {})["text"]) for item in heard] == ["the answer"]  # type: ignore[union-attr]
 
     anyio.run(run)
