@@ -16,8 +16,8 @@ MAX_TEXT_CHARS = 1_000
 _CONTEXT_CHARS = 80
 """So much is kept of what stands before that."""
 _LISTED_TOOLS = 100
-AGENT_FIELDS = tuple(sorted(TELLING_OF_AGENT))
-TOOL_FIELDS = (*sorted(TELLING_OF_TOOL), "tags")
+LOGGED_OF_AGENT = tuple(sorted(TELLING_OF_AGENT))
+LOGGED_OF_TOOL = (*sorted(TELLING_OF_TOOL), "tags")
 _OF_JSON = frozenset({"input_schema", "output_schema", "annotations", "transport"})
 
 Tools = Mapping[str, Tool]
@@ -26,20 +26,20 @@ Tools = Mapping[str, Tool]
 
 def changes_of(source: str, held: Agent, tools: Tools, entry: AgentEntry) -> Iterator[Change]:
     """The agent first, then its tools by name."""
-    fields = differing(held, entry.agent, AGENT_FIELDS)
+    fields = differing(held, entry.agent, LOGGED_OF_AGENT)
     if fields:
         yield _change(_Place(source, held.id), held, entry.agent, fields)
     now = {tool.name: tool for tool in entry.tools}
     for name in sorted({*tools, *now}):
         old, new = tools.get(name), now.get(name)
-        changed = differing(old, new, TOOL_FIELDS) if old and new else _said(old or new, TOOL_FIELDS)
+        changed = differing(old, new, LOGGED_OF_TOOL) if old and new else _said(old or new, LOGGED_OF_TOOL)
         if changed or not (old and new):
             yield _change(_Place(source, held.id, name), old, new, changed)
 
 
 def removal(source: str, held: Agent, tools: Iterable[str]) -> Change:
     """Of a whole agent, which takes its tools along."""
-    change = _change(_Place(source, held.id), held, None, _said(held, AGENT_FIELDS))
+    change = _change(_Place(source, held.id), held, None, _said(held, LOGGED_OF_AGENT))
     named = sorted(tools)[:_LISTED_TOOLS]
     return replace(change, before=canonical_json(json.loads(change.before) | {"tools": named})) if named else change
 

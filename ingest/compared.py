@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from waygraph.ingest.change_log import changes_of, removal
-from waygraph.ingest.policies import AGENT_FIELDS, TOOL_FIELDS, differing
+from waygraph.ingest.policies import differing
 from waygraph.registry.changes import AgentEntry, Change, Flagged, Updated
 from waygraph.registry.graph.reading import Held
+from waygraph.registry.identity import STATED_OF_AGENT, STATED_OF_TOOL
 from waygraph.registry.model import Agent, Tool
 
 OldTools = Mapping[str, Mapping[str, Tool]]
@@ -31,12 +32,12 @@ class Compared:
 
     def updated_agents(self) -> list[Updated]:
         pairs = ((old, entry.agent) for entry in self.written if (old := self._agent(entry)))
-        fields = ((new.id, differing(old, new, (*AGENT_FIELDS, "status"))) for old, new in pairs)
+        fields = ((new.id, differing(old, new, (*STATED_OF_AGENT, "status"))) for old, new in pairs)
         return [Updated(id=agent_id, fields=changed) for agent_id, changed in fields if changed]
 
     def updated_tools(self) -> list[Updated]:
         pairs = ((self._old(entry).get(tool.name), tool) for entry in self.written for tool in entry.tools)
-        fields = ((new.id, differing(old, new, TOOL_FIELDS)) for old, new in pairs if old)
+        fields = ((new.id, differing(old, new, STATED_OF_TOOL)) for old, new in pairs if old)
         return [Updated(id=tool_id, fields=changed) for tool_id, changed in fields if changed]
 
     def removed_tools(self) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
 from waygraph.registry.changes import AgentEntry, Manifest, Rejected
-from waygraph.registry.identity import agent_id, canonical_json, name_fault, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.identity import agent_id, canonical_json, mended, name_fault, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
 from waygraph.registry.settings import Settings
 
@@ -163,7 +163,7 @@ class Intake:
         """Each once, in the order given, on one line."""
         if not is_lines(value):
             raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
-        lines = [_without_lone_surrogates(" ".join(item.split())) for item in value]
+        lines = [mended(" ".join(item.split())) for item in value]
         asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
         if len(asked) > MAX_QUESTIONS:
             self.note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
@@ -179,7 +179,7 @@ class Intake:
         limit = self.settings.max_description_chars
         if len(text) > limit:
             self.note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
-        return _without_lone_surrogates(text[:limit])
+        return mended(text[:limit])
 
     def _schema(self, value: object, pointer: str) -> str:
         """Canonical JSON of a schema; empty if there is none, and if it is longer than the settings allow."""
@@ -227,7 +227,7 @@ def _object(value: object, name: str) -> str:
 
 def _canonical(value: object, name: str) -> str:
     try:
-        return _without_lone_surrogates(canonical_json(value))
+        return mended(canonical_json(value))
     except (ValueError, TypeError, RecursionError) as exc:
         raise Refusal(f"{name}: cannot be written as JSON ({exc})") from exc
 
@@ -255,11 +255,6 @@ def _version(value: object) -> str:
     if fault := name_fault(text):
         raise Refusal(f"version: {fault}")
     return text
-
-
-def _without_lone_surrogates(text: str) -> str:
-    """Half of a surrogate pair is no character: no database and no tokenizer takes it."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
 def is_lines(value: object) -> TypeGuard[Sequence[str]]:

@@ -7,12 +7,9 @@ from typing import Any
 
 from waygraph.ingest.suspicion import OwnedElsewhere, agent_flags, tool_flags
 from waygraph.registry.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Policy
-from waygraph.registry.identity import call_name, tool_id
+from waygraph.registry.identity import STATED_OF_AGENT, STATED_OF_TOOL, call_name, tool_id
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.statuses import KNOWN
-
-AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
-TOOL_FIELDS = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
 
 OwnersNamed = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 """Names of tools → of each name that some tool has, the agents that own one."""
@@ -56,7 +53,7 @@ class Judge:
         }
 
     def _agent(self, said: Agent, held: Agent | None, elsewhere: OwnedElsewhere) -> Agent:
-        fields = differing(held, said, AGENT_FIELDS) if held else ()
+        fields = differing(held, said, STATED_OF_AGENT) if held else ()
         if held and not fields:
             return replace(said, **_standing(held))
         changed = bool(fields) and self.policy == "strict"
@@ -67,7 +64,7 @@ class Judge:
         )
 
     def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere) -> Tool:
-        fields = differing(held, said, TOOL_FIELDS) if held else ()
+        fields = differing(held, said, STATED_OF_TOOL) if held else ()
         status = held.status if held and said.status == KNOWN else said.status
         if held and not fields:
             return replace(said, **_standing(held), status=status)

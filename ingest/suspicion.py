@@ -165,7 +165,7 @@ def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
         ("output schema", tool.output_schema),
         ("annotations", tool.annotations),
     ):
-        if _needs_a_look(schema):
+        if "\\" in schema or _needs_a_look(schema):  # what JSON escapes is not read as it stands
             texts += [(where, text) for text in _strings(schema)]
     return _flags(texts, elsewhere)
 

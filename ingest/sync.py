@@ -64,7 +64,7 @@ def sync(
 
     def work(session: WriteSession) -> tuple[ChangeSet, Written, RegistryState | None]:
         changes = allowed(session.held())
-        if _took_nothing(session.held(), changes):
+        if _is_refused_whole(session.held(), changes):
             return changes, Written(revision=_revision(session.state())), session.state()
         return changes, session.commit(changes, progress), session.state()
 
@@ -82,7 +82,7 @@ def _revision(state: RegistryState | None) -> int:
     return state.revision if state else 0
 
 
-def _took_nothing(held: Held, changes: ChangeSet) -> bool:
+def _is_refused_whole(held: Held, changes: ChangeSet) -> bool:
     """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
     taken = changes.claims or changes.written or changes.operator
     return bool(changes.rejected) and not taken and changes.source not in held.sources

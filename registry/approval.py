@@ -9,10 +9,11 @@ from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.graph.reading import Held
 from waygraph.registry.identity import is_broken
 from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.wire import bounds
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
-MAX_NAME_CHARS = 520
+MAX_NAME_CHARS = len(OF_SOURCE) + bounds.MAX_NAME_CHARS
 """Of a name that is approved, with what stands before a source's."""
 HINT = "All that waits of a source: `waygraph approve --all-of SOURCE`; over REST and in Python the name `source:NAME`."
 

@@ -66,9 +66,10 @@ A message says what was seen, what is allowed and what to do; the facts are attr
 
 from collections.abc import Iterable
 from copy import copy
-from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar, Self
+
+from waygraph.registry.nearest import nearest
 
 
 class WaygraphError(Exception):
@@ -105,7 +106,7 @@ class UnknownName(WaygraphError):
     def __init__(self, noun: str, name: str, known: Iterable[str], *, some: bool = False, hint: str = "") -> None:
         known_names = sorted(known)
         self.noun, self.name = noun, name
-        self.nearest = tuple(get_close_matches(name, known_names, n=3, cutoff=0.6))
+        self.nearest = tuple(nearest(name, known_names, 3))
         listed = f"; known: {', '.join(known_names)}" if 0 < len(known_names) <= 12 and not some else ""
         meant = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
         super().__init__(f"{noun} {name!r} is not known{listed}.{meant}{' ' + hint if hint else ''}")
@@ -130,9 +131,12 @@ class RegistryError(WaygraphError):
 
 
 class RegistryNotFound(RegistryError):
-    def __init__(self, path: str | Path) -> None:
-        self.path = str(path)
-        super().__init__(f"there is no registry at {self.path}. `waygraph ingest SOURCE` creates one.")
+    """`writer`: who is about to make it, if anybody."""
+
+    def __init__(self, path: str | Path, *, writer: str = "") -> None:
+        self.path, self.writer = str(path), writer
+        advice = f"{writer} is making one: ask again" if writer else "`waygraph ingest SOURCE` creates one"
+        super().__init__(f"there is no registry at {self.path}{' yet' if writer else ''}. {advice}.")
 
 
 class RegistryUnusable(RegistryError):

@@ -56,7 +56,7 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     output, annotations = parsed(tool.output_schema), parsed(tool.annotations)
     told: dict[str, Any] = {}
     # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object.
-    if _describes_object(output):
+    if describes_object(output):
         told["outputSchema"] = _readable(output) | {"type": "object"}
     if isinstance(annotations, dict) and annotations:
         told["annotations"] = annotations
@@ -66,7 +66,7 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
 def _object_schema(text: JsonText) -> dict[str, Any]:
     """The schema of the arguments: hosts demand an object, and some of them its `properties`."""
     schema = parsed(text)
-    if not isinstance(schema, dict) or not _describes_object({"type": "object"} | schema):
+    if not isinstance(schema, dict) or not describes_object({"type": "object"} | schema):
         schema = {}
     readable = _readable(schema)
     return readable | {"type": "object", "properties": readable.get("properties", {})}
@@ -100,5 +100,7 @@ def _as_object(schema: object) -> Any:
     return {"not": {}} if schema is False else {}
 
 
-def _describes_object(schema: object) -> bool:
-    return isinstance(schema, dict) and schema.get("type") in ("object", ["object"], ["object", "null"])
+def describes_object(schema: object) -> bool:
+    """Whether an object is among what the schema says to be of."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)

@@ -8,6 +8,9 @@ from typing import Any
 
 from waygraph.registry.model import Agent, JsonText, Tool
 
+STATED_OF_AGENT = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
+STATED_OF_TOOL = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
+"""What a source says of an entity, its name as a tool apart, which no other has: it is hashed, compared and written."""
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 MAX_NAME_CHARS = 128
 _SHORT_HASH_CHARS = 8

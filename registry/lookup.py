@@ -1,7 +1,6 @@
 """What a name means among the agents and tools that somebody may see: the others are unknown, and never suggested."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import cache
 
 from waygraph.registry.access import visible
@@ -10,6 +9,7 @@ from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.identity import call_name, call_prefix, tool_id
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.nearest import nearest
 
 _AGENTS_SUGGESTED_FROM = 3
 """How many agents' tools an unknown call name is compared with."""
@@ -96,7 +96,7 @@ def _call_names_near(index: SearchIndex, name: str, principal: Principal | None)
     owners = _bearers(index, name, principal)
     if not owners:
         by_prefix = {call_prefix(agent.id).rstrip("_"): agent for agent in visible_agents(index, principal)}
-        near = get_close_matches(name.partition("__")[0], by_prefix, n=_AGENTS_SUGGESTED_FROM)
+        near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
         owners = [by_prefix[prefix] for prefix in near]
     tools = index.tool_ids_of([owner.id for owner in owners])
     return [made for owner in owners for _, made in _made(owner.id, tools[owner.id])]

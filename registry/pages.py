@@ -50,14 +50,12 @@ class About:
     revision: int
 
 
-def about(
-    index: "SearchIndex", agent_id: str, principal: "Principal | None", settings: "OperatorSettings | None"
-) -> About:
+def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> About:
     """Raises UnknownName."""
     return About(
         agent=agent_named(index, agent_id, principal),
         tools=tuple(seen_tools(index, index.tool_ids(agent_id), principal)),
-        settings=settings,
+        settings=index.settings().get(agent_id),
         sources=tuple(source.name for source in index.sources() if agent_id in source.agent_ids),
         revision=index.state.revision,
     )

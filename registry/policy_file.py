@@ -2,11 +2,11 @@
 
 import tomllib
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.nearest import nearest
 from waygraph.registry.policy import DESTRUCTIVE, FREE, UNANNOTATED, VERDICTS, CallPolicy, Rule, Treatment, Verdict
 
 _KEYS = ("default", "destructive", "unannotated", "rules")
@@ -89,6 +89,6 @@ def _choice(said: Mapping[str, Any], key: str, allowed: Collection[str], default
 def _known(said: Mapping[str, Any], keys: Collection[str], where: str) -> None:
     for key in said:
         if key not in keys:
-            near = get_close_matches(key, keys, n=1)
+            near = nearest(key, keys)
             meant = f" Did you mean `{near[0]}`?" if near else ""
             raise InvalidSetting(f"{where}`{key}` is not known; known: {', '.join(keys)}.{meant}")

@@ -11,7 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.answering import ATTEMPTS, Answering
+from waygraph.registry.answering import Answering
 from waygraph.registry.checks import (
     check_texts,
     checked,
@@ -22,7 +22,6 @@ from waygraph.registry.checks import (
 )
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.errors import (
-    IndexOutdated,
     ModelNotFound,
     RegistryNotFound,
     WriteConflict,
@@ -188,15 +187,8 @@ class Registry:
         return self._store.look(lambda index: named(index, name, principal))
 
     def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
-        """All that is known of an agent, at one revision. Raises UnknownName; IndexOutdated amid many writes."""
-        from waygraph.registry.graph.reading import read_said_of
-
-        for _ in range(ATTEMPTS):
-            revision, settings = self.read(partial(read_said_of, agent_id=agent_id))
-            known = self._store.look(partial(about, agent_id=agent_id, principal=principal, settings=settings))
-            if known.revision == revision:
-                return known
-        raise IndexOutdated("changed each time that it was read")
+        """All that is known of an agent, at one revision. Raises UnknownName."""
+        return self._store.look(partial(about, agent_id=agent_id, principal=principal))
 
     def agents_page(
         self,

@@ -220,6 +220,11 @@ class Settings:
         return Path(self.keys_file).expanduser() if self.keys_file else self.data_path / "keys.json"
 
     @property
+    def welcome_origins(self) -> tuple[str, ...]:
+        """Whose web pages may call a service; `*`: everybody's."""
+        return tuple(filter(None, (origin.strip() for origin in self.cors_origins.split(","))))
+
+    @property
     def default_registry(self) -> Path:
         return self.data_path / "registry.grafeo"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.api.mcp.asking_host import OnBehalf
 from waygraph.api.mcp.consent import agreed
 from waygraph.api.mcp.gateway import at_once
-from waygraph.api.mcp.recording import recorded
+from waygraph.api.mcp.recording import TOOL_ERROR, recorded
 from waygraph.api.mcp.surface import USE_TOOL
 from waygraph.ingest.calling.call import Host, ToolCall
 from waygraph.ingest.calling.reach import TO_DO
@@ -21,7 +21,7 @@ from waygraph.registry.errors import InvalidArguments, NotCallable
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
-    from waygraph.api.mcp.recording import Line
+    from waygraph.api.observing.audit import Attempt
     from waygraph.ingest.calling.call import Result
     from waygraph.registry.model import Agent, Tool
     from waygraph.registry.policy import Judgement
@@ -68,13 +68,13 @@ def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wante
 
 async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
-    with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as line:
+    with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as attempt:
         asker.caller.require("use")
         if wanted.query.strip():
             asker.caller.require("route")
         named = _at_hand(gateway, asker, wanted)
         ask = at_once if named else gateway.ask
-        meant = await ask(lambda: _meant(gateway, asker, wanted, line, named))
+        meant = await ask(lambda: _meant(gateway, asker, wanted, attempt, named))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
@@ -87,7 +87,8 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             host=OnBehalf(host, meant.agent),
         )
         result = await gateway.executor.call(call)
-        line.is_tool_error = result.get("isError") is True
+        if result.get("isError") is True:
+            attempt.error = TOOL_ERROR
         return result
 
 
@@ -121,7 +122,7 @@ def _are_small(arguments: Mapping[str, Any]) -> bool:
     return True
 
 
-def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line", named: _Named) -> _Meant:
+def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", named: _Named) -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
@@ -130,7 +131,7 @@ def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, line: "Line", nam
     else:
         tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
         agent = registry.agent(tool.agent_id, principal=principal)
-    line.target = tool.id
+    attempt.target = tool.id
     return _judged(gateway, asker, wanted, agent, tool)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from waygraph.api.mcp.failures import Result, told_as_text
-from waygraph.api.mcp.surface import DEFAULT_LIMIT, FIND_TOOLS, MAX_AGENTS, ROUTE_AGENTS
+from waygraph.api.mcp.surface import FIND_TOOLS, MAX_AGENTS, ROUTE_AGENTS
 from waygraph.registry.discovery.described import summary
-from waygraph.registry.discovery.finding import FindAsked, WhyNot, find
+from waygraph.registry.discovery.finding import DEFAULT_LIMIT, FindAsked, WhyNot, find
 from waygraph.registry.discovery.skill_reading import reading_tool
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import AgentMatch, Filters, Query

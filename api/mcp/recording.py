@@ -1,19 +1,17 @@
-"""The audit's line of one call: who, which tool, how it ended, how long it took."""
+"""The audit's line of one call: who, which tool, with arguments of which names, how it ended, how long it took."""
 
 import json
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.observing.arguments import arguments_without_secrets
-from waygraph.api.observing.audit import REFUSED, Outcome
 from waygraph.api.observing.redaction import without_keys
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Gateway
+    from waygraph.api.observing.audit import Attempt
     from waygraph.registry.access import Caller
 
 ARGUMENTS_CHARS = 4_000
@@ -24,41 +22,12 @@ TOOL_ERROR = "ToolError"
 """In place of the name of an exception: the tool ran, and told an error."""
 
 
-@dataclass(slots=True)
-class Line:
-    """`target`: what was asked for, and the tool's id as soon as it is known."""
-
-    target: str
-    is_tool_error: bool = False
-
-
-@contextmanager
-def recorded(gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
+def recorded(
+    gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]
+) -> "AbstractContextManager[Attempt]":
     """Writes the line when what happens within has ended, however it ended."""
-    started, line = time.perf_counter(), Line(asked)
-    outcome: Outcome = "ok"
-    error = ""
-    try:
-        yield line
-        if line.is_tool_error:
-            outcome, error = "failed", TOOL_ERROR
-    except BaseException as exc:
-        outcome, error = "refused" if isinstance(exc, REFUSED) else "failed", type(exc).__name__
-        raise
-    finally:
-        took_ms = round((time.perf_counter() - started) * 1000, 3)
-        told = _told(arguments) if gateway.settings.audit_arguments else ""
-        names = _names(arguments)
-        gateway.audit.record(
-            caller,
-            "call",
-            line.target,
-            outcome,
-            parameters=names,
-            error=error,
-            duration_ms=took_ms,
-            arguments=told,
-        )
+    told = _told(arguments) if gateway.settings.audit_arguments else ""
+    return gateway.audit.attempt(caller, "call", asked, parameters=_names(arguments), arguments=told)
 
 
 def _names(arguments: Mapping[str, Any]) -> list[str]:

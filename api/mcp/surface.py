@@ -2,12 +2,13 @@
 
 from typing import Any, Literal
 
+from waygraph.registry.discovery.described import DETAILS
+from waygraph.registry.discovery.finding import DEFAULT_LIMIT, MAX_LIMIT
+
 Surface = Literal["default", "rfc"]
 """`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it."""
 
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
-DEFAULT_LIMIT = 5
-MAX_LIMIT = 50
 MAX_AGENTS = 20
 
 type Definition = dict[str, Any]
@@ -62,7 +63,7 @@ _META_TOOLS: tuple[Definition, ...] = (
                 "limit": FIND_TOOLS_OF_RFC["inputSchema"]["properties"]["limit"],
                 "detail": {
                     "type": "string",
-                    "enum": ["names", "summary", "schema"],
+                    "enum": list(DETAILS),
                     "default": "summary",
                     "description": "How much of each tool to return; schema: with its whole input schema",
                 },

@@ -113,9 +113,13 @@ class AuditFile:
 
 @dataclass(slots=True)
 class Attempt:
-    """What is being tried; `revision` is set by whoever knows it when it is done."""
+    """What is being tried: whoever knows it sets what it was tried on, and once it is done its revision, or the code of
+    an `error` that was told and not raised.
+    """
 
+    target: str
     revision: int | None = None
+    error: str = ""
 
 
 class Audit:
@@ -127,29 +131,21 @@ class Audit:
 
     @contextmanager
     def attempt(
-        self, caller: "Caller", action: Action, target: str, *, parameters: Iterable[str] = ()
+        self, caller: "Caller", action: Action, target: str, *, parameters: Iterable[str] = (), **facts: Fact
     ) -> Iterator[Attempt]:
         """Records what happens within, also if it fails: an error's type is its code."""
-        started, attempt = time.perf_counter(), Attempt()
+        started, attempt = time.perf_counter(), Attempt(target)
         outcome: Outcome = "ok"
-        error = ""
         try:
             yield attempt
+            outcome = "failed" if attempt.error else "ok"
         except BaseException as exc:
-            outcome, error = "refused" if isinstance(exc, REFUSED) else "failed", type(exc).__name__
+            outcome, attempt.error = "refused" if isinstance(exc, REFUSED) else "failed", type(exc).__name__
             raise
         finally:
-            took_ms = (time.perf_counter() - started) * 1000
-            self.record(
-                caller,
-                action,
-                target,
-                outcome,
-                error=error,
-                revision=attempt.revision,
-                duration_ms=round(took_ms, 3),
-                parameters=parameters,
-            )
+            facts |= {"error": attempt.error, "revision": attempt.revision}
+            facts["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
+            self.record(caller, action, attempt.target, outcome, parameters=parameters, **facts)
 
     def record(
         self,

@@ -140,7 +140,7 @@ def application(
         admit=lambda scope: service.admit(Request(scope)),
     )
     app: Application = Stoppable(limited)
-    if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
+    if origins := settings.welcome_origins:
         app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,
             allow_origins=origins,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.routing import Route
@@ -138,8 +138,7 @@ class _Door:
         origin = request.headers.get("origin")
         if origin is None:
             return True
-        allowed: Any = {each.strip() for each in self._service.settings.cors_origins.split(",")}
-        if origin in allowed or "*" in allowed:
+        if {origin, "*"} & {*self._service.settings.welcome_origins}:
             return True
         own = split_url(origin)
         return own is not None and own.netloc == request.headers.get("host", "")

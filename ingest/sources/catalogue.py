@@ -6,13 +6,13 @@ against them before it is taken.
 
 import reprlib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.registry.model import AgentKind
+from waygraph.registry.nearest import nearest
 
 SHAPE = '{"waygraph": 1, "agents": [{"id": …, "name": …, "tools": […]}]}, or one such agent with "waygraph": 1'
 VERSION = 1
@@ -150,5 +150,5 @@ _SHOWN = ("kind", "id", "name")  # any other value may be a secret that slipped 
 def _unknown_field(field: str, model: str) -> str:
     """What an unknown field may have been meant as; its value may be a secret, and is not shown."""
     fields = (CatalogueTool if model == CatalogueTool.__name__ else CatalogueAgent).model_fields
-    meant = get_close_matches(field, [told.alias or name for name, told in fields.items()], n=1)
+    meant = nearest(field, (told.alias or name for name, told in fields.items()))
     return f"unknown field {reprlib.repr(field)}" + (f"; did you mean {meant[0]!r}?" if meant else "")

@@ -107,12 +107,16 @@ class McpServers:
         try:
             async with connect(server.launch) as connection:
                 listing = await connection.listing()
-        except UpstreamError as error:
-            answer = Answer(rejected=(_fault(server, self.name, error.reason),), status=_status(error))
-        else:
             answer = entry_of(server, listing, self.name, self.settings)
+        except UpstreamError as error:
+            answer = self._unanswered(server, error)
+        except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
+            answer = self._unanswered(server, UpstreamRefused(f"unexpected {type(error).__name__}"))
         self.on_asked(_asked(server, answer, current_time() - began))
         return answer
+
+    def _unanswered(self, server: ServerEntry, error: UpstreamError) -> "Answer":
+        return Answer(rejected=(_fault(server, self.name, error.reason),), status=_status(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

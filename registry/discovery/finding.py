@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model import ToolRoute
     from waygraph.registry.registry import Registry
 
-MAX_LIMIT = 50
+DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 SPARE = 5
 """So many more are read than wanted, in the place of those that may not be called."""
 FAR = 100
@@ -45,7 +45,7 @@ class FindAsked:
     """
 
     query: str = ""
-    limit: int = 5
+    limit: int = DEFAULT_LIMIT
     detail: Detail = "summary"
     known: Mapping[str, str] = field(default_factory=dict)
     tool_format: ToolFormat = "mcp"

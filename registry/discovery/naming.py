@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from waygraph.registry.errors import InvalidQuery, UnknownName
+from waygraph.registry.index.analyser import AROUND_NAMES, MAX_NAMED_CHARS
 from waygraph.registry.model import Agent, Principal, Tool, ToolMatch
+from waygraph.registry.nearest import likeness
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
 
 if TYPE_CHECKING:
@@ -18,17 +19,14 @@ NEAREST = 3
 BORNE_BY = 20
 """So many tools of one bare name are told apart."""
 _NEAR_READ = 10
-_AROUND = " \t\r\n\"'`.,;!?"
-_MAX_NAME_CHARS = 300
-"""Longer than any id, and short enough to be compared by its letters."""
-_WORD = re.compile(rf"\S{{1,{_MAX_NAME_CHARS}}}")
+_WORD = re.compile(rf"\S{{1,{MAX_NAMED_CHARS}}}")
 _MEANT, _WORDS = replace(HYBRID, calibration=None), replace(LEXICAL, calibration=None)
 """Recipes that withhold nothing."""
 
 
 def bare(query: str) -> str:
     """A query without the quotes and full stops around it."""
-    return query.strip(_AROUND)
+    return query.strip(AROUND_NAMES)
 
 
 def is_name_like(query: str) -> bool:
@@ -77,7 +75,7 @@ def named_outright(
 ) -> tuple[Agent, Tool] | None:
     """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
     for each in _readings(name):
-        if len(each) > _MAX_NAME_CHARS or ("/" not in each and "__" not in each):
+        if len(each) > MAX_NAMED_CHARS or ("/" not in each and "__" not in each):
             continue
         try:
             tool = registry.tool(each, principal=principal)
@@ -131,8 +129,7 @@ def _by_letters(name: str, matches: Iterable[ToolMatch]) -> list[str]:
     folded = name.casefold()
     near = {
         match.tool.call_name: max(
-            SequenceMatcher(None, folded, each.casefold()).ratio()
-            for each in (match.tool.id, match.tool.call_name, match.tool.name)
+            likeness(folded, each.casefold()) for each in (match.tool.id, match.tool.call_name, match.tool.name)
         )
         for match in matches
     }

@@ -9,10 +9,10 @@ none                                                   lexical routing only
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from urllib.parse import parse_qsl
 
 from waygraph.registry.errors import EmbedderRefused
+from waygraph.registry.nearest import nearest
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -52,8 +52,8 @@ def _options(scheme: str, query: str) -> dict[str, str]:
 
 
 def _unknown(noun: str, name: str, known: tuple[str, ...]) -> str:
-    nearest = get_close_matches(name, known, n=1, cutoff=0.5)
-    meant = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    near = nearest(name, known, least=0.5)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
     return f"{noun} {name!r} is not known; known: {', '.join(known) or 'nothing'}.{meant}"
 
 

@@ -62,12 +62,6 @@ def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
     return {row["agent_id"]: _setting(row) for row in session.run(load("read/settings"))}
 
 
-def read_said_of(session: GraphSession, agent_id: str) -> tuple[int, OperatorSettings | None]:
-    """The revision, and what operators say of one agent then."""
-    state = read_state(session)
-    return (state.revision if state else 0), read_settings(session).get(agent_id)
-
-
 def read_claims(session: GraphSession) -> list[Claim]:
     return [
         Claim(

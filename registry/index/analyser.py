@@ -18,7 +18,10 @@ _QUOTED = re.compile(r"[\"'`“”‘’«»「」]([^\"'`“”‘’«»「」
 _IDENTIFIER = re.compile(r"[^\s\"'`,;!?()\[\]{}“”‘’«»]+")
 _LOOKS_CODED = re.compile(r"\w[_\-/]\w|[a-z0-9][A-Z]")
 _MAX_TERM_CHARS = 64
-_MAX_NAME_CHARS = 300
+AROUND_NAMES = " \t\r\n\"'`.,;!?"
+"""What may stand around a name that is a whole query."""
+MAX_NAMED_CHARS = 300
+"""Of what may be a name: longer than any id, and short enough to be compared by its letters."""
 _QUERIES_KEPT = 1_024
 
 STOP_WORDS = frozenset(
@@ -61,12 +64,12 @@ def named_in(text: str) -> tuple[str, ...]:
 
     A plain word inside a sentence is not among them, so that a tool called `search` is not meant by every search.
     """
-    stripped = text.strip(" \t\r\n\"'`.,;!?")
-    candidates = [stripped] if len(stripped) <= _MAX_NAME_CHARS else []
+    stripped = text.strip(AROUND_NAMES)
+    candidates = [stripped] if len(stripped) <= MAX_NAMED_CHARS else []
     candidates += _QUOTED.findall(text)
     if _LOOKS_CODED.search(text):
         candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
-    folded = [form for name in candidates if len(name) <= _MAX_NAME_CHARS for form in _forms(name)]
+    folded = [form for name in candidates if len(name) <= MAX_NAMED_CHARS for form in _forms(name)]
     return tuple(dict.fromkeys(form for form in folded if form))
 
 

@@ -5,6 +5,7 @@ import mmap
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,7 @@ from waygraph.registry.tracing import span
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from waygraph.registry.changes import SourceSummary
+    from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.embedding.protocol import Vector
 
     Mask = NDArray[np.bool_]
@@ -236,6 +237,18 @@ class LocalIndex:
     def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self._folder):
             return layout.read_sources(self.path)
+
+    def settings(self) -> "Mapping[str, OperatorSettings]":
+        return self._settings
+
+    @cached_property
+    def _settings(self) -> "Mapping[str, OperatorSettings]":
+        """Read from the graph's copy, which takes a while, and only for who looks at one agent closely."""
+        from waygraph.registry.graph.grafeo import GrafeoEngine
+        from waygraph.registry.graph.reading import read_settings
+
+        with closing(GrafeoEngine.open_copy(self.graph_copy)) as engine:
+            return read_settings(engine)
 
     @cached_property
     def _call_names(self) -> CallNames:

@@ -15,7 +15,7 @@ from waygraph.registry.errors import EngineError, IndexOutdated, RegistryNotFoun
 from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.graph.reading import read_claims, read_sources
+from waygraph.registry.graph.reading import read_claims, read_settings, read_sources
 from waygraph.registry.index.call_names import CallNames
 from waygraph.registry.index.neo4j_answers import Answer, agent_of, merged, tool_of
 from waygraph.registry.index.neo4j_asking import Ask
@@ -25,7 +25,7 @@ from waygraph.registry.model import Agent, Tool
 
 if TYPE_CHECKING:
     from waygraph.cypher import Statement
-    from waygraph.registry.changes import SourceSummary
+    from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.embedding.protocol import Vector
     from waygraph.registry.graph.neo4j import Neo4jEngine
 
@@ -208,6 +208,9 @@ class Neo4jIndex:
     def sources(self) -> "Sequence[SourceSummary]":
         with self._engine.reading() as session:
             return read_sources(session, read_claims(session))
+
+    def settings(self) -> "Mapping[str, OperatorSettings]":
+        return read_settings(self._engine)
 
     def close(self) -> None:
         """The engine is its owner's."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from waygraph.registry.model import Agent, EntityKind, Filters, Principal, TextForm, Tool
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import SourceSummary
+    from waygraph.registry.changes import OperatorSettings, SourceSummary
     from waygraph.registry.embedding.protocol import Vector
 
 
@@ -118,5 +118,9 @@ class SearchIndex(Records, Protocol):
         ...
 
     def sources(self) -> "Sequence[SourceSummary]": ...
+
+    def settings(self) -> "Mapping[str, OperatorSettings]":
+        """What operators say, by agent id: also of agents that are not there."""
+        ...
 
     def close(self) -> None: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.errors import EmbedderMismatch, InvalidQuery, RecipeNeedsTexts
+from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.lookup import shows
@@ -35,10 +35,11 @@ NOTHING_KNOWN = "this registry holds no agent yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """How to route: the recipe, the weights α per entity kind, and who asks."""
+    """How to route: the recipe, the weights α per entity kind (those `given`, else the recipe's), and who asks."""
 
     recipe: Recipe
     weights: Mapping[EntityKind, float]
+    given: Mapping[EntityKind, float]
     principal: Principal | None = None
 
     @classmethod
@@ -52,15 +53,16 @@ class Ask:
             raise InvalidQuery(f"a recipe is a name or a Recipe, not {type(recipe).__name__}")
         if principal is not None and not isinstance(principal, Principal):
             raise InvalidQuery(f"a principal is a Principal, not {type(principal).__name__}")
-        weights = dict(recipe.weights)
-        if agent_weight is not None:
-            weights["agent"] = agent_weight
-        if tool_weight is not None:
-            weights["tool"] = tool_weight
-        for kind, weight in weights.items():
+        asked: Mapping[EntityKind, float | None] = {"agent": agent_weight, "tool": tool_weight}
+        given = {kind: weight for kind, weight in asked.items() if weight is not None}
+        for kind, weight in given.items():
             if not isinstance(weight, (int, float)) or not 0 <= weight < float("inf"):
                 raise InvalidQuery(f"{kind}_weight must be a number from 0 up, not {weight}")
-        return cls(recipe=recipe, weights=weights, principal=principal)
+        return cls(recipe=recipe, weights={**recipe.weights, **given}, given=given, principal=principal)
+
+    def by(self, recipe: Recipe) -> "Ask":
+        """The same, by another recipe."""
+        return replace(self, recipe=recipe, weights={**recipe.weights, **self.given})
 
     @property
     def keeps_recipe_weights(self) -> bool:
@@ -77,7 +79,7 @@ class Router:
     notice: str = ""
 
     def route(self, query: Query, ask: Ask) -> Route:
-        """The top agents. Raises InvalidQuery, RecipeNeedsTexts."""
+        """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
         started = time.perf_counter()
         ask = self._possible(ask)
         return self._in_steps(query, ask, started) if query.steps else self._single(query, ask, started)
@@ -110,7 +112,7 @@ class Router:
         if not recipe.needs_vectors:
             return ask
         if self.queries is None:
-            return replace(ask, recipe=with_rerank(LEXICAL, recipe.rerank))
+            return ask.by(with_rerank(LEXICAL, recipe.rerank))
         if not recipe.takes(held):
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
         return ask
@@ -136,10 +138,12 @@ class Router:
         )
 
     def _in_steps(self, query: Query, ask: Ask, started: float) -> Route:
-        """A route a step, and the union of their agents in order of need."""
+        """A route a step, and the union of their agents in order of need. Raises IndexOutdated."""
         steps = tuple(
             self._single(replace(query, text=text, steps=()), ask, time.perf_counter()) for text in query.steps
         )
+        if len({step.revision for step in steps}) > 1:
+            raise IndexOutdated("was written between two steps")
         return replace(
             steps[0],
             query=query,

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from waygraph.registry.formats import describes_object
 from waygraph.registry.schemas.keywords import OWN
 from waygraph.registry.schemas.steps import OutOfSteps, counted, spend
 
@@ -88,8 +89,7 @@ def _usable(schema_text: str) -> dict[str, Any] | None:
         return None
     if not isinstance(schema.get("$schema", ""), str):
         return None
-    kind = schema.get("type", "object")
-    return schema if kind == "object" or (isinstance(kind, list) and "object" in kind) else None
+    return schema if describes_object({"type": "object"} | schema) else None
 
 
 def deeper_than(value: object, most: int) -> bool:

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+from waygraph.registry.nearest import nearest
+
 TOLD_CHARS = 120
 _LISTED = 12
-_LIKELY, _LIKELY_CHARS = 100, 60
-"""Among so many names, none longer, the nearest is looked for: to compare is slow, and the names are foreign."""
 
 _LIMITS = {
     "const": "must be",
@@ -51,8 +50,7 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if not names:
         return "is not taken: this object is empty"
-    likely = [each for each in islice(names, _LIKELY) if len(each) <= _LIKELY_CHARS]
-    near = get_close_matches(name[:_LIKELY_CHARS], likely, n=1)
+    near = nearest(name, names)
     meant = f"; did you mean {short(near[0])}?" if near else ""
     return f"is not known; known: {listed(names)}{meant}"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, StorageFailed
+from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, RegistryNotFound, StorageFailed
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
@@ -71,10 +71,12 @@ class EmbeddedStore:
     def exists(self) -> bool:
         """Whether there is anything to read; first publishes what a killed writer committed.
 
-        A file in which the first writer died before it made a registry is none. Raises RegistryUnusable.
+        A file in which the first writer is at work, or died before it made a registry, is none. Raises
+        RegistryUnusable.
         """
         if generation.stamp(self._pointer) is None:
-            self._recover()
+            with suppress(RegistryNotFound):
+                self._recover()
         return generation.stamp(self._pointer) is not None
 
     def index(self, *, fresh: bool = False) -> LocalIndex:  # noqa: ARG002 - it is always fresh
@@ -97,11 +99,18 @@ class EmbeddedStore:
         return _Opened(LocalIndex.open(self.folder), stamp)
 
     def _recover(self) -> None:
-        """Publishes what a killed writer committed; a living writer publishes by itself."""
+        """Publishes what a killed writer committed; a living writer publishes by itself.
+
+        Raises RegistryNotFound where the first one has not done so yet: nobody who reads waits for it.
+        """
         if self.path is None or not self.path.exists():
             return
         if generation.stamp(self._pointer) is None:
-            self._publish_committed(self._settings.write_timeout_s)
+            try:
+                self._publish_committed(0)
+            except RegistryLocked as exc:
+                if generation.stamp(self._pointer) is None:
+                    raise RegistryNotFound(self.place, writer=exc.holder) from exc
         elif generation.is_pending(self.folder) or layout.is_outdated(self.folder):
             # There may be an index to answer from, whether or not the work can be finished now: the mark stays.
             try:

@@ -1,15 +1,15 @@
 """`mcp`: the registry and its tools, for a host of a language model."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.collecting import uncollected
 from waygraph.api.cli.invocation import Invocation, invocation
+from waygraph.api.cli.options import Surface
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.surface import Surface
     from waygraph.registry.settings import Settings
 
 
@@ -17,7 +17,7 @@ def mcp(
     context: typer.Context,
     *,
     surface: Annotated[
-        Literal["default", "rfc"],
+        Surface,
         typer.Option("--surface", help="What is listed. rfc: find_tools alone, as RFC 0001 has it."),
     ] = "default",
     namespace: Annotated[

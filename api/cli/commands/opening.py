@@ -1,9 +1,11 @@
 """The options that say how sources are opened, as `ingest` and `watch` have them."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from waygraph.api.cli import options
 
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
@@ -32,7 +34,7 @@ Since = Annotated[
     str, typer.Option("--since", metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")
 ]
 Policy = Annotated[
-    Literal["accept", "hold", "strict"] | None,
+    options.Policy | None,
     typer.Option(
         "--policy",
         help="What becomes of changes: accept; hold what is changed or added after the first time till it is "

@@ -1,10 +1,11 @@
 """`serve`: the registry over REST."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from waygraph.api.cli.invocation import invocation
+from waygraph.api.cli.options import Surface
 
 
 def serve(
@@ -22,7 +23,7 @@ def serve(
         typer.Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp."),
     ] = False,
     surface: Annotated[
-        Literal["default", "rfc"],
+        Surface,
         typer.Option("--surface", help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it."),
     ] = "default",
     watch: Annotated[

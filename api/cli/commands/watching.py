@@ -1,14 +1,13 @@
 """`watch`: the registry kept in step with sources and running servers."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from waygraph.api.cli.commands.opening import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
 from waygraph.api.cli.dashes import after_dashes
 from waygraph.api.cli.invocation import invocation
-
-PolicyName = Literal["accept", "hold", "strict"]
+from waygraph.api.cli.options import Policy
 
 
 def watch(
@@ -22,7 +21,7 @@ def watch(
     ] = None,
     *,
     policy: Annotated[
-        PolicyName | None,
+        Policy | None,
         typer.Option("--policy", help="What becomes of changed tools. Default: as each source has it, else accept."),
     ] = None,
     interval: Annotated[
