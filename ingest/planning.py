@@ -103,11 +103,13 @@ class _Plan:
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
     def _judged(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
-        held = {agent_id: stored.agent for agent_id, stored in self.held.agents.items()}
-        return [
-            self._judge(each.agent.id, stated).judged(each, held.get(each.agent.id), old_tools.get(each.agent.id, {}))
-            for each in stated
-        ]
+        return [self._judged_one(each, stated, old_tools) for each in stated]
+
+    def _judged_one(self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools) -> AgentEntry:
+        agent_id = entry.agent.id
+        stored = self.held.agents.get(agent_id)
+        tools = old_tools.get(agent_id, {})
+        return self._judge(agent_id, stated).judged(entry, stored.agent if stored else None, tools)
 
     def _judge(self, agent_id: str, stated: Sequence[AgentEntry]) -> Judge:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.

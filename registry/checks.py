@@ -98,8 +98,10 @@ def setting_changes(
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if tags is not None:
         changes["tags"] = _names("tags", tags)
-    if visible_to is not None or everyone:
-        changes["visible_to"] = None if everyone else _groups(() if visible_to is None else visible_to)
+    if everyone:
+        changes["visible_to"] = None
+    elif visible_to is not None:
+        changes["visible_to"] = _groups(visible_to)
     return changes
 
 

@@ -5,7 +5,6 @@ and the session of the handshake era, which is begun anew, unseen by the host, w
 """
 
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +34,7 @@ from waygraph.api.mcp.last_answers import until_answered
 from waygraph.api.mcp.link import Heard, Link
 from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, went_away
 from waygraph.api.mcp.stamping import Stamp
+from waygraph.api.mcp.stopping import stopped_by_signal
 from waygraph.ingest.upstream.quiet import hush, quietly
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
 from waygraph.registry.remote.address import ServiceAddress, api_key
@@ -77,7 +77,7 @@ async def _bridged(read: Any, write: Any, link: Callable[[Heard], Link]) -> bool
     """Whether the host left; False: SIGTERM or SIGINT came."""
     reading = anyio.CancelScope()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stopped_by_signal, reading)
+        tasks.start_soon(stopped_by_signal, reading)
         bridge = Bridge(write, link, tasks)
         async with read, write:
             with reading:
@@ -85,13 +85,6 @@ async def _bridged(read: Any, write: Any, link: Callable[[Heard], Link]) -> bool
             await bridge.close()
         tasks.cancel_scope.cancel()
     return not reading.cancelled_caught
-
-
-async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
 
 
 type _Answers = MemoryObjectSendStream[JSONRPCResponse | JSONRPCError]

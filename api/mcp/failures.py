@@ -20,14 +20,8 @@ from mcp.types import (
     REQUEST_TIMEOUT,
 )
 
-from waygraph.registry.errors import (
-    EngineError,
-    RegistryUnusable,
-    StorageFailed,
-    UpstreamAnswered,
-    WaygraphError,
-)
-from waygraph.registry.wire.problems import TYPE_PREFIX, code_of, problem_of
+from waygraph.registry.errors import UpstreamAnswered, WaygraphError
+from waygraph.registry.wire.problems import TYPE_PREFIX, code_of, is_own_fault, told_outside
 
 logger = logging.getLogger("waygraph.mcp")
 
@@ -36,7 +30,6 @@ _OF_A_CONNECTION = frozenset(
 )
 """Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
 end it or agree on another protocol."""
-_OWN_FAULTS = (EngineError, RegistryUnusable, StorageFailed)
 _OWN_FAULT = "the gateway met a fault of its own; its log knows more"
 
 type Result = dict[str, Any]
@@ -46,11 +39,18 @@ def failed(error: WaygraphError) -> Result:
     """The error as a tool's result. Raises MCPError for what an upstream server answered in the protocol."""
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         raise MCPError(code=error.code, message=error.message, data=error.data) from error
-    if isinstance(error, _OWN_FAULTS):
-        logger.error("%s: %s", type(error).__name__, error)
-        return refused("internal-error", _OWN_FAULT)
-    told = problem_of(error, 0, "")
+    if is_own_fault(error):
+        return refused("internal-error", sentence(error))
+    told = told_outside(error, 0, "")
     return refused(told["code"], told["detail"], retryable=told["retryable"], facts=told["facts"])
+
+
+def sentence(error: WaygraphError) -> str:
+    """What the host is told of it; the log has what it is not told."""
+    if is_own_fault(error):
+        logger.error("%s: %s", type(error).__name__, error)
+        return _OWN_FAULT
+    return told_outside(error, 0, "")["detail"]
 
 
 def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None) -> Result:
@@ -65,7 +65,7 @@ def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[
 def protocol_error(error: WaygraphError) -> dict[str, Any]:
     """The error of the door itself, as JSON-RPC has it: what was asked did not get as far as a tool."""
     facts = {"code": code_of(type(error)), "retryable": error.retryable}
-    return {"code": CONNECTION_CLOSED, "message": str(error), "data": facts}
+    return {"code": CONNECTION_CLOSED, "message": sentence(error), "data": facts}
 
 
 def told_as_text(value: Mapping[str, Any]) -> Result:

@@ -27,7 +27,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp.asking_host import Heard, SessionHost, takes
 from waygraph.api.mcp.calling import Wanted, call_tool, wanted_by_use_tool
-from waygraph.api.mcp.failures import failed, internal, refused
+from waygraph.api.mcp.failures import failed, internal, refused, sentence
 from waygraph.api.mcp.finding import find_tools, route_agents
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.listing import Pages, place_of, tools_page
@@ -104,7 +104,7 @@ class _Answers:
         try:
             page = await self._page(asker, params.cursor or "")
         except WaygraphError as error:
-            raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
+            raise MCPError(code=INVALID_PARAMS, message=sentence(error)) from error
         return as_it_is(ctx, page)
 
     async def _page(self, asker: "Asker", cursor: str) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class _Answers:
             asker.caller.require("route")
             told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
         except WaygraphError as error:
-            raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
+            raise MCPError(code=INVALID_PARAMS, message=sentence(error)) from error
         told |= {"surface": self._gateway.surface}
         contents = TextResourceContents(uri=CAPABILITIES, mime_type="application/json", text=json.dumps(told))
         return ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")

@@ -1,7 +1,6 @@
 """`waygraph mcp`: one host, over standard input and output. Nothing but the protocol is ever written to output."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, redirect_stdout
@@ -17,6 +16,7 @@ from waygraph.api.mcp.opening import open_gateway
 from waygraph.api.mcp.rules import Rules, load_rules
 from waygraph.api.mcp.server import GatewayServer
 from waygraph.api.mcp.session import Session
+from waygraph.api.mcp.stopping import stopped_by_signal
 from waygraph.api.mcp.surface import Surface
 from waygraph.api.observing.audit import Audit
 from waygraph.api.observing.logs import take_over_logging
@@ -56,7 +56,7 @@ async def _serve(served: Served, rules: Rules, audit: Audit) -> None:
         with redirect_stdout(sys.stderr):
             stopped = False
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_stopped_by_signal, tasks.cancel_scope)
+                tasks.start_soon(stopped_by_signal, tasks.cancel_scope)
                 async with _opened(served, rules, audit) as server:
                     await server.run(reading, writing, server.create_initialization_options())
                     stopped = True
@@ -81,13 +81,6 @@ def _opened(served: Served, rules: Rules, audit: Audit) -> AbstractAsyncContextM
 
 async def in_thread[T](work: Callable[[], T], /) -> T:
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-
-
-async def _stopped_by_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
 
 
 def _leave(served: Served, audit: Audit) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -13,7 +12,7 @@ from starlette.routing import Match
 
 from waygraph.api.observing.logs import request_id
 from waygraph.registry import errors as e
-from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, problem_of
+from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, told_outside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,18 +62,8 @@ def register(app: FastAPI) -> None:
 
 def told(error: e.WaygraphError) -> Problem:
     """What a caller may know: of a fault on the service's side no more than its kind."""
-    found = _without_path(problem_of(error, status_of(error), _instance()))
+    found = told_outside(error, status_of(error), _instance())
     return {**found, "detail": _OWN_FAULT, "facts": {}} if found["status"] in _OWN else found
-
-
-def _without_path(found: Problem) -> Problem:
-    """Where a file lies is for the log: of its path the name is told."""
-    path = found["facts"].get("path")
-    if not path:
-        return found
-    name = PurePath(path).name
-    detail = found["detail"].replace(path, name)
-    return {**found, "detail": detail, "facts": {**found["facts"], "path": name}}
 
 
 def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
@@ -93,7 +82,7 @@ def too_slow(limit_s: float) -> Problem:
 
 
 def not_ready(error: e.WaygraphError) -> Problem:
-    reason = _without_path(problem_of(error, 503, _instance()))["detail"]
+    reason = told_outside(error, 503, _instance())["detail"]
     return problem(503, "not-ready", reason, _instance(), retryable=True)
 
 

@@ -69,7 +69,7 @@ class A2aCaller:
 
     async def _interface(self, call: ToolCall) -> Interface:
         """Raises NotCallable."""
-        name, agent = call.tool.call_name or call.tool.id, call.agent
+        name, agent = call.name, call.agent
         offered = list(_interfaces(agent))
         if service := await self.configured.service(agent):
             try:

@@ -27,6 +27,11 @@ class ToolCall:
     caller: str = ""
     host: Host = field(default_factory=Deaf, repr=False, compare=False)
 
+    @property
+    def name(self) -> str:
+        """Of the tool, as who called it knows it."""
+        return self.tool.call_name or self.tool.id
+
 
 class ToolCaller(Protocol):
     """Runs tools of some agents. One object serves all calls of a process; calls of different agents never wait for

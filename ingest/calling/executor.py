@@ -57,7 +57,7 @@ class Executor:
                     return await way.call(call)
         if self._closed:
             raise MayHaveRun(STOPPING)
-        raise CallTimedOut(call.tool.call_name or call.tool.id, call.deadline_s)
+        raise CallTimedOut(call.name, call.deadline_s)
 
     def _place_of_caller(self, call: ToolCall) -> AbstractAsyncContextManager[None]:
         return self._of_callers.place(call.caller) if call.caller else nullcontext()
@@ -66,7 +66,7 @@ class Executor:
         if way := self._ways.get(call.agent.kind):
             return way
         raise NotCallable(
-            call.tool.call_name or call.tool.id,
+            call.name,
             f"nothing here runs tools of a {call.agent.kind} agent. {call.agent.name!r} is listed so that it is found; "
             "use it where it runs",
         )

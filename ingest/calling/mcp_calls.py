@@ -27,5 +27,5 @@ class McpCaller:
                     input_schema=tool.input_schema,
                 )
             except NotCallable as refusal:  # of its server, whichever tool was asked for
-                raise NotCallable(tool.call_name or tool.id, refusal.reason, how=refusal.how) from None
-        raise CallTimedOut(tool.call_name or tool.id, call.deadline_s)
+                raise NotCallable(call.name, refusal.reason, how=refusal.how) from None
+        raise CallTimedOut(call.name, call.deadline_s)

@@ -60,7 +60,7 @@ class OpenApiCaller:
 
         Raises InvalidArguments for values that cannot be sent where they belong.
         """
-        name = call.tool.call_name or call.tool.id
+        name = call.name
         operation = Operation.of(call)
         service = await self.configured.service(call.agent)
         if service is None:
@@ -95,7 +95,7 @@ class Operation:
         method, path = text_of(http.get("method")), text_of(http.get("path"))
         if method.lower() not in METHODS or not path.startswith("/"):
             raise NotCallable(
-                call.tool.call_name or call.tool.id,
+                call.name,
                 "it does not say by which method and path it is called: ingest the service's OpenAPI document",
             )
         spec = fields_of(fields_of(parsed(call.agent.transport)).get("spec"))

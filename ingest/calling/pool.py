@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
 from typing import Any
 
 import anyio
@@ -24,7 +23,7 @@ from waygraph.registry.errors import CallTimedOut, UpstreamError, UpstreamUnreac
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 
-LaunchOf = Callable[[Agent], Awaitable[Launch] | Launch]
+LaunchOf = Callable[[Agent], Awaitable[Launch]]
 """How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
 OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
 """Opens a connection for calls, within its deadline. Raises UpstreamError."""
@@ -123,8 +122,7 @@ class Pool:
     async def _line(self, agent: Agent) -> "_Line":
         """One that stands or is being started. Raises UpstreamError."""
         self._refuse_if_closed()
-        found = self._launch_of(agent)
-        launch = await found if isawaitable(found) else found
+        launch = await self._launch_of(agent)
         self._refuse_if_closed()  # it may have been while the launch was looked for
         line = self._lines.get(agent.id)
         if line is not None and line.takes_calls and line.launch == launch:

@@ -94,7 +94,6 @@ def started_here(
     *,
     embedder: str = "",
     namespace: str = "",
-    handed_on: Sequence[str] = (),
 ) -> Gateway:
     """`waygraph mcp` on this registry. `program`: what starts Waygraph; `location`: absolute, or a URL.
 
@@ -106,7 +105,7 @@ def started_here(
         command=program[0],
         args=(*args, *(["--namespace", namespace] if namespace else [])),
         env=plain,
-        handed_on=tuple(dict.fromkeys([*secret, *handed_on])),
+        handed_on=tuple(secret),
     )
 
 

@@ -42,12 +42,10 @@ class TextForms:
 def new_vectors(
     parts: Mapping[str, Parts],
     held_keys: Mapping[str, str],
-    embedder: Embedder | None,
+    embedder: Embedder,
     progress: Progress | None = None,
 ) -> NewVectors:
-    """Vectors of the entities whose key differs from the one held. Without an embedder: none."""
-    if embedder is None:
-        return NewVectors(vectors={}, keys={})
+    """Vectors of the entities whose key differs from the one held."""
     keys = {entity: _key(embedder.fingerprint, whole) for entity, whole in parts.items()}
     changed = [entity for entity in parts if keys[entity] != held_keys.get(entity)]
     return NewVectors(vectors=_embed(changed, parts, embedder, progress), keys=keys)

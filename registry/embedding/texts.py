@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.protocol import Matrix
 
 TOOL_NAMES_SHOWN = 25
+MAX_PARAMETERS = 100
+"""Of a tool, that are told."""
 """More names than these would fill what a model reads of an agent's text."""
 
 
@@ -92,15 +94,15 @@ def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_c
     return (text[:limit_chars],)
 
 
-def parameter_text(schema: JsonText, limit: int = 100) -> str:
-    """`city (name of the city), limit` from the top-level properties, at most `limit` of them.
+def parameter_text(schema: JsonText) -> str:
+    """`city (name of the city), limit` from the top-level properties, at most MAX_PARAMETERS of them.
 
     A schema without properties, or one that is not a schema at all, gives an empty text; so does what every skill of
     an A2A agent takes.
     """
     if schema == SKILL_MESSAGE:
         return ""
-    return ", ".join(islice(_parameters(schema), limit))
+    return ", ".join(islice(_parameters(schema), MAX_PARAMETERS))
 
 
 def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float] | None = None) -> "Matrix":

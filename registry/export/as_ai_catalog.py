@@ -16,16 +16,14 @@ OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 SPEC_VERSION = "1.0"
 
 
-def ai_catalog(
-    agents: Iterable[Agent], host_name: str, base_url: str, *, documentation_url: str = ""
-) -> dict[str, Any]:
+def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[str, Any]:
     """The service itself, then the agents, in the order given: those that the asker may see.
 
     `host_name` is for people; `base_url` is where the service is reached from outside, with or without a slash at its
     end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
     """
     publisher, base = _address(base_url)
-    host = {"displayName": host_name} | _told(documentationUrl=documentation_url)
+    host = {"displayName": host_name}
     service = {
         "identifier": _identifier(publisher, "service", "waygraph"),
         "type": OPENAPI_TYPE,

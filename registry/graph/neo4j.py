@@ -83,8 +83,6 @@ class ServerVersion(NamedTuple):
 class Neo4jEngine:
     """Implements GraphEngine over `neo4j`."""
 
-    dialect = DIALECT
-
     def __init__(
         self, driver: Any, location: ServerLocation, settings: Settings, bookmarks: Iterable[str] = ()
     ) -> None:

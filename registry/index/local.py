@@ -65,8 +65,9 @@ class LocalIndex:
         self._tool_ids: list[str] = tables["tool_ids"]
         _refuse_strays(self._agents, tables["tool_ids"], tables["owners"])
         first = len(self._agents)
-        without_tools = first - len(set(tables["owners"]))
-        self._populations: Mapping[EntityKind, int] = {"agent": first, "tool": len(self._tool_ids) + without_tools}
+        self._with_tools = len(set(tables["owners"]))
+        capabilities = len(self._tool_ids) + first - self._with_tools
+        self._populations: Mapping[EntityKind, int] = {"agent": first, "tool": capabilities}
         self._pending_rows = np.asarray(tables.get(layout.PENDING_TOOLS, ()), dtype=np.int64) + first
         self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
         self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
@@ -141,8 +142,11 @@ class LocalIndex:
     def _spans(self) -> dict[Leg, tuple[int, int]]:
         """The rows of each vector leg: agents with tools, agents without, tools lie in this order."""
         agents, rows = len(self._agents), len(self._ids)
-        with_tools = len(set(self._owners[agents:].tolist()))
-        return {"agent_vector": (0, agents), "tool_vector": (agents, rows), "capability_vector": (with_tools, rows)}
+        return {
+            "agent_vector": (0, agents),
+            "tool_vector": (agents, rows),
+            "capability_vector": (self._with_tools, rows),
+        }
 
     def _text_legs(
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], text: str, depth: int, mask: "Mask | None"

@@ -197,8 +197,12 @@ def _vectors(
 
     ids = [item.agent.id for item in agents] + [item.tool.id for item in tools]
     keys = [item.vector_key for item in agents] + [item.vector_key for item in tools]
-    read = _read_vectors(session, "read/agent_vectors", [a.agent.id for a in agents if a.vector_key not in known])
-    read |= _read_vectors(session, "read/tool_vectors", [t.tool.id for t in tools if t.vector_key not in known])
+    read = _read_vectors(
+        session, "read/agent_vectors", [a.agent.id for a in agents if a.vector_key and a.vector_key not in known]
+    )
+    read |= _read_vectors(
+        session, "read/tool_vectors", [t.tool.id for t in tools if t.vector_key and t.vector_key not in known]
+    )
     found: list[Any] = [
         known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
     ]

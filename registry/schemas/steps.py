@@ -1,4 +1,7 @@
-"""How much one check may cost: counted in steps, not in time, so that the same check always ends at the same place."""
+"""How much one check may cost: counted in steps, not in time, so that a busy machine checks as much as another.
+
+A pattern that was compiled for a check before costs nothing again.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

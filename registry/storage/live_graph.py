@@ -49,9 +49,8 @@ class LiveGraph:
 
         Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
         """
-        if read_state(engine) is not None:
-            secure = engine.checkpoint if self._path is not None else _nothing
-            publish_graph(self._folder, engine, trust_index=trust_index, kept=self.kept, meanwhile=secure)
+        secure = engine.checkpoint if self._path is not None else _nothing
+        publish_graph(self._folder, engine, trust_index=trust_index, kept=self.kept, meanwhile=secure)
         generation.clear_pending(self._folder)
 
     def close(self) -> None:

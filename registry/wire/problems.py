@@ -5,6 +5,7 @@ A problem's `code` is the error's name (`unknown-name`); what the error knows st
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any, TypedDict
 
 from waygraph.registry import errors
@@ -12,6 +13,17 @@ from waygraph.registry.errors import ServiceFailed, WaygraphError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:waygraph:problem:"
+_OWN_FAULTS = (
+    errors.CopyDiffers,
+    errors.EmbedderRefused,
+    errors.EngineError,
+    errors.KeysUnusable,
+    errors.LanguageModelRefused,
+    errors.RegistryClosed,
+    errors.RegistryUnusable,
+    errors.ServerRefused,
+    errors.StorageFailed,
+)
 
 
 class Problem(TypedDict):
@@ -30,6 +42,21 @@ class Problem(TypedDict):
 def code_of(kind: type[BaseException]) -> str:
     """`UnknownName` → `unknown-name`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+
+
+def is_own_fault(error: WaygraphError) -> bool:
+    """Whether it is of our own side, so that who asks from outside is told no more than that, and the log all of it."""
+    return isinstance(error, _OWN_FAULTS)
+
+
+def told_outside(error: WaygraphError, status: int, instance: str) -> Problem:
+    """The problem without where our files lie: of a path the name is told."""
+    found = problem_of(error, status, instance)
+    path = found["facts"].get("path")
+    if not path:
+        return found
+    name = PurePath(path).name
+    return {**found, "detail": found["detail"].replace(path, name), "facts": {**found["facts"], "path": name}}
 
 
 def problem_of(error: WaygraphError, status: int, instance: str) -> Problem:

@@ -39,13 +39,20 @@ def hand_tools(mark: str, *args: str) -> StdioLaunch:
     return tools_by_hand(*args, env={MARK: mark})
 
 
+def of(launches: dict[str, Launch]) -> Callable[[Agent], Awaitable[Launch]]:
+    async def launch_of(agent: Agent) -> Launch:
+        return launches[agent.id]
+
+    return launch_of
+
+
 def with_pool(
     launches: dict[str, Launch], act: Callable[[Pool], Awaitable[object]], settings: Settings | None = None
 ) -> None:
     """Runs `act` with a pool of these, by agent; changing the mapping changes the launch."""
 
     async def run() -> None:
-        async with calling_pool(lambda agent: launches[agent.id], settings or Settings()) as pool:
+        async with calling_pool(of(launches), settings or Settings()) as pool:
             with anyio.fail_after(2 * PATIENCE_S):
                 await act(pool)
 
@@ -325,7 +332,7 @@ def test_dead_servers_delay_nobody(mark: str) -> None:
 
 
 def test_what_may_not_be_started_is_told_by_whoever_knows_it() -> None:
-    def refuse(agent: Agent) -> Launch:
+    async def refuse(agent: Agent) -> Launch:
         raise NotCallable(agent.id, "it is held")
 
     async def run() -> None:
@@ -351,7 +358,7 @@ def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None
     async def run() -> None:
         pools: list[Pool] = []
         async with anyio.create_task_group() as group:
-            async with calling_pool(lambda agent: launches[agent.id], Settings()) as pool:
+            async with calling_pool(of(launches), Settings()) as pool:
                 pools.append(pool)
                 for agent_id in launches:
                     group.start_soon(call, pool, agent_id)
@@ -393,7 +400,7 @@ def test_a_call_whose_launch_is_found_after_the_end_starts_nothing(mark: str) ->
 
 def test_an_error_inside_the_pool_s_block_comes_out_as_it_is() -> None:
     async def run() -> None:
-        async with calling_pool(lambda _: NOBODY, Settings()):
+        async with calling_pool(of({}), Settings()):
             raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -330,6 +331,26 @@ def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
 # -- steps -----------------------------------------------------------------------------------------
 
 
+def test_all_steps_are_of_one_revision(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes between two of them."""
+    with opened(shelf.empty()) as registry:
+        sync(registry, walled([set()] * 6))
+        kind, words = type(registry.store.index()), iter(["once"])
+        searches = kind.search
+
+        def search(*args: Any, **options: Any) -> Any:
+            found = searches(*args, **options)
+            for word in words:
+                registry.set(registry.agents()[0].id, tags=[word])
+            return found
+
+        monkeypatch.setattr(kind, "search", search)
+        route = registry.route(Query(steps=("deliver a parcel", "pay an invoice", "open a door")))
+        assert len({step.revision for step in route.steps}) == 1
+        assert route.revision == route.steps[0].revision
+        assert not list(words)
+
+
 def test_steps_give_a_route_each_and_their_union_in_order_of_need(registry: Registry) -> None:
     """Each step has its route; the union starts with each step's best, in the steps' order, without repeats."""
     steps = ("find papers about sleep", "translate the abstract into German", "send it to the team channel")
@@ -470,6 +491,15 @@ def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Reg
     assert "trencher-tables" in ids(route)
     assert "words only" in route.notice
     assert "words only" in wordless.find_tools("reserve a table").notice
+
+
+@pytest.mark.parametrize("recipe", ["hybrid", "paper", "tools"])
+def test_without_vectors_any_recipe_gives_the_lexical_answer(wordless: Registry, recipe: str) -> None:
+    """Its weights too: an answer that calls itself lexical is the same whatever was asked for."""
+    text = "reserve a restaurant table for dinner"
+    assert wordless.route(text, recipe=recipe).matches == wordless.route(text, recipe="lexical").matches
+    weighed = wordless.route(text, recipe=recipe, agent_weight=3.0)
+    assert weighed.matches == wordless.route(text, recipe="lexical", agent_weight=3.0).matches
 
 
 def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model(

@@ -9,7 +9,7 @@ from tests.faults import programs
 from tests.faults.processes import child
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
-from waygraph.registry.errors import RegistryLocked
+from waygraph.registry.errors import RegistryLocked, RegistryNotFound
 from waygraph.registry.machine.file_lock import lock_of, write_lock
 
 
@@ -53,6 +53,23 @@ def test_a_reader_works_beside_a_writer(path: Path) -> None:
         assert sound_revision(path) == 1
         with opened(path) as registry:
             assert registry.route("moors ship").matches
+
+
+def test_nobody_waits_for_the_first_writer_to_have_something_to_read(tmp_path: Path) -> None:
+    """Until it has published there is no registry, which is said at once, and by whom one is made."""
+    path = tmp_path / "new.grafeo"
+    with child(programs.hold_the_write_lock, path) as holder:
+        assert holder.hear() == "holding"
+        with opened(path, write_timeout_s=600.0) as registry:
+            assert not registry.exists
+            with pytest.raises(RegistryNotFound, match=f"yet. process {holder.pid} .* is making one: ask again"):
+                registry.route("moors ship")
+            with pytest.raises(RegistryNotFound):
+                registry.stamp  # noqa: B018 - it is looked up
+        holder.tell("go on")
+    with child(programs.ingest_once, path, 1) as writer:
+        assert writer.hear() == ("done", "1")
+    assert sound_revision(path) == 1
 
 
 def test_the_lock_of_a_killed_writer_is_free_at_once(path: Path) -> None:

@@ -14,6 +14,15 @@ from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served, served
 from waygraph.api.mcp import calling, server
+from waygraph.api.mcp.failures import failed, protocol_error
+from waygraph.registry.errors import (
+    EmbedderRefused,
+    KeysUnusable,
+    RegistryNotFound,
+    RegistryUnusable,
+    ServerRefused,
+    WaygraphError,
+)
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
@@ -197,14 +206,21 @@ def test_an_empty_query_is_answered_with_numbers_and_never_with_the_list(service
         assert "box__" not in json.dumps(answer)
 
 
-def test_a_fault_of_our_own_is_told_without_its_words(tmp_path: Any) -> None:
-    """What a host learns of a registry that is damaged holds no path."""
-    from waygraph.api.mcp.failures import failed
-    from waygraph.registry.errors import RegistryUnusable
-
-    error = error_of_dict(failed(RegistryUnusable("/secret/place", "damaged")))
-    assert error["code"] == "internal-error"
-    assert "secret" not in json.dumps(error)
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (RegistryUnusable("/secret/place", "damaged"), "internal-error"),
+        (ServerRefused("neo4j://secret:7687", "the password is wrong"), "internal-error"),
+        (KeysUnusable("/secret/keys.json", "damaged"), "internal-error"),
+        (EmbedderRefused("/secret/model cannot be read"), "internal-error"),
+        (RegistryNotFound("/secret/registry.grafeo"), "registry-not-found"),
+    ],
+)
+def test_a_fault_of_our_own_is_told_without_its_words(fault: WaygraphError, code: str) -> None:
+    """A host learns of no place on our side, by a tool's answer as by an error of the protocol."""
+    error = error_of_dict(failed(fault))
+    assert error["code"] == code
+    assert "secret" not in json.dumps([error, protocol_error(fault)])
 
 
 @pytest.mark.parametrize("era", ERAS)

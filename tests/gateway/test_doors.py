@@ -118,7 +118,7 @@ def test_a_web_page_of_another_origin_is_refused(service: Served, guarded: Serve
 
 def test_a_web_page_that_may_call_the_service_reaches_the_gateway(toolbox: Place) -> None:
     page = "https://page.example"
-    with served(toolbox.registry, settings=Settings(cors_origins=page)) as service:
+    with served(toolbox.registry, settings=Settings(cors_origins=f"{page}, ")) as service:
         client = service.client(Origin=page)
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id"}
         assert client.options("/mcp", headers=asked).status_code == 200

@@ -12,7 +12,7 @@ from tests.live_servers import real_server
 from tests.upstream.calling import Listening
 from waygraph.ingest.calling.pool import Pool, calling_pool
 from waygraph.ingest.upstream.host import Host, Result
-from waygraph.ingest.upstream.launch import StdioLaunch
+from waygraph.ingest.upstream.launch import Launch, StdioLaunch
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 
@@ -29,7 +29,10 @@ def calling(name: str, folder: Path, act: Callable[[Call], Awaitable[object]]) -
     agent = Agent(id=name, name=name)
 
     async def run() -> None:
-        async with calling_pool(lambda _: launch, SETTINGS) as pool:
+        async def launch_of(_: Agent) -> Launch:
+            return launch
+
+        async with calling_pool(launch_of, SETTINGS) as pool:
             await act(_calls(pool, agent))
 
     anyio.run(run)

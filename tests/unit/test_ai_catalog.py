@@ -86,10 +86,8 @@ def test_the_service_comes_first_then_each_agent() -> None:
 
 
 def test_the_host_is_named() -> None:
-    """With its documentation, if there is some."""
-    assert ai_catalog([], "Example", BASE)["host"] == {"displayName": "Example"}
-    told = ai_catalog([], "Example", BASE, documentation_url="https://docs.example/tools")
-    assert told["host"] == {"displayName": "Example", "documentationUrl": "https://docs.example/tools"}
+    told = ai_catalog([], "Example", BASE)
+    assert told["host"] == {"displayName": "Example"}
     assert faults(told) == []
 
 

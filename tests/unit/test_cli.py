@@ -19,7 +19,8 @@ from waygraph.api.cli.app import app, main
 from waygraph.api.cli.reference import help_page
 from waygraph.api.cli.shown.output import BROKEN_PIPE
 from waygraph.api.cli.shown.progress import progress_bar
-from waygraph.registry import model
+from waygraph.api.mcp import surface
+from waygraph.registry import changes, model
 from waygraph.registry.model import AGENT_KINDS
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
 
@@ -606,6 +607,8 @@ def test_the_help_repeats_what_the_core_knows() -> None:
     assert all(name in route for name in (*AGENT_KINDS, *RECIPES))
     assert f"[default: {DEFAULT_RECIPE}]" in route
     assert get_args(options.TextForm) == get_args(model.TextForm)
+    assert get_args(options.Policy) == get_args(changes.Policy)
+    assert get_args(options.Surface) == get_args(surface.Surface)
 
 
 def test_a_closed_pipe_has_the_status_of_its_signal() -> None:

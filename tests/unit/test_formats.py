@@ -136,6 +136,7 @@ def test_arguments_that_are_no_object_become_none(schema: str, tool_format: Tool
     [
         ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
         ({"type": ["object", "null"], "x": 1}, {"type": "object", "properties": {}, "x": 1}),
+        ({"type": ["null", "object"], "properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
         ({"type": "object", "anyOf": [{}]}, {"type": "object", "anyOf": [{}], "properties": {}}),
         ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
         ({"properties": [], "required": "a"}, {"type": "object", "properties": {}}),

@@ -300,7 +300,10 @@ def test_calls_go_on_over_a_new_session_when_the_server_was_started_anew() -> No
     """None of those that come at once is lost, and none is made twice."""
 
     async def act() -> None:
-        async with calling_pool(lambda _: HttpLaunch(url=f"{url}/mcp"), SETTINGS) as pool:
+        async def launch_of(_: Agent) -> Launch:
+            return HttpLaunch(url=f"{url}/mcp")
+
+        async with calling_pool(launch_of, SETTINGS) as pool:
             results: list[Any] = []
 
             async def call() -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from waygraph.ingest.manifest import AgentRecord
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
+from waygraph.ingest.upstream.opening import connect as really
 from waygraph.registry.changes import Manifest
 
 NOWHERE = StdioLaunch(command="no-such-program-4711")
@@ -85,6 +88,23 @@ def test_a_server_that_fails_is_rejected_by_its_key() -> None:
     assert (ends["away"].state, ends["away"].reason) == ("failed", fault.reason)
     assert (ends["shake"].state, ends["shake"].tools) == ("online", 2)
     assert [asked.state for asked in told if asked.key == "shake"] == ["waiting", "asking", "online"]
+
+
+def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
+    @asynccontextmanager
+    async def connect(launch: Launch) -> AsyncIterator[Any]:
+        if launch == NOWHERE:
+            raise LookupError("/secret/place")
+        async with really(launch, SETTINGS, follow=False) as connection:
+            yield connection
+
+    servers = [entry("odd", NOWHERE), entry("shake", handshake())]
+    manifest = McpServers(name="here", servers=servers, settings=SETTINGS, connect=connect).read()
+    assert [found.key for found in manifest.entries] == ["shake"]
+    assert [(fault.key, fault.reason) for fault in manifest.rejected if fault.key] == [
+        ("odd", "unexpected LookupError")
+    ]
+    assert manifest.silent == (("odd", "failing: unexpected LookupError"),)
 
 
 def test_servers_that_never_answer_do_not_hold_the_others() -> None:

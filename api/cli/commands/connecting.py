@@ -237,6 +237,7 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
     from waygraph.api.cli.commands.opening import opening
     from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.api.cli.shown.servers_asked import asking_servers
+    from waygraph.ingest.server_statuses import with_statuses
     from waygraph.ingest.sources.opening import open_sources
     from waygraph.ingest.sources.reading import answered
     from waygraph.ingest.sync import sync
@@ -245,7 +246,7 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
         [source] = open_sources(str(config), opening(settings, os.environ, headers=None, env=None, ask=ask))
         manifest = answered(source.parts(), ask)
         if manifest.entries:
-            sync(registry, manifest, progress=progress)
+            with_statuses(registry, manifest, sync(registry, manifest, progress=progress))
     return {rejected.key: rejected.reason for rejected in manifest.rejected if rejected.key}
 
 
