@@ -18,7 +18,7 @@ from waygraph.registry.changes import (
     Manifest,
     SyncReport,
 )
-from waygraph.registry.checks import check_policy
+from waygraph.registry.checks import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.embedding.protocol import Progress
 from waygraph.registry.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.flags import seen_flags
@@ -46,11 +46,13 @@ def sync(
 ) -> SyncReport:
     """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing.
 
-    Raises InvalidSetting for a policy that there is not, MassRemoval if more than half of the source's agents would go
-    and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not see.
+    Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
+    would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
+    see.
     """
     started = time.perf_counter()
     check_policy(manifest.policy)
+    check_texts(texts)
 
     def allowed(held: Held) -> ChangeSet:
         changes = plan(held, manifest)
@@ -60,7 +62,7 @@ def sync(
         return _as_seen(held, changes, principal)
 
     if dry_run:
-        return _rehearsed(registry, manifest, allowed)
+        return _rehearsed(registry, manifest, allowed, texts)
 
     def work(session: WriteSession) -> tuple[ChangeSet, Written, RegistryState | None]:
         changes = allowed(session.held())
@@ -102,7 +104,9 @@ def _notices(registry: Registry, manifest: Manifest, changes: ChangeSet, state: 
         yield NO_VECTORS
 
 
-def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet]) -> SyncReport:
+def _rehearsed(
+    registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet], texts: TextForm | None
+) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
 
@@ -113,6 +117,8 @@ def _rehearsed(registry: Registry, manifest: Manifest, allowed: Callable[[Held],
         state, changes = registry.read(work)
     except RegistryNotFound:
         state, changes = None, allowed(Held())
+    if state:
+        refuse_other_texts(texts, state.texts)
     return SyncReport(
         changes=changes,
         revision=_revision(state),

@@ -21,6 +21,8 @@ def checked(query: str | Query, max_chars: int | None, limit: int | None = None)
     asked = _query(query) if limit is None else replace(_query(query), limit=limit)
     steps, filters = tuple(asked.steps), checked_filters(asked.filters)
     texts = steps or (asked.text,)
+    if asked.steps and asked.text:
+        raise InvalidQuery("a query has a text, or steps, not both")
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidQuery("a query needs a text, or steps that each hold one")
     if max_chars is not None and max(map(len, texts)) > max_chars:
@@ -67,6 +69,14 @@ def check_texts(texts: object) -> None:
     """Raises InvalidSetting for a form of texts that there is not; None is no choice."""
     if texts is not None and texts not in get_args(TextForm):
         raise InvalidSetting(f"texts must be one of {', '.join(get_args(TextForm))}, not {texts!r}")
+
+
+def refuse_other_texts(texts: TextForm | None, held: TextForm) -> None:
+    """Raises InvalidSetting for texts that are chosen, and are not those that a registry holds vectors of."""
+    if texts not in (None, held):
+        raise InvalidSetting(
+            f"this registry's vectors are of {held} texts. To have {texts} ones run `waygraph reindex --texts {texts}`."
+        )
 
 
 def check_policy(policy: object) -> None:

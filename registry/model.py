@@ -151,7 +151,8 @@ class ToolMatch:
 class Route:
     """The answer: agents best first. Same query, recipe and revision: the same route.
 
-    `pinned` agents stand apart and never count to the limit. `steps` holds a route per step of the query.
+    `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
+    best. `steps` holds a route per step of the query.
     `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
     registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
     not known, see `Calibration`. `not_reranked`, which `notice` tells too: why the recipe's reranker gave no order.

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from waygraph.cypher import load
 from waygraph.registry.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
 from waygraph.registry.changes import AgentEntry, Approved, ChangeSet, OperatorSettings
+from waygraph.registry.checks import refuse_other_texts
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
 from waygraph.registry.embedding.protocol import Embedder, Progress
-from waygraph.registry.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
+from waygraph.registry.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.graph.change_log import Stamp
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
@@ -240,7 +241,7 @@ class WriteSession:
         """The registry's state; a new graph becomes a registry, with the embedder that there is."""
         state = self._state
         if state is not None:
-            self._refuse_other_texts(state)
+            refuse_other_texts(self._texts, state.texts)
             return state
         chosen = self._choose("")
         props = {
@@ -256,15 +257,8 @@ class WriteSession:
         created = self._state = read_state(self._engine)
         if created is None or created.revision:
             raise WriteConflict("another writer made this registry first")
-        self._refuse_other_texts(created)
+        refuse_other_texts(self._texts, created.texts)
         return created
-
-    def _refuse_other_texts(self, state: RegistryState) -> None:
-        if self._texts not in (None, state.texts):
-            raise InvalidSetting(
-                f"this registry's vectors are of {state.texts} texts. To have {self._texts} ones run "
-                f"`waygraph reindex --texts {self._texts}`."
-            )
 
     def _chosen(self, state: RegistryState) -> ChosenEmbedder:
         """The embedder that made this registry's vectors. Raises EmbedderMismatch if another was chosen."""

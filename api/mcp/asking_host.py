@@ -24,14 +24,12 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from waygraph.api.mcp.session import Context, Session
-from waygraph.ingest.calling.call import Host, NotAnswered, Question
+from waygraph.ingest.calling.call import ANSWER_S, Host, NotAnswered, Question
 from waygraph.registry.model import Agent
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker
 
-ANSWER_S = 300.0
-"""So long may a person, or a model, take for an answer."""
 _LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 Request = CreateMessageRequest | ElicitRequest | ListRootsRequest
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)

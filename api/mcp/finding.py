@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from waygraph.api.mcp.failures import Result, told_as_text
-from waygraph.api.mcp.surface import FIND_TOOLS, MAX_AGENTS, ROUTE_AGENTS
+from waygraph.api.mcp.surface import FIND_TOOLS, MAX_AGENTS, PARAMETERS, ROUTE_AGENTS
 from waygraph.registry.discovery.described import summary
 from waygraph.registry.discovery.finding import DEFAULT_LIMIT, FindAsked, WhyNot, find
 from waygraph.registry.discovery.skill_reading import reading_tool
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import AgentMatch, Filters, Query
+from waygraph.registry.schemas.words import unknown_name
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker, Gateway
@@ -23,6 +24,7 @@ Arguments = Mapping[str, Any]
 async def find_tools(gateway: "Gateway", asker: "Asker", arguments: Arguments) -> Result:
     """Raises what finding raises."""
     asker.caller.require("route")
+    _refuse_astray(FIND_TOOLS, arguments)
     is_rfc = gateway.surface == "rfc"
     detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
     remembers = "known" not in arguments
@@ -52,6 +54,7 @@ async def find_tools(gateway: "Gateway", asker: "Asker", arguments: Arguments) -
 async def route_agents(gateway: "Gateway", asker: "Asker", arguments: Arguments) -> Result:
     """Raises what routing raises."""
     asker.caller.require("route")
+    _refuse_astray(ROUTE_AGENTS, arguments)
     limit = arguments.get("limit", DEFAULT_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_AGENTS:
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
@@ -78,6 +81,13 @@ def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:
         "cannot_run": why_not(match.agent),
     }
     return {name: value for name, value in told.items() if value}
+
+
+def _refuse_astray(tool: str, arguments: Arguments) -> None:
+    """What is not known here may be what matters: a model that calls the query `text` would get another answer."""
+    known = PARAMETERS[tool]
+    if astray := sorted(arguments.keys() - known):
+        raise InvalidArguments(tool, [(f"/{name}", unknown_name(name, known)) for name in astray])
 
 
 def _text(arguments: Arguments, name: str, tool: str) -> str:

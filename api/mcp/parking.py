@@ -18,13 +18,13 @@ from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
 from waygraph.api.mcp.asking_host import OfSession, as_request, takes, untakable
-from waygraph.ingest.calling.call import STOPPING, Host, NotAnswered, Question
+from waygraph.ingest.calling.call import ANSWER_S, STOPPING, Host, NotAnswered, Question
 from waygraph.registry.errors import CallError, InvalidQuery
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Asker
 
-PARKED_S = 300.0
+PARKED_S = ANSWER_S
 """So long does a call wait for its host to come back."""
 PARKED_AT_ONCE = 256
 PARKED_OF_ONE = 32

@@ -112,6 +112,10 @@ _META_TOOLS: tuple[Definition, ...] = (
 )
 
 
+PARAMETERS = {tool["name"]: frozenset(tool["inputSchema"]["properties"]) for tool in _META_TOOLS}
+"""What each takes, by either surface."""
+
+
 def meta_tools(surface: Surface) -> tuple[Definition, ...]:
     """In the order in which they are listed."""
     return (FIND_TOOLS_OF_RFC,) if surface == "rfc" else _META_TOOLS

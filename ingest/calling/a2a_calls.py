@@ -63,9 +63,9 @@ class A2aCaller:
         """As `ToolCaller.call`. A task that fails is a result that is an error; one that asks for more says how to go
         on. Cancelled, the agent is asked to cancel the task.
         """
+        interface = await self._interface(call)  # who mends its arguments should not learn only then that it is nowhere
         said = _said(call.tool, call.arguments)
-        conversation = _Conversation(self.web, await self._interface(call))
-        return result_of(await conversation.settled(said, call.host))
+        return result_of(await _Conversation(self.web, interface).settled(said, call.host))
 
     async def _interface(self, call: ToolCall) -> Interface:
         """Raises NotCallable."""

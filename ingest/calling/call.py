@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from waygraph.ingest.upstream.host import Deaf, Host, NotAnswered, Question, Result
+from waygraph.ingest.upstream.host import ANSWER_S, Deaf, Host, NotAnswered, Question, Result
 from waygraph.registry.model import Agent, Tool
 
-__all__ = ["STOPPING", "Deaf", "Host", "NotAnswered", "Question", "Result", "ToolCall", "ToolCaller"]
+__all__ = ["ANSWER_S", "STOPPING", "Deaf", "Host", "NotAnswered", "Question", "Result", "ToolCall", "ToolCaller"]
 
 STOPPING = "the gateway is being stopped"
 """Why calls end, and none begin, while it closes."""

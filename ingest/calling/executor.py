@@ -9,6 +9,7 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
+from dataclasses import replace
 
 import anyio
 from anyio import to_thread
@@ -19,6 +20,7 @@ from waygraph.ingest.calling.launches import Launches
 from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.pool import calling_pool
 from waygraph.ingest.calling.services import Services, load_services
+from waygraph.ingest.calling.unhurried import Unhurried
 from waygraph.ingest.calling.web import Web
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.connection import MayHaveRun
@@ -54,7 +56,7 @@ class Executor:
         with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
             async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
-                    return await way.call(call)
+                    return await way.call(replace(call, host=Unhurried(call.host, scope)))
         if self._closed:
             raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.name, call.deadline_s)

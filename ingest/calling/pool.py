@@ -6,7 +6,7 @@ calls come from anywhere and wait for nothing but their own server.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from waygraph.ingest.upstream.connection import CallConnection, NotDelivered
 from waygraph.ingest.upstream.host import Host, Result
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch
 from waygraph.ingest.upstream.starts import Starts
-from waygraph.registry.errors import CallTimedOut, UpstreamError, UpstreamUnreachable
+from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model import Agent
 from waygraph.registry.settings import Settings
 
@@ -28,6 +28,11 @@ LaunchOf = Callable[[Agent], Awaitable[Launch]]
 OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
 """Opens a connection for calls, within its deadline. Raises UpstreamError."""
 
+_NO_WAY_BACK = "no back-channel"
+"""So says the SDK's server, of the modern era, of a tool that asks by a request."""
+ASK_AGAIN = (
+    "From now on this server is spoken to in the older form of the protocol, in which it can ask: call it again."
+)
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
 MOST_SILENCES = 3
@@ -78,6 +83,8 @@ class Pool:
         self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
         self._lines: dict[str, _Line] = {}
         self._failures: dict[str, _Failure] = {}
+        self._muted: dict[str, Launch] = {}
+        """By which launch a server could not ask."""
         self._stood: dict[str, Launch] = {}
         """By which launch a server was started well."""
         self._is_closed = False
@@ -113,6 +120,8 @@ class Pool:
                     line.retire()
                     if is_last:
                         raise
+                except UpstreamAnswered as error:
+                    raise self._noted(agent.id, line, error) from None
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -123,6 +132,8 @@ class Pool:
         """One that stands or is being started. Raises UpstreamError."""
         self._refuse_if_closed()
         launch = await self._launch_of(agent)
+        if self._muted.get(agent.id) == launch:
+            launch = replace(launch, handshake=True)
         self._refuse_if_closed()  # it may have been while the launch was looked for
         line = self._lines.get(agent.id)
         if line is not None and line.takes_calls and line.launch == launch:
@@ -130,6 +141,16 @@ class Pool:
         if line is not None:
             line.retire()
         return self._begun(agent.id, launch)
+
+    def _noted(self, agent_id: str, line: "_Line", error: UpstreamAnswered) -> UpstreamAnswered:
+        """Servers whose tools ask by a request of their own can do so in the handshake era alone, and find that out
+        when they run. The tool is not run again: nobody knows how far it came.
+        """
+        if line.launch.handshake or _NO_WAY_BACK not in error.message:
+            return error
+        self._muted[agent_id] = line.launch
+        line.retire()
+        return UpstreamAnswered(error.code, f"{error.message} {ASK_AGAIN}", error.data)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

@@ -9,8 +9,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from waygraph.ingest.manifest import Intake
+from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sources.kinds import BUILT_IN, Kind
+from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.errors import SourceError, WaygraphError
 
 GROUP = "waygraph.kinds"
@@ -74,8 +75,8 @@ def _at_arms_length(kind: Kind, package: str) -> Kind:
     return replace(
         kind,
         fits=_judging(kind.fits, blame),
-        read=_giving(kind.read, blame),
-        servers=_giving(kind.servers, blame) if kind.servers else None,
+        read=_giving(kind.read, blame, _whole),
+        servers=_giving(kind.servers, blame, _server) if kind.servers else None,
     )
 
 
@@ -90,17 +91,32 @@ def _judging(fits: Callable[[Any], bool], blame: str) -> Callable[[Any], bool]:
 
 
 def _giving[T](
-    read: Callable[[Any, str, Intake], Iterator[T]], blame: str
+    read: Callable[[Any, str, Intake], Iterator[T]], blame: str, sound: Callable[[T], T]
 ) -> Callable[[Any, str, Intake], Iterator[T]]:
     def give(document: Any, where: str, intake: Intake) -> Iterator[T]:
         try:
-            yield from read(document, where, intake)
+            yield from map(sound, read(document, where, intake))
         except WaygraphError:
             raise
         except Exception as exc:
             raise _failed(where, blame, exc) from exc
 
     return give
+
+
+def _whole(record: AgentRecord) -> AgentRecord:
+    """With all its tools, however lazily they were to be had. Raises TypeError."""
+    return replace(_of(AgentRecord, record), tools=tuple(_of(ToolRecord, tool) for tool in record.tools))
+
+
+def _server(server: ServerEntry) -> ServerEntry:
+    return _of(ServerEntry, server)
+
+
+def _of[T](kind: type[T], given: T) -> T:
+    if not isinstance(given, kind):
+        raise TypeError(f"expected {kind.__name__}, found {type(given).__name__}")
+    return given
 
 
 def _failed(where: str, blame: str, exc: Exception) -> SourceError:

@@ -44,6 +44,10 @@ class Host(Protocol):
         ...
 
 
+ANSWER_S = 300.0
+"""So long may a person, or a model, take for an answer. It does not count to the call's own time."""
+
+
 class NotAnswered(Exception):
     """The host does not answer a question: it cannot, it is gone, or a person refused. The text says which."""
 

@@ -20,6 +20,8 @@ class StdioLaunch:
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
+    handshake: bool = False
+    """Whether to speak to it in the handshake era of the protocol, whatever else it speaks."""
     confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """What references in it stood for, wherever they stood: no message shows it."""
 
@@ -35,6 +37,8 @@ class HttpLaunch:
     """Whether to log in by OAuth, with the tokens kept for this address."""
     public: bool = False
     """Whether only addresses of the open internet may be connected to: somebody else named it."""
+    handshake: bool = False
+    """As of a StdioLaunch."""
     confidential: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """As of a StdioLaunch."""
 

@@ -84,7 +84,7 @@ class _Opening:
 
     async def _try_all(self) -> OpenConnection:
         try:
-            return await self._try(self._launch, "auto")
+            return await self._try(self._launch, "legacy" if self._launch.handshake else "auto")
         except UpstreamError as error:
             again = self._another_way()
             if again is None:

@@ -50,6 +50,7 @@ class OpenAIEmbedder:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.place = base_url
         self._model, self._asked_dimension = model, dimension
         self._known_dimension = dimension or NATIVE_DIMENSIONS.get(model)
         self._batch_texts = batch_texts

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.embedding.protocol import Connected, Embedder
+from waygraph.registry.identity import digest
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,4 +77,15 @@ class OpenedEmbedders:
         from waygraph.registry.embedding.cache import CachedEmbedder
         from waygraph.registry.embedding.vector_file import vector_file_path
 
-        return CachedEmbedder(embedder, vector_file_path(self._settings, embedder.fingerprint))
+        return CachedEmbedder(embedder, vector_file_path(self._settings, _made_by(embedder)))
+
+
+def _made_by(embedder: Embedder) -> str:
+    """What the vectors on disk are of: OpenAI's own have its name, those of other endpoints one for each endpoint."""
+    if not isinstance(embedder, Connected):
+        return embedder.fingerprint
+    from waygraph.registry.openai_endpoint import DEFAULT_BASE_URL  # it imports an HTTP client
+
+    if embedder.place == DEFAULT_BASE_URL:
+        return embedder.fingerprint
+    return f"{embedder.fingerprint}+{digest(embedder.place)[:12]}"

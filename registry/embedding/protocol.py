@@ -39,6 +39,11 @@ class Embedder(Protocol):
 class Connected(Protocol):
     """An embedder that holds connections."""
 
+    @property
+    def place(self) -> str:
+        """Whose vectors it gives: of one name, two places may have two models."""
+        ...
+
     def close(self) -> None:
         """Ends them; it embeds nothing more."""
         ...

@@ -202,10 +202,7 @@ class LocalIndex:
 
     def _new_mask(self, scope: Scope) -> "Mask | None":
         allowed = np.fromiter(
-            (
-                routable(agent, scope.principal, scope.filters) and (scope.with_pinned or not agent.pinned)
-                for agent in self._agents
-            ),
+            (routable(agent, scope.principal, scope.filters) for agent in self._agents),
             dtype=np.bool_,
             count=len(self._agents),
         )

@@ -87,7 +87,6 @@ class Ask:
             "kinds": list(filters.kinds),
             "agent_ids": list(filters.agent_ids),
             "reachable": filters.reachable,
-            "with_pinned": self.scope.with_pinned,
         }
 
 

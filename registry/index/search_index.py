@@ -28,11 +28,10 @@ class LegHits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may be found. Pinned agents stand apart from a route but not from a search for tools."""
+    """What may be found."""
 
     filters: Filters = field(default_factory=Filters)
     principal: Principal | None = None
-    with_pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, inf
-from typing import Literal
+from typing import Literal, get_args
 
 from waygraph.registry.errors import InvalidSetting, UnknownRecipe
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
@@ -12,6 +12,19 @@ from waygraph.registry.model import EntityKind, TextForm
 Merge = Literal["one_list", "by_owner", "by_score"]
 """`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents. `by_score`:
 each leg scores agents."""
+
+
+def _refuse_unless(given: str, fits: bool, expected: str) -> None:
+    if not fits:
+        raise InvalidSetting(f"{given}: expected {expected}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < inf
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +38,13 @@ class RecipeLeg:
     kind: EntityKind
     share: float = 1.0
     k: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting."""
+        _refuse_unless(f"leg={self.leg!r}", self.leg in get_args(Leg), f"one of {', '.join(get_args(Leg))}")
+        _refuse_unless(f"kind={self.kind!r}", self.kind in get_args(EntityKind), "agent or tool")
+        _refuse_unless(f"share={self.share!r}", _is_number(self.share), "a number from 0")
+        _refuse_unless(f"k={self.k!r}", _is_number(self.k), "a number from 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +73,10 @@ class Rerank:
     spec: str
     depth: int = 20
 
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting."""
+        _refuse_unless(f"rerank depth={self.depth!r}", _is_count(self.depth), "a whole number from 1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -75,10 +99,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
-        if self.depth < 1:
-            raise InvalidSetting(f"recipe {self.name!r}: depth={self.depth}: expected a whole number from 1")
-        for k in (leg.k for leg in self.legs if not 0 <= leg.k < inf):
-            raise InvalidSetting(f"recipe {self.name!r}: k={k:g}: expected a number from 0")
+        of = f"recipe {self.name!r}: "
+        _refuse_unless(f"{of}depth={self.depth!r}", _is_count(self.depth), "a whole number from 1")
+        merges = get_args(Merge)
+        _refuse_unless(f"{of}merge={self.merge!r}", self.merge in merges, f"one of {', '.join(merges)}")
+        for kind, weight in self.weights.items():
+            _refuse_unless(f"{of}{kind}_weight={weight!r}", _is_number(weight), "a number from 0")
+        fits = self.rerank is None or isinstance(self.rerank, Rerank)
+        _refuse_unless(f"{of}rerank={self.rerank!r}", fits, "a Rerank, such as Rerank(spec='openai:MODEL')")
 
     @property
     def weights(self) -> Mapping[EntityKind, float]:

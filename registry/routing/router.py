@@ -5,16 +5,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access import routable, visible
 from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.flags import Shows, as_seen
-from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Scope, SearchIndex
 from waygraph.registry.lookup import shows
 from waygraph.registry.machine.meanwhile import meanwhile
-from waygraph.registry.model import AgentMatch, EntityKind, Filters, Principal, Query, Route, ToolMatch, ToolRoute
+from waygraph.registry.model import (
+    Agent,
+    AgentMatch,
+    EntityKind,
+    Filters,
+    Principal,
+    Query,
+    Route,
+    ToolMatch,
+    ToolRoute,
+)
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
 from waygraph.registry.tracing import span
@@ -90,7 +101,7 @@ class Router:
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
-        hits = self._search(query.text, ask, Scope(query.filters, ask.principal, with_pinned=True))
+        hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
         with span("fusion"):
             confidence = _confidence(hits, ask.recipe)
             seen = shows(self.index, ask.principal)
@@ -119,12 +130,15 @@ class Router:
 
     def _single(self, query: Query, ask: Ask, started: float) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
+        apart = {a.id: a for a in hits.records.pinned() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
-            best = fuse_agents(ask.recipe, hits.legs, ask.weights, query.limit, population=hits.populations["agent"])
+            limit = query.limit + len(apart)
+            best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.populations["agent"])
             confidence = _confidence(hits, ask.recipe, best if ask.keeps_recipe_weights else None)
             seen = shows(self.index, ask.principal)
-            matches = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, seen)
-        pinned = _pinned(hits.records, query, ask, seen)
+            found = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, seen)
+        matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
+        pinned = _pinned(apart, found, seen) if apart else ()
         return Route(
             query=query,
             matches=matches,
@@ -144,13 +158,15 @@ class Router:
         )
         if len({step.revision for step in steps}) > 1:
             raise IndexOutdated("was written between two steps")
+        matches = union_of_steps(steps, query.limit)
         return replace(
             steps[0],
             query=query,
-            matches=union_of_steps(steps, query.limit),
+            matches=matches,
+            pinned=tuple(max(same, key=attrgetter("score")) for same in zip(*(s.pinned for s in steps), strict=True)),
             steps=steps,
             confidence=min((s.confidence for s in steps if s.confidence is not None), default=None),
-            reason="; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
+            reason="" if matches else "; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -259,11 +275,11 @@ def _is_withheld(confidence: float | None, recipe: Recipe) -> bool:
     return confidence is not None and recipe.calibration is not None and confidence < recipe.calibration.least
 
 
-def _pinned(records: Records, query: Query, ask: Ask, seen: Shows | None) -> tuple[AgentMatch, ...]:
+def _pinned(agents: Mapping[str, Agent], found: Iterable[AgentMatch], seen: Shows | None) -> tuple[AgentMatch, ...]:
+    """Each as it was found; without score, votes and tools if it was not."""
+    matches = {match.agent.id: match for match in found}
     return tuple(
-        AgentMatch(agent=as_seen(agent, seen), score=0.0)
-        for agent in records.pinned()
-        if routable(agent, ask.principal, query.filters)
+        matches.get(agent_id) or AgentMatch(agent=as_seen(agent, seen), score=0.0) for agent_id, agent in agents.items()
     )
 
 

@@ -1,11 +1,13 @@
 """What holds for every call, whatever runs the tool."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
 
-from waygraph.ingest.calling.call import Result, ToolCall
+from waygraph.ingest.calling.call import Deaf, Question, Result, ToolCall
 from waygraph.ingest.calling.executor import Executor
 from waygraph.registry.errors import (
     CallTimedOut,
@@ -49,6 +51,34 @@ def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None
     with pytest.raises(CallTimedOut, match=r"'a__t' did not answer within 0\.05 s"):
         anyio.run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
     assert way.ended == ["a"]
+
+
+class Thinking(Deaf):
+    """A person who takes `seconds` for an answer."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+        await anyio.sleep(self._seconds)
+        return {"action": "accept"}
+
+
+class Asking(Sleeping):
+    """A way that asks before it sleeps."""
+
+    async def call(self, call: ToolCall) -> Result:
+        answer = await call.host.ask("elicitation/create", {})
+        return {**await super().call(call), "answer": answer}
+
+
+def test_what_a_person_takes_to_answer_does_not_count_to_the_deadline() -> None:
+    """Only what the tool takes does, before and after."""
+    executor, host = Executor({"mcp_server": Asking()}, 4), Thinking(0.6)
+    result = anyio.run(executor.call, replace(call(deadline_s=0.3), host=host))
+    assert result["answer"] == {"action": "accept"}
+    with pytest.raises(CallTimedOut, match=r"within 0\.3 s"):
+        anyio.run(executor.call, replace(call(seconds=HANG_S, deadline_s=0.3), host=host))
 
 
 class Failing:

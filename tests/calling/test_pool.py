@@ -13,13 +13,15 @@ import anyio
 import pytest
 
 from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
+from tests.upstream.launches import PROGRAMS
 from tests.upstream.marked import MARK, marked
 from waygraph.ingest.calling.call import ToolCall
+from waygraph.ingest.calling.executor import Executor
 from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.pool import Pool, calling_pool
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamError, UpstreamUnreachable
+from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.settings import Settings
 
@@ -407,6 +409,27 @@ def test_an_error_inside_the_pool_s_block_comes_out_as_it_is() -> None:
         anyio.run(run)
 
 
+def test_a_server_whose_tools_ask_by_request_is_spoken_to_so_that_they_can() -> None:
+    """The SDK's do so in the handshake era alone. The tool is not run again by itself; the server is remembered."""
+    host = Listening(answers={"elicitation/create": {"action": "accept", "content": {"yes": True}}})
+
+    async def act(pool: Pool) -> None:
+        for _ in range(2):
+            with pytest.raises(UpstreamAnswered, match=r"back-channel.* older form .* call it again") as caught:
+                await pool.call(ONE, "asks_by_request", {}, host=host, timeout_s=PATIENCE_S)
+            assert caught.value.code == -32600
+            assert host.asked == []
+            result = await pool.call(ONE, "asks_by_request", {}, host=host, timeout_s=PATIENCE_S)
+            assert result["content"][0]["text"] == '"accept"'
+            assert len(host.asked) == 1
+            host.asked.clear()
+            launches["one"] = replace(server, env={"ANOTHER": "launch"})
+
+    server = StdioLaunch(command=sys.executable, args=(str(PROGRAMS / "sdk_tools.py"),))
+    launches: dict[str, Launch] = {"one": server}
+    with_pool(launches, act)
+
+
 # The caller
 
 
@@ -427,7 +450,7 @@ def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
     """The call that gave up is told so; the next one finds the server that was being started for it."""
 
     async def act(pool: Pool) -> None:
-        caller = McpCaller(pool)
+        caller = Executor({"mcp_server": McpCaller(pool)}, calls_at_once=5)
         with pytest.raises(CallTimedOut, match=r"'one_who' did not answer within 0.2 s"):
             await caller.call(tool_call("who", deadline_s=0.2))
         started = marked(mark)

@@ -427,7 +427,7 @@ class World:
     def _scope(self) -> Scope:
         """Everything to everybody in one of three."""
         if self._chance.random() < 0.33:
-            return Scope(with_pinned=self._chance.random() < 0.5)
+            return Scope()
         filters = Filters(
             tags=self._few((*TAGS, "pinned", "no such tag")),
             kinds=self._few(AGENT_KINDS),
@@ -435,7 +435,7 @@ class World:
             reachable=self._chance.random() < 0.2,
         )
         principal = self._chance.choice((None, None, Principal(), Principal(groups=self._few((*GROUPS, "nobody")))))
-        return Scope(filters, principal, with_pinned=self._chance.random() < 0.5)
+        return Scope(filters, principal)
 
     def _few[T](self, values: tuple[T, ...], most: int = 2) -> tuple[T, ...]:
         """None of them in two of three: each filter leaves out much."""

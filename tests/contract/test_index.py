@@ -169,7 +169,6 @@ scopes = st.builds(
         agent_ids=st.lists(st.sampled_from([a.id for a in random_fleet().agents]), max_size=5).map(tuple),
     ),
     principal=st.none() | st.builds(Principal, groups=st.lists(st.sampled_from(GROUPS), max_size=2).map(tuple)),
-    with_pinned=st.booleans(),
 )
 names = st.sampled_from([a.id for a in random_fleet().agents] + [t.name for t in random_fleet().tools])
 queries = st.lists(st.sampled_from([*TOPICS, "finds", "number", "3"]), min_size=1, max_size=4).map(" ".join) | names
@@ -192,7 +191,6 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
     for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
         for entity, owner in pairs(hits):
             assert routable(agents[owner], scope.principal, scope.filters), (leg, entity)
-            assert scope.with_pinned or not agents[owner].pinned, (leg, entity)
             assert entity.partition("/")[0] == owner
 
 
@@ -200,15 +198,11 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
 @given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 40))
 def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: str, seed: int, depth: int) -> None:
     """A leg under a scope is the leg over everything with the others left out, filled up to the depth."""
-    everything = Scope(with_pinned=True)
     agents = index.agents()
-    wide = index.search(LEGS, vector(seed), text, 10_000, everything).legs
+    wide = index.search(LEGS, vector(seed), text, 10_000, Scope()).legs
     for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
         allowed = [
-            entity
-            for entity, owner in pairs(wide[leg])
-            if routable(agents[owner], scope.principal, scope.filters)
-            and (scope.with_pinned or not agents[owner].pinned)
+            entity for entity, owner in pairs(wide[leg]) if routable(agents[owner], scope.principal, scope.filters)
         ]
         expected = allowed if leg == "name" else allowed[:depth]
         assert list(hits.entity_ids) == expected, leg
@@ -244,7 +238,7 @@ def test_equal_scores_come_in_order_of_id(make_index: MakeIndex, leg: Leg) -> No
 def test_vector_scores_are_cosines(index: SearchIndex, fleet: Snapshot) -> None:
     """The score is the exact dot product with the entity's vector, and `similarity` the highest of them."""
     asked = vector(7)
-    hits = index.search(["tool_vector"], asked, "", 10, Scope(with_pinned=True))
+    hits = index.search(["tool_vector"], asked, "", 10, Scope())
     rows = {made.id: row for row, made in enumerate(fleet.tools, start=len(fleet.agents))}
     found = hits.legs["tool_vector"]
     for entity, score in zip(found.entity_ids, found.scores, strict=True):
@@ -279,7 +273,7 @@ def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fl
     owners = {t.agent_id for t in fleet.tools}
     toolless = {agent.id for agent in fleet.agents} - owners
     assert toolless
-    scope = Scope(with_pinned=True)
+    scope = Scope()
     shown = {a.id for a in fleet.agents if not a.hidden}
     found = index.search(LEGS, vector(3), " ".join(TOPICS), 10_000, scope).legs
     by_vector = set(found["capability_vector"].entity_ids)

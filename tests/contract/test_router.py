@@ -313,14 +313,22 @@ def walled(walls: list[set[str]]) -> Manifest:
 
 
 def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
-    """A pinned agent comes in `pinned`, not among the matches, and its tools are still found."""
+    """A pinned agent comes in `pinned`, as it was found, not among the matches; beside it the answer is the same."""
     with filled(shelf.empty(), WORDLESS) as registry:
-        best = ids(registry.route("send a direct message in the team chat"))[0]
+        free = registry.route(Query(text="send a direct message in the team chat", limit=6))
+        best = ids(free)[0]
         registry.set(best, pinned=True)
+        registry.set("trencher-tables", pinned=True)
         route = registry.route("send a direct message in the team chat")
-        assert [match.agent.id for match in route.pinned] == [best]
-        assert best not in ids(route)
-        assert len(route.matches) == 5
+        found = {match.agent.id: match for match in route.pinned}
+        assert set(found) == {best, "trencher-tables"}
+        assert found[best].agent.pinned
+        assert (found[best].score, found[best].votes) == (free.matches[0].score, free.matches[0].votes)
+        assert found[best].tools == free.matches[0].tools != ()
+        assert (found["trencher-tables"].score, found["trencher-tables"].tools) == (0.0, ())
+        assert ids(route) == ids(free)[1:]
+        assert route.confidence == free.confidence
+        registry.set("trencher-tables", pinned=False)
         assert best in {m.agent.id for m in registry.find_tools("send a direct message in the team chat").matches}
         assert registry.route("zzz qqq").reason.startswith("beside the pinned agents nothing")
         assert registry.find_tools("zzz qqq").reason.startswith("nothing in this registry")

@@ -8,8 +8,9 @@ from waygraph.api.cli.shown.pages import Outcome
 from waygraph.ingest.ingestion import Asking, Ingestion, opened
 from waygraph.ingest.questions import TEMPLATES, open_author
 from waygraph.ingest.sources.naming import name_of_command, shown
+from waygraph.registry import checks
 from waygraph.registry.embedding.protocol import Progress
-from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, WaygraphError
+from waygraph.registry.errors import MassRemoval, SourceError, WaygraphError
 from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
@@ -49,15 +50,9 @@ def outcomes(
 
 
 def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
-    """Raises InvalidSetting if the registry exists and embeds other texts than the ones asked for."""
-    if texts is None or not registry.exists:
-        return
-    held = registry.status().state.texts
-    if held != texts:
-        raise InvalidSetting(
-            f"--texts {texts} counts for a new registry; this one embeds {held} texts. "
-            f"Run `waygraph reindex --texts {texts}` to change that."
-        )
+    """Before any source is read. Raises InvalidSetting if the registry exists and embeds other ones."""
+    if texts is not None and registry.exists:
+        checks.refuse_other_texts(texts, registry.status().state.texts)
 
 
 def remark(outcomes: Sequence[Outcome]) -> None:

@@ -36,7 +36,7 @@ CALL () {
        CASE WHEN node:Tool THEN '2' WHEN node:Capability THEN '1' ELSE '0' END + node.id AS place
   ORDER BY score DESC, place
   WITH leg, count(*) AS seen, collect(CASE
-    WHEN (NOT owner:Apart OR (NOT owner.index_hidden AND ($ask.with_pinned OR NOT owner.index_pinned)))
+    WHEN (NOT owner:Apart OR NOT owner.index_hidden)
       AND ($ask.everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $ask.groups))
       AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
       AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)

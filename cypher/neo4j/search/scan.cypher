@@ -7,7 +7,7 @@ WITH [registry.revision, registry.commit, registry.embedder, registry.texts,
       coalesce(timestamp() - mark.since, -1)] AS state
 CALL () {
   MATCH (owner:Agent)
-  WHERE (NOT owner:Apart OR (NOT owner.index_hidden AND ($ask.with_pinned OR NOT owner.index_pinned)))
+  WHERE (NOT owner:Apart OR NOT owner.index_hidden)
     AND ($ask.everyone OR owner.index_groups = [] OR any(name IN owner.index_groups WHERE name IN $ask.groups))
     AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
     AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)

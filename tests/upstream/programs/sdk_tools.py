@@ -75,6 +75,11 @@ async def asks(context: Any, given: dict[str, Any], answers: Any, state: str | N
     return types.InputRequiredResult.model_validate({"inputRequests": requests, "requestState": json.dumps(seen)})
 
 
+async def asks_by_request(context: Any, _: dict[str, Any]) -> types.CallToolResult:
+    """As tools written before the modern era do, and most since."""
+    return text_of((await context.session.elicit_form("Sure?", SURE["requestedSchema"], context.request_id)).action)
+
+
 async def can(context: Any, _: dict[str, Any]) -> types.CallToolResult:
     able = context.session.client_capabilities
     return text_of(sorted(able.model_dump(exclude_none=True)) if able else None)
@@ -88,9 +93,15 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> Any:
         return types.InputRequiredResult(request_state="again")
     if params.name == "errs":
         raise types_error(given)
-    return await {"tells": tells, "waits": waits, "knows": knows, "headers": headers, "can": can}[params.name](
-        context, given
-    )
+    tools = {
+        "tells": tells,
+        "waits": waits,
+        "knows": knows,
+        "headers": headers,
+        "asks_by_request": asks_by_request,
+        "can": can,
+    }
+    return await tools[params.name](context, given)
 
 
 def types_error(given: dict[str, Any]) -> Exception:
