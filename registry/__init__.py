@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Vote,
     )
     from waygraph.registry.registry import Registry, Status
-    from waygraph.registry.routing.recipes import RECIPES, Recipe
+    from waygraph.registry.routing.recipes import RECIPES, Recipe, RecipeLeg, Rerank
     from waygraph.registry.settings import Settings
 
 __all__ = [
@@ -29,7 +29,9 @@ __all__ = [
     "Principal",
     "Query",
     "Recipe",
+    "RecipeLeg",
     "Registry",
+    "Rerank",
     "Route",
     "Settings",
     "Status",
@@ -43,6 +45,8 @@ __all__ = [
 _HOMES = {
     "RECIPES": "routing.recipes",
     "Recipe": "routing.recipes",
+    "RecipeLeg": "routing.recipes",
+    "Rerank": "routing.recipes",
     "Registry": "registry",
     "Settings": "settings",
     "Status": "registry",

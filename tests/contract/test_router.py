@@ -159,7 +159,15 @@ def test_an_unknown_recipe_is_named_with_those_known(registry: Registry) -> None
 
 @pytest.mark.parametrize(
     "query",
-    ["", "   ", Query(), Query(text="x", limit=0), Query(text="x", limit=-1), Query(steps=("a", " "))],
+    [
+        "",
+        "   ",
+        Query(),
+        Query(text="x", limit=0),
+        Query(text="x", limit=-1),
+        Query(steps=("a", " ")),
+        Query(text="a", steps=("b",)),
+    ],
 )
 def test_a_query_that_cannot_be_asked_is_refused(registry: Registry, query: str | Query) -> None:
     """An empty text, an empty step or a limit below 1 is an error, not an empty answer."""
@@ -499,6 +507,15 @@ def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Reg
     assert "trencher-tables" in ids(route)
     assert "words only" in route.notice
     assert "words only" in wordless.find_tools("reserve a table").notice
+
+
+def test_with_steps_a_reason_is_told_where_nothing_is_found_at_all(wordless: Registry) -> None:
+    """A step without an answer tells its own."""
+    known, unknown = "reserve a restaurant table for dinner", "zzz qqq"
+    some = wordless.route(Query(steps=(known, unknown)))
+    assert some.matches
+    assert (some.reason, some.steps[0].reason, some.steps[1].reason) == ("", "", NOTHING_FITS)
+    assert wordless.route(Query(steps=(unknown, "qqq zzz"))).reason == NOTHING_FITS
 
 
 @pytest.mark.parametrize("recipe", ["hybrid", "paper", "tools"])

@@ -119,6 +119,24 @@ def test_arguments_are_checked_before_anything_is_sent(service: Served, toolbox:
     assert toolbox.notes == before
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "at", "told"),
+    [
+        ("find_tools", {"text": "add numbers"}, "/text", "is not known; known: "),
+        ("find_tools", {"query": "add", "limits": 3}, "/limits", "did you mean 'limit'?"),
+        ("route_agents", {"q": "add numbers"}, "/q", "is not known; known: "),
+    ],
+)
+def test_what_is_not_known_is_not_overlooked(
+    service: Served, tool: str, arguments: dict[str, Any], at: str, told: str
+) -> None:
+    """A model that names its request otherwise would take another answer for that to its request."""
+    error = call(service, tool, arguments)
+    assert error["code"] == "invalid-arguments"
+    assert at in error["message"]
+    assert told.replace("'", '"') in error["message"].replace("'", '"')
+
+
 SLOW_TO_CHECK: list[dict[str, Any]] = [
     {"list": list(range(2_000))},
     {"nested": [[[number] for number in range(600)]]},

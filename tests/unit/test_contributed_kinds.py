@@ -35,6 +35,13 @@ def explode(document):
     raise RuntimeError(str(document))
 
 BROKEN = Kind("broken", "anything", explode, read)
+
+def lazy(document, where, intake):
+    tools = ({"secret": 1}[name] for name in ["no"]) if document["fleet"] == "lazy" else [document["fleet"]]
+    yield AgentRecord(pointer="/", key="ship", tools=tools)
+
+LAZY = Kind("fleet", "lazy", fits, lazy)
+STRANGE = Kind("fleet", "strange", fits, lambda document, where, intake: iter([5]))
 """
 
 
@@ -114,6 +121,20 @@ def test_a_broken_entry_point_is_told_with_its_package(folder: Path, tmp_path: P
         for told in (reason(written(tmp_path, {"x": 1})), reason(written(tmp_path, {"x": 1}), "wrong")):
             assert "'wrong' of the package acme-fleet 1.0 is left out: " + why in told
             assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "fleet", "why"), [("LAZY", "lazy", "KeyError"), ("LAZY", 5, "TypeError"), ("STRANGE", 5, "TypeError")]
+)
+def test_what_another_package_gives_is_looked_at_before_it_is_taken(
+    folder: Path, tmp_path: Path, kind: str, fleet: object, why: str
+) -> None:
+    """Its records are made while it is told whose fault is met: tools too, however lazily they come."""
+    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": f"acme_fleet:{kind}"})
+    with on_path(folder):
+        assert (
+            reason(written(tmp_path, {"fleet": fleet})) == f"the kind fleet of the package acme-fleet 1.0 failed: {why}"
+        )
 
 
 def test_of_two_packages_the_first_by_name_has_the_kind(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.fake_openai import KEY, NATIVE_DIMENSION, FakeOpenAI, fake_openai, ve
 from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.openai import OpenAIEmbedder
+from waygraph.registry.embedding.opened import OpenedEmbedders
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
 from waygraph.registry.settings import Settings
 
@@ -211,6 +213,22 @@ def test_the_environment_is_handed_in(fake: FakeOpenAI) -> None:
     assert embedder.embed(["a", "b"], "document").shape == (2, 4)
     assert len(fake.batches) == 2
     embedder.close()
+
+
+def test_each_address_has_a_document_cache_of_its_own(tmp_path: Path) -> None:
+    """Of one name there may be a model at each. The same address asks once for a text."""
+    settings = Settings(cache_dir=str(tmp_path))
+    with fake_openai() as one, fake_openai() as other:
+        for fake, batches in ((one, 1), (other, 1), (one, 1)):
+            opened = OpenedEmbedders(settings, {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY})
+            chosen = opened.open_for_documents("openai:any-model?dimension=4")
+            assert chosen.embedder is not None
+            chosen.embedder.embed(["a"], "document")
+            assert len(fake.batches) == batches
+            opened.close()
+    names = [path.name for path in (tmp_path / "vectors").glob("*.sqlite")]
+    assert len(names) == 2
+    assert all(name.startswith("openai-any-model@4+") for name in names)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
 from waygraph.ingest import ingest
 from waygraph.registry import Registry, Settings
-from waygraph.registry.errors import MassRemoval, SourceError
+from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError
 from waygraph.registry.statuses import continued, failing, unreachable, word_of
 
 WORDS = Settings(embedder="none")
@@ -100,6 +101,16 @@ def test_the_terms_are_those_of_the_command(registry: Registry, catalog: Path, t
         ingest(registry, tmp_path / "empty.json", source="examples")
     [report] = ingest(registry, tmp_path / "empty.json", source="examples", allow_mass_removal=True)
     assert len(report.changes.removed_agents) == 36
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(("texts", "why"), [("plain", "reindex --texts plain"), ("foo", "texts must be one of")])
+def test_a_dry_run_refuses_the_texts_that_the_run_refuses(
+    registry: Registry, catalog: Path, dry_run: bool, texts: Any, why: str
+) -> None:
+    ingest(registry, str(catalog))
+    with pytest.raises(InvalidSetting, match=why):
+        ingest(registry, str(catalog), texts=texts, dry_run=dry_run)
 
 
 def test_what_is_not_there_is_an_error(registry: Registry, tmp_path: Path) -> None:
