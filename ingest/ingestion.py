@@ -17,6 +17,7 @@ from waygraph.ingest.sync import sync
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest, Policy, SyncReport
 from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.errors import SourceError
 from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.client import RemoteRegistry
@@ -145,16 +146,20 @@ def ingest(
         connect=connect,
         ask=partial(_asked, registry.settings),
     )
+    sources = opened(given, how)
     named, command = ((os.fspath(given),), ()) if isinstance(given, (str, os.PathLike)) else ((), given)
     refuse_unused(named, command, how)
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    return [each.report for each in terms.ingest(registry, opened(given, how), progress)]
+    return [each.report for each in terms.ingest(registry, sources, progress)]
 
 
 def opened(given: str | os.PathLike[str] | Sequence[str], how: Opening) -> list[OpenedSource]:
     """The sources that one text, path or command names. Raises SourceError."""
     if isinstance(given, (str, os.PathLike)):
         return open_sources(os.fspath(given), how)
+    if not isinstance(given, Sequence) or not all(isinstance(word, str) for word in given):
+        kind = type(given).__name__
+        raise SourceError("ingest", f"expected a path, an address, or a list of the words of a command, not {kind}")
     return [open_command(given, how)]
 
 

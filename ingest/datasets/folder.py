@@ -12,7 +12,7 @@ A need that no tool meets (its agent has none) has an empty list among `gold_too
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -25,10 +25,14 @@ from waygraph.ingest.sources.tools_list import tool_records
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
+from waygraph.registry.nearest import nearest
 from waygraph.registry.settings import Settings
 
 AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
 FILES = (QUERIES,)
+_OF_AGENT = ("id", "name", "description", "kind", "tags", "tools")
+_OF_QUERY = ("id", "text", "gold", "gold_tools", "steps", "split")
+_MISSPELT = 0.75
 
 
 def read(path: Path, settings: Settings) -> Dataset:
@@ -39,7 +43,7 @@ def read(path: Path, settings: Settings) -> Dataset:
     if about.get("checksum") not in (None, "", seen):
         raise InvalidDataset(str(path / ABOUT), f"checksum is {about['checksum']}, the files have {seen}")
     known = Known.of(catalogue)
-    questions = tuple(_question(record, known, where) for where, record in lines(path / QUERIES))
+    questions = tuple(_questions(path / QUERIES, known))
     return Dataset(
         name=str(about.get("name") or path.name),
         origin=str(about.get("origin") or ""),
@@ -107,6 +111,7 @@ def _about(path: Path) -> Mapping[str, Any]:
 def _catalogue(path: Path, settings: Settings) -> Manifest:
     entries: dict[str, Any] = {}
     for where, record in lines(path):
+        _refuse_misspelt(record, _OF_AGENT, where)
         intake = Intake(where, settings)
         intake.take(_agent(record, intake))
         for rejected in intake.rejected[:1]:
@@ -129,6 +134,23 @@ def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
     )
 
 
+def _questions(path: Path, known: Known) -> Iterator[Question]:
+    ids: set[str] = set()
+    for where, record in lines(path):
+        question = _question(record, known, where)
+        if question.id in ids:
+            raise InvalidDataset(where, f"a second query {question.id!r}")
+        ids.add(question.id)
+        yield question
+
+
+def _refuse_misspelt(record: Mapping[str, Any], fields: Sequence[str], where: str) -> None:
+    """What else a line holds is its author's own; what is nearly a field of ours would be missed in silence."""
+    for name in record:
+        if name not in fields and (meant := nearest(name, fields, least=_MISSPELT)):
+            raise InvalidDataset(where, f"unknown field {name!r}; did you mean {meant[0]!r}?")
+
+
 def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
     if not isinstance(record.get("id"), str | int) or isinstance(record["id"], bool):
         raise InvalidDataset(where, "a query needs an id")
@@ -146,6 +168,7 @@ def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
 
 
 def _need(record: Mapping[str, Any], known: Known, where: str) -> Need:
+    _refuse_misspelt(record, _OF_QUERY, where)
     text = record.get("text")
     if not isinstance(text, str) or not text.strip():
         raise InvalidDataset(where, "a query needs a text")

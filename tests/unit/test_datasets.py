@@ -42,7 +42,7 @@ def test_a_folder_is_read_as_it_stands(tmp_path: Path) -> None:
     """Ids become those of the registry; alternatives, steps and splits are kept."""
     step = {"text": "find Ada", "gold": [["Über maps"]]}
     about = {"name": "Two", "origin": "here", "license": "CC0"}
-    queries = [QUERY, {"id": "b", "text": "go", "steps": [step, {"text": "rest"}], "split": "dev"}]
+    queries = [QUERY, {"id": "b", "text": "go", "steps": [step, {"text": "rest"}], "split": "dev", "note": "own"}]
     dataset = read_dataset(written(tmp_path, AGENTS, queries, about), Settings())
     ids = {entry.key: entry.agent.id for entry in dataset.catalogue.entries}
     assert (dataset.name, dataset.origin, dataset.license) == ("Two", "here", "CC0")
@@ -78,7 +78,10 @@ def test_the_checksum_is_that_of_the_files(tmp_path: Path) -> None:
         ([*AGENTS, {"name": "no id"}], [QUERY], r"agents\.jsonl:3.*agent id"),
         ([*AGENTS, AGENTS[0]], [QUERY], r"agents\.jsonl:3: a second agent 'mail'"),
         ([{**AGENTS[0], "tools": [{"name": ""}]}], [QUERY], r"agents\.jsonl:1.*tool name"),
-        (AGENTS, [QUERY, QUERY], "a second query '1'"),
+        ([{**AGENTS[0], "descripton": "x"}], [QUERY], r"agents\.jsonl:1: .*'descripton'; did you mean 'description'"),
+        (AGENTS, [QUERY, QUERY], r"queries\.jsonl:2: a second query '1'"),
+        (AGENTS, [{**QUERY, "golds": [["mail"]]}], r"queries\.jsonl:1: unknown field 'golds'; did you mean 'gold'"),
+        (AGENTS, [{**QUERY, "steps": [{"text": "a", "gold_tool": []}]}], r":1, step 1: unknown field 'gold_tool'"),
         (AGENTS, ["", "", "no"], r"queries\.jsonl:3: is not JSON"),
         (AGENTS, [{**QUERY, "id": None}], r"queries\.jsonl:1: a query needs an id"),
         (AGENTS, [{**QUERY, "id": True}], r"queries\.jsonl:1: a query needs an id"),

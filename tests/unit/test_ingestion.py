@@ -113,6 +113,12 @@ def test_a_dry_run_refuses_the_texts_that_the_run_refuses(
         ingest(registry, str(catalog), texts=texts, dry_run=dry_run)
 
 
+@pytest.mark.parametrize("given", [None, 5, {"agents": []}, ["python", 3]])
+def test_what_names_no_source_is_an_error(registry: Registry, given: Any) -> None:
+    with pytest.raises(SourceError, match="expected a path, an address, or a list of the words of a command"):
+        ingest(registry, given)
+
+
 def test_what_is_not_there_is_an_error(registry: Registry, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"nowhere\.json"):
         ingest(registry, tmp_path / "nowhere.json")
