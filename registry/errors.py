@@ -15,6 +15,7 @@
     │   ├── IndexOutdated       it was just embedded anew, or written each time that it was read (retryable)
     │   ├── CopyDiffers         a copy of a registry is not what it was copied from
     │   ├── StorageFailed       the disk is full or refuses writes
+    │   │   └── NotPublished    what was written is kept, and not shown yet
     │   ├── ServerUnavailable   the graph server does not answer (retryable)
     │   ├── ServerRefused       wrong password, database, version, or a right is missing
     │   └── EngineError         anything else the engine said
@@ -180,6 +181,14 @@ class CopyDiffers(RegistryError):
 
 class StorageFailed(RegistryError):
     pass
+
+
+class NotPublished(StorageFailed):
+    """To write it again changes nothing: it is shown as soon as the search index can be written."""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path = str(path)
+        super().__init__(f"{self.path}: what was written is kept, and shown as soon as it can be: {reason}")
 
 
 class ServerUnavailable(RegistryError):

@@ -222,7 +222,7 @@ class Settings:
     @property
     def welcome_origins(self) -> tuple[str, ...]:
         """Whose web pages may call a service; `*`: everybody's."""
-        return tuple(filter(None, (origin.strip() for origin in self.cors_origins.split(","))))
+        return tuple(filter(None, (origin.strip().rstrip("/") for origin in self.cors_origins.split(","))))
 
     @property
     def default_registry(self) -> Path:

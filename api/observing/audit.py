@@ -75,7 +75,7 @@ class AuditFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, Lock()
+        self._path, self._lock, self._is_cut = path, Lock(), False
         try:
             self._file = self._open()
         except OSError as exc:
@@ -87,8 +87,10 @@ class AuditFile:
             if self._is_gone():
                 old, self._file = self._file, self._open()
                 os.close(old)
-            data = line.encode() + b"\n"
-            if os.write(self._file, data) != len(data):
+            data = b"\n" * self._is_cut + line.encode() + b"\n"  # a line that was cut takes the next one not along
+            written = os.write(self._file, data)
+            self._is_cut = written != len(data)
+            if self._is_cut:
                 raise OSError("the line was cut, as the disk is full")
 
     def close(self) -> None:

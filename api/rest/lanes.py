@@ -14,6 +14,7 @@ from waygraph.registry.machine.processors import processors
 
 _WAITING = 8
 _WRITING = 2
+_TENDING = 2
 
 
 class Lanes:
@@ -24,6 +25,7 @@ class Lanes:
         self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
         self._writing = ThreadPoolExecutor(_WRITING, "write", initializer=step_back)
+        self._tending = ThreadPoolExecutor(_TENDING, "tend")
 
     async def ask[T](self, work: Callable[[], T]) -> T:
         """Quick work over what is published: routes, lists. Raises TimeoutError for one that takes too long."""
@@ -33,6 +35,10 @@ class Lanes:
     async def wait[T](self, work: Callable[[], T]) -> T:
         """Work with limits of time of its own, which mostly waits: a typed statement, an issuer, an export."""
         return await _done(self._waiting, work)
+
+    async def tend[T](self, work: Callable[[], T]) -> T:
+        """What those ask who look after the service: whether it is ready, its numbers."""
+        return await _done(self._tending, work)
 
     async def write[T](self, work: Callable[[], T]) -> T:
         """What was begun ends, and its outcome is told."""
@@ -46,7 +52,7 @@ class Lanes:
     def close(self) -> None:
         """Waits for what was begun and asks no more whether to `go_on`; what was not begun is dropped."""
         self._closing.set()
-        for pool in (self._asking, self._waiting, self._writing):
+        for pool in (self._asking, self._waiting, self._writing, self._tending):
             pool.shutdown(cancel_futures=True)
 
 

@@ -81,7 +81,7 @@ class Limited:
         """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
         headers = dict(scope["headers"])
         limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
-        if not headers.keys() & {b"content-length", b"transfer-encoding"}:
+        if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
             return None, b""
         await self._admit(scope)
         if int(headers.get(b"content-length", b"0")) > limit:

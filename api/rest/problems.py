@@ -63,7 +63,8 @@ def register(app: FastAPI) -> None:
 def told(error: e.WaygraphError) -> Problem:
     """What a caller may know: of a fault on the service's side no more than its kind."""
     found = told_outside(error, status_of(error), _instance())
-    return {**found, "detail": _OWN_FAULT, "facts": {}} if found["status"] in _OWN else found
+    is_told = found["status"] not in _OWN or isinstance(error, e.NotPublished)
+    return found if is_told else {**found, "detail": _OWN_FAULT, "facts": {}}
 
 
 def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:

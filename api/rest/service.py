@@ -30,7 +30,7 @@ STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
 
 
 class Readiness:
-    """Whether index and model are loaded, looked at until they are, and the keys can be read. Threads may share it."""
+    """Whether index and model are loaded, and the registry and the keys can be read. Threads may share it."""
 
     def __init__(self, registry: "Registry", keys: "KeyFile | None") -> None:
         self._registry, self._keys, self._lock, self._loaded = registry, keys, Lock(), False
@@ -40,7 +40,9 @@ class Readiness:
         try:
             if self._keys:
                 self._keys.list()
-            if not self._loaded:
+            if self._loaded:
+                _ = self._registry.stamp  # what was loaded may be gone, and a database away
+            else:
                 self._load()
         except WaygraphError as error:
             return error

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from math import ceil
+from math import ceil, isfinite
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -32,6 +33,7 @@ from waygraph.registry.authentication.authenticator import authentication_of
 from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.machine.hosts import is_loopback
+from waygraph.registry.machine.parent import die_with
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.statuses import word_of
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
 """The variable by which workers learn what their parent was told."""
+STARTING_S = 60
+"""A worker that gives no sign for so long is ended, and another one started; on a slow machine to start takes long."""
 KEEP_ALIVE_S = 30
 _SERVER_THREADS = 32
 """On a graph server a question mostly waits for it."""
@@ -100,6 +104,8 @@ def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:
 
 def worker() -> "Application":
     """The application of one process, as its parent was told. A factory for uvicorn."""
+    if parent := parent_process():  # it holds the port, and nobody else would end it
+        die_with(parent.pid or 0, signal.SIGTERM)
     keep_one_arena(os.environ)
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
     return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
@@ -201,7 +207,8 @@ def configuration(
         ws="none",
         proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=ceil(settings.drain_timeout_s),
+        timeout_graceful_shutdown=ceil(settings.drain_timeout_s) if isfinite(settings.drain_timeout_s) else None,
+        timeout_worker_healthcheck=STARTING_S,
         lifespan="on",
     )
 

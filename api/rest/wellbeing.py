@@ -25,8 +25,8 @@ async def healthz() -> Response:
 
 @router.get("/readyz", **operation("readyz"))
 async def readyz(service: Serving) -> Response:
-    """200 when the index and the model are loaded, 503 before, and when they cannot be."""
-    hindrance = await service.lanes.wait(service.readiness.hindrance)
+    """200 when the index and the model are loaded, 503 before, when they cannot be, and when the registry is away."""
+    hindrance = await service.lanes.tend(service.readiness.hindrance)
     if hindrance:
         return answer(not_ready(hindrance), {"Retry-After": "1"})
     return as_json({"ready": True})
@@ -36,7 +36,7 @@ async def readyz(service: Serving) -> Response:
 async def metrics(service: Serving, caller: ForRead) -> Response:
     """The service's numbers, for Prometheus. It needs a caller who sees everything."""
     caller.require_everything("the metrics")
-    content, media_type = await service.lanes.wait(service.metrics.exposition)
+    content, media_type = await service.lanes.tend(service.metrics.exposition)
     return Response(content, media_type=media_type)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from waygraph.registry.graph.cypher_answer import RowTooLarge, as_json
-from waygraph.registry.graph.worker_limits import die_with, lower
+from waygraph.registry.graph.worker_limits import lower
+from waygraph.registry.machine.parent import die_with
 
 Request = dict[str, Any]
 

@@ -1,22 +1,9 @@
 """What a worker process takes from itself, for good, before it has to do with anything that a stranger typed."""
 
-import ctypes
-import os
 import resource
-import signal
 import sys
 
 MIB = 1024 * 1024
-
-
-def die_with(parent: int) -> None:
-    """Ends this process when the thread that started it ends, which waits for it; Linux only."""
-    if sys.platform != "linux":
-        return
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
-        sys.exit(1)
 
 
 def lower(what: int, most: int) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -16,7 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import RegistryClosed, RegistryError, RegistryLocked, RegistryNotFound, StorageFailed
+from waygraph.registry.errors import (
+    NotPublished,
+    RegistryClosed,
+    RegistryError,
+    RegistryLocked,
+    RegistryNotFound,
+    StorageFailed,
+)
 from waygraph.registry.graph.cypher_places import CypherPlaces
 from waygraph.registry.index import generation, layout
 from waygraph.registry.index.local import LocalIndex
@@ -31,6 +39,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+PUBLISH_AGAIN_S = 5.0
+"""How long to rest after a publication that failed, before whoever reads tries it once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,8 @@ class EmbeddedStore:
         self._live: LiveGraph | None = None
         self._opened: _Opened | None = None
         self._lock = threading.RLock()
+        self._publish_at = 0.0
+        """When to publish again what could not be published; 0: there is nothing."""
         self._closed = False
 
     def _scratch_file(self) -> Path:
@@ -81,6 +94,8 @@ class EmbeddedStore:
 
     def index(self, *, fresh: bool = False) -> LocalIndex:  # noqa: ARG002 - it is always fresh
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
+        if self._publish_at and time.monotonic() > self._publish_at:
+            self._publish_late()
         opened, seen = self._opened, generation.stamp(self._pointer)
         if opened is not None and seen == opened.stamp and not self._closed:
             return opened.index
@@ -121,6 +136,13 @@ class EmbeddedStore:
                 logger.warning("%s: what was written last is not in the index, which answers on: %s", self.place, exc)
             except Exception:
                 logger.exception("%s: what was written last could not be published", self.place)
+
+    def _publish_late(self) -> None:
+        """What this process committed and could not publish, once more: the disk may have room again."""
+        self._publish_at = time.monotonic() + PUBLISH_AGAIN_S
+        self._recover()
+        if not generation.is_pending(self.folder):
+            self._publish_at = 0.0
 
     def _publish_committed(self, timeout_s: float) -> None:
         with self.writing(timeout_s=timeout_s):
@@ -179,7 +201,11 @@ class EmbeddedStore:
                 with suppress(RegistryError):
                     live.publish(engine, trust_index=trust_index)
                 raise
-            live.publish(engine, trust_index=trust_index)
+            try:
+                live.publish(engine, trust_index=trust_index)
+            except StorageFailed as exc:
+                self._publish_at = time.monotonic() + PUBLISH_AGAIN_S
+                raise NotPublished(self.place, "the search index could not be written") from exc
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing

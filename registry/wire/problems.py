@@ -46,7 +46,7 @@ def code_of(kind: type[BaseException]) -> str:
 
 def is_own_fault(error: WaygraphError) -> bool:
     """Whether it is of our own side, so that who asks from outside is told no more than that, and the log all of it."""
-    return isinstance(error, _OWN_FAULTS)
+    return isinstance(error, _OWN_FAULTS) and not isinstance(error, errors.NotPublished)
 
 
 def told_outside(error: WaygraphError, status: int, instance: str) -> Problem:

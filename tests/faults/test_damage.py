@@ -1,5 +1,6 @@
 """Damaged files: what is read is right, or one of our errors says what is wrong; nothing crashes."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import batched
@@ -14,11 +15,11 @@ from tests.faults.programs import Damage, opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync import sync
 from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import RegistryUnusable, WaygraphError
+from waygraph.registry.errors import NotPublished, RegistryUnusable, StorageFailed, WaygraphError
 from waygraph.registry.index import layout
 from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
 from waygraph.registry.machine.file_lock import write_lock
-from waygraph.registry.storage import live_graph
+from waygraph.registry.storage import embedded, live_graph
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
 
@@ -138,6 +139,29 @@ def test_a_sound_index_answers_when_the_last_write_cannot_be_published(
             sync(registry, manifest(2))
     assert is_pending(folder_of(path))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write was kept, and says so; whoever reads in the same process tries again, not at every question."""
+    monkeypatch.setattr(embedded, "PUBLISH_AGAIN_S", 0.2)
+    with opened(path) as registry:
+        assert registry.status().state.revision == 1
+        with monkeypatch.context() as full:
+            full.setattr(live_graph, "publish_graph", _no_room)
+            with pytest.raises(NotPublished, match="what was written is kept, and shown as soon as it can be"):
+                sync(registry, manifest(2))
+            assert registry.status().state.revision == 1
+            time.sleep(0.3)
+            assert registry.status().state.revision == 1
+            assert is_pending(folder_of(path))
+        time.sleep(0.3)
+        assert registry.status().state.revision == 2
+        assert not is_pending(folder_of(path))
+    assert sound_revision(path) == 2
+
+
+def _no_room(*_: object, **__: object) -> None:
+    raise StorageFailed("the search index could not be written: no space left on device")
 
 
 def test_an_unforeseen_fault_of_the_publication_is_logged(

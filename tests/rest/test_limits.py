@@ -5,7 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.service import (
     served,
     until,
 )
+from waygraph.api.rest import protocol
 from waygraph.api.rest.heads import Headed
 from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.settings import Settings
@@ -76,6 +77,30 @@ def test_a_body_too_large_is_refused(service: Served, *, chunked: bool) -> None:
 
 def _pieces(content: bytes) -> Iterator[bytes]:
     yield from (content[start : start + 1_000] for start in range(0, len(content), 1_000))
+
+
+def test_a_head_without_end_is_refused(service: Served) -> None:
+    """Whoever sends it: it costs memory, and is read before anybody is asked who they are."""
+    long = request("/healthz", X_Long="x" * 100_000)
+    status, headers, body = answered(service.raw(long))
+    assert (status, headers["connection"]) == (431, "close")
+    told = json.loads(body)
+    assert (told["code"], told["instance"].rpartition(":")[2]) == ("too-large", headers["x-request-id"])
+    assert headers["x-request-id"] in service.log
+    with service.connect() as connection, suppress(ConnectionError):
+        for _ in range(1_000):
+            connection.sendall(b"x" * 10_000)
+        pytest.fail("ten megabytes of a head were read")
+    assert_good(service.client().get("/healthz", headers={"X-Long": "x" * 50_000}))
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """408 for a part of one, also of a second request; a connection that sends nothing is closed."""
+    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for sent, told in ((b"", []), (whole[:20], [408]), (whole + whole[:20], [200, 408])):
+        raw = service.raw(sent)
+        assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", raw)] == told
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(service: Served) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -178,6 +179,18 @@ def test_several_workers_are_one_service(tmp_path: Path) -> None:
             assert_problem(ask(other), 401, NotAuthenticated)
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells them")
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    """Killed, it says nothing to them: left alone they would hold the port against the next service."""
+    with process(tmp_path / "r.grafeo", tmp_path, "--workers", "2") as running:
+        ingest(running.client(), "s", agent("a"))
+        left = workers(running.process.pid)
+        assert len(left) == 2
+        running.signal(signal.SIGKILL)
+        running.wait()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), "the workers' end")
 
 
 def seen(response: httpx2.Response) -> int:

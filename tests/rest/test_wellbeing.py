@@ -9,6 +9,7 @@ import pytest
 from tests.observed_service import samples
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served
 from waygraph.registry.errors import NotAuthenticated
+from waygraph.registry.index.generation import folder_of
 
 
 def test_a_service_is_alive_and_ready(example: Served) -> None:
@@ -41,6 +42,27 @@ def test_a_damaged_registry_is_not_ready(tmp_path: Path) -> None:
         path.unlink()
         ingest(service.client(), "s", agent("a"))
         assert assert_good(service.client().get("/readyz")) == {"ready": True}
+
+
+def test_a_registry_that_went_away_is_not_ready(tmp_path: Path) -> None:
+    """A volume that is not mounted any more, say: what was loaded answers nobody."""
+    path = tmp_path / "r.grafeo"
+    with served(path) as service:
+        ingest(service.client(), "s", agent("a"))
+        assert assert_good(service.client().get("/readyz")) == {"ready": True}
+        index, away = folder_of(path), tmp_path / "away"
+        away.mkdir()
+        moved = [each.rename(away / each.name) for each in (path, index)]
+        told = assert_problem(service.client().get("/readyz"), 503, "not-ready")
+        assert str(tmp_path) not in told["detail"]
+        for each in moved:
+            each.rename(tmp_path / each.name)
+        assert assert_good(service.client().get("/readyz")) == {"ready": True}
+
+
+@pytest.mark.parametrize("headers", [{"Content-Length": "0"}, {}])
+def test_a_probe_may_say_that_it_has_no_body(guarded: Served, headers: dict[str, str]) -> None:
+    assert_good(guarded.client().request("GET", "/readyz", headers=headers))
 
 
 def test_a_registry_of_another_embedder_is_not_ready(tmp_path: Path, catalogue_file: Path) -> None:

@@ -118,6 +118,20 @@ def test_the_file_is_its_owners_alone(file: Path) -> None:
     assert len(lines(file.read_text(encoding="utf-8"))) == 2
 
 
+def test_a_line_that_was_cut_takes_the_next_one_not_along(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full in the middle of it."""
+    audit, write = Audit(file), os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda to, data: write(to, data[:20]))
+        audit.record(CALLER, "set", "first", "ok")
+    for target in ("second", "third"):
+        audit.record(CALLER, "set", target, "ok")
+    audit.close()
+    cut, *whole = file.read_text(encoding="utf-8").splitlines()
+    assert len(cut) == 20
+    assert [json.loads(line)["target"] for line in whole] == ["second", "third"]
+
+
 @pytest.mark.parametrize("how", ["moved", "removed"])
 def test_a_file_that_was_rotated_is_made_anew(file: Path, how: str) -> None:
     """Lines after the rotation go to a new file, under the same name and mode."""

@@ -53,6 +53,9 @@ class Holding:
     """How many agents are known, online, unreachable, failing."""
 
 
+_MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
+
+
 class Metrics:
     """Counts what it is told; threads may share it. `holding` is asked at each scrape.
 
@@ -172,13 +175,22 @@ def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
 
     `environ` is the process's own: the workers inherit it, and prometheus_client reads it.
     """
-    folder = Path(tempfile.mkdtemp(prefix="waygraph-metrics-"))
+    folder = Path(tempfile.mkdtemp(prefix="waygraph-metrics-", dir=_in_memory(environ)))
     environ[SHARED_FOLDER] = str(folder)
     try:
         yield folder
     finally:
         environ.pop(SHARED_FOLDER, None)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _in_memory(environ: Mapping[str, str]) -> str | None:
+    """A file system in memory, if there is one with room and nobody names another place: workers map their numbers, and
+    one that finds no room for them is ended by SIGBUS.
+    """
+    if environ.get("TMPDIR") or not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ROOM_BYTES:
+        return None
+    return _MEMORY
 
 
 def _forget_the_dead(folder: Path) -> None:
