@@ -11,7 +11,7 @@ from waygraph.ingest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.server_statuses import with_statuses
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources, refuse_unused
-from waygraph.ingest.sources.reading import answered
+from waygraph.ingest.sources.reading import Parts, answered
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.sync import sync
 from waygraph.ingest.upstream.launch import ServerEntry
@@ -59,16 +59,24 @@ class Ingestion:
         after the reports of what came before.
         """
         if isinstance(registry, RemoteRegistry):
-            [source, *_] = sources  # an export's are one file
-            yield from (Ingested(report=report) for report in self._offered(registry, source))
+            yield from self._offered(registry, sources[0])  # an export's are one file
             return
         for source in sources:
-            yield self._synced(registry, self._with_policy(source.read()), progress)
+            parts = source.parts()
+            done = self._synced(registry, self._with_policy(source.answered(parts)), progress)
+            self._vouch(source, parts)
+            yield done
 
-    def _offered(self, registry: RemoteRegistry, source: OpenedSource) -> Iterator[SyncReport]:
-        return offered(
+    def _vouch(self, source: OpenedSource, parts: Parts) -> None:
+        """Only of what was taken in: to look at it first, or to be refused, lets nothing run."""
+        if not self.dry_run:
+            source.vouch(parts)
+
+    def _offered(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
+        parts = source.parts()
+        reports = offered(
             registry,
-            self._offer(source),
+            self._offer(source, parts),
             self.opening.settings,
             host="" if self.opening.source else socket.gethostname(),
             kind=self.opening.kind,
@@ -77,10 +85,12 @@ class Ingestion:
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
+        done = [Ingested(report=report) for report in reports]
+        self._vouch(source, parts)
+        return done
 
-    def _offer(self, source: OpenedSource) -> Offer:
+    def _offer(self, source: OpenedSource, parts: Parts) -> Offer:
         """Files are read there, servers are asked here."""
-        parts = source.parts()
         if source.listing and not parts.servers:
             return offer_of_listing(source.listing(), self.opening.settings)
         return offer_of_manifest(answered(parts, source.ask))

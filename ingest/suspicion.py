@@ -130,6 +130,9 @@ _WORDS_OF_SHADOWING = (
     "precedence", "disable",
 )  # fmt: skip
 MAX_NAMES = 50
+MAX_READ_CHARS = 100_000
+"""Of one text; that one is longer is told, as nobody looked through the rest."""
+_SPACES = re.compile(r"\s{2,}")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
 _HEX = re.compile(r"[0-9a-fA-F]{160,}|(?:\\x[0-9a-fA-F]{2}){20,}|(?:%[0-9a-fA-F]{2}){40,}")
@@ -171,8 +174,14 @@ def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
 
 
 def _flags(texts: Collection[tuple[str, str]], elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    looked_at = [(where, text, _readings(text)) for where, text in texts if _needs_a_look(text)]
-    found = dict.fromkeys(f"{where}: {reason}" for where, text, reads in looked_at for reason in _reasons(text, reads))
+    begun = [(where, text[:MAX_READ_CHARS]) for where, text in texts]
+    looked_at = [(where, text, _readings(text)) for where, text in begun if _needs_a_look(text)]
+    found = dict.fromkeys(
+        f"{where}: has {len(text)} characters, of which {MAX_READ_CHARS} were looked through"
+        for where, text in texts
+        if len(text) > MAX_READ_CHARS
+    )
+    found |= dict.fromkeys(f"{where}: {reason}" for where, text, reads in looked_at for reason in _reasons(text, reads))
     return (*tuple(found)[:MAX_FLAGS], *_of_others([(where, reads) for where, _, reads in looked_at], elsewhere))
 
 
@@ -206,9 +215,13 @@ def _reasons(text: str, readings: Collection[str]) -> Iterator[str]:
 
 
 def _readings(text: str) -> Collection[str]:
-    """The text as a model may read it."""
-    plain = _without_hidden(text)
+    """The text as a model may read it, with one space or line break for several: rules look at each anew."""
+    plain = _SPACES.sub(_one_space, _without_hidden(text))
     return dict.fromkeys((plain, in_latin(plain)))
+
+
+def _one_space(several: re.Match[str]) -> str:
+    return "\n" if "\n" in several.group() else " "
 
 
 def _orders(text: str) -> Iterator[str]:

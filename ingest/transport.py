@@ -15,6 +15,8 @@ _REFERENCE = rf"\$\{{{_NAME}\}}"
 _REFERENCES = re.compile(rf"(?i)\s*(?:(?:bearer|basic|token|apikey)\s+)?{_REFERENCE}(?:[\s:]*{_REFERENCE})*\s*")
 # `${TOKEN:-abc}` and its kin. The second form is one whose end cannot be told: all that follows may be the default.
 _DEFAULT = re.compile(rf"\$\{{({_NAME})(?![\w.}}])(?:{_REFERENCE}|[^{{}}])*\}}")
+_NESTED = 20
+"""So deep are defaults within defaults followed."""
 _OPEN_DEFAULT = re.compile(rf"(?s)\$\{{({_NAME})(?![\w.}}]).*")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -153,10 +155,11 @@ def _reference(name: str, value: object) -> str:
 
 
 def _without_defaults(text: str) -> str:
-    """`${TOKEN:-abc}` as `${TOKEN}`, from the innermost one outwards."""
-    found = 1 if "${" in text else 0
-    while found:
+    """`${TOKEN:-abc}` as `${TOKEN}`, from the innermost one outwards; what is nested deeper is no reference."""
+    for _ in range(_NESTED):
         text, found = _DEFAULT.subn(r"${\1}", text)
+        if not found:
+            break
     return _OPEN_DEFAULT.sub(r"${\1}", text)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from waygraph.registry.errors import InvalidQuery, InvalidSetting
-from waygraph.registry.identity import is_broken
+from waygraph.registry.identity import holds_control, is_broken
 from waygraph.registry.model import AGENT_KINDS, Filters, Query, TextForm
 from waygraph.registry.statuses import is_status
 
@@ -164,4 +164,6 @@ def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
         raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {given!r}")
     if any(map(is_broken, given)):
         raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep")
+    if any(map(holds_control, given)):
+        raise InvalidSetting(f"{field} must not hold control characters: {given!r}")
     return tuple(sorted(set(given)))

@@ -47,13 +47,18 @@ def mended(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def holds_control(text: str) -> bool:
+    """Whether a control character is in it, such as a line break."""
+    return _CONTROL.search(text) is not None
+
+
 def name_fault(name: object) -> str:
     """Why this cannot be a name; empty if it can."""
     if not isinstance(name, str) or not name.strip():
         return "a name must be a non-empty string"
     if len(name) > MAX_NAME_CHARS:
         return f"a name has at most {MAX_NAME_CHARS} characters, this has {len(name)}"
-    if _CONTROL.search(name):
+    if holds_control(name):
         return "a name must not hold control characters"
     if is_broken(name):
         return "a name must be whole characters, this holds half of a surrogate pair"

@@ -79,7 +79,8 @@ def kind_of(document: object, where: str) -> Kind:
     if contributed := _contributed_kind_of(document, where):
         return contributed
     if document is None or document == Lines(()):
-        raise UnknownShape(where, "is empty")
+        # Not of unknown shape: it may have held agents a moment ago, and be half written.
+        raise SourceError(where, "is empty")
     if isinstance(document, Lines) and (broken := [line for line in document.lines if line.fault]):
         # Not of unknown shape: what cannot be read may hold agents.
         raise SourceError(where, f"line {broken[0].number} {broken[0].fault}", pointer=f"L{broken[0].number}")

@@ -67,16 +67,24 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
-    """Implements Source. `parts` reads what the source says by itself, again at each call; `read` asks its servers."""
+    """Implements Source. `parts` reads what the source says by itself, again at each call; `read` asks its servers.
+
+    `vouch` notes what a person means by taking these parts in: which servers and addresses may be called from now on.
+    Raises SourceError if it cannot be noted.
+    """
 
     name: str
     parts: Callable[[], Parts] = field(repr=False)
+    vouch: Callable[[Parts], None] = field(repr=False)
     ask: Ask | None = field(default=None, repr=False)
     listing: Callable[[], Listing] | None = field(default=None, repr=False)
     """Of documents: themselves, for whoever reads them elsewhere."""
 
     def read(self) -> Manifest:
-        parts = self.parts()
+        return self.answered(self.parts())
+
+    def answered(self, parts: Parts) -> Manifest:
+        """With what its servers say. Raises SourceError if it is one, and says nothing."""
         manifest = answered(parts, self.ask)
         if len(parts.servers) == len(manifest.rejected) == 1 and not manifest.entries:
             reason = manifest.rejected[0].reason  # nothing at all could be read
@@ -108,7 +116,10 @@ def open_sources(given: str, how: Opening) -> list[OpenedSource]:
         return [_address(given, how)]
     if given == STDIN:
         return _documents(_kept(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
-    path = str(Path(given).expanduser().absolute())
+    try:
+        path = str(Path(given).expanduser().absolute())
+    except RuntimeError as exc:
+        raise SourceError(given, f"is not there: {exc}") from exc
     return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how, path=path)
 
 
@@ -139,7 +150,8 @@ def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") 
     return [
         OpenedSource(
             name=parts.manifest.source,
-            parts=_vouching(first.source, read(parts), how, path=path),
+            parts=read(parts),
+            vouch=_vouching(first.source, how, path=path),
             ask=reading.ask,
             listing=listing,
         )
@@ -147,20 +159,13 @@ def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") 
     ]
 
 
-def _vouching(
-    source: str, parts: Callable[[], Parts], how: Opening, *, origin: str = "", path: str = ""
-) -> Callable[[], Parts]:
-    """The same parts; which servers are asked, and what else a person means by opening this, is noted first.
+def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") -> Callable[[Parts], None]:
+    """Not of the sources in whose names an export speaks: a person opened the export."""
 
-    Not of the sources in whose names an export speaks: a person opened the export. The new parts raise SourceError if
-    it cannot be noted.
-    """
-
-    def noted() -> Parts:
-        said = parts()
+    def vouch(said: Parts) -> None:
         manifest = said.manifest
         if manifest.source != source:
-            return said
+            return
         cards = vouched_cards(manifest) if origin else {}
         try:
             file = vouched_file(how.settings.data_path)
@@ -174,9 +179,8 @@ def _vouching(
             file.keep(manifest.source, vouched, partial=manifest.partial)
         except (Refusal, RegistryLocked, StorageFailed) as exc:
             raise SourceError(manifest.source, str(exc)) from exc
-        return said
 
-    return noted
+    return vouch
 
 
 class _Read:
@@ -224,7 +228,7 @@ def _registry(url: str, how: Opening) -> OpenedSource:
         manifest, servers = source.read_with_servers()
         return Parts(manifest=manifest, servers=servers)
 
-    return OpenedSource(name=source.name, parts=_vouching(source.name, parts, how), ask=how.ask)
+    return OpenedSource(name=source.name, parts=parts, vouch=_vouching(source.name, how), ask=how.ask)
 
 
 def _address(url: str, how: Opening) -> OpenedSource:
@@ -256,9 +260,11 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
 
-    return OpenedSource(
-        name=document.name, parts=_vouching(document.name, parts, how, origin=origin_of(url)), ask=reading.ask
-    )
+    def vouch(said: Parts) -> None:
+        of_document = _vouching(document.name, how, origin=origin_of(url))
+        (_server_at(url, name, how).vouch if said.no_document else of_document)(said)
+
+    return OpenedSource(name=document.name, parts=parts, vouch=vouch, ask=reading.ask)
 
 
 def _server_at(url: str, name: str, how: Opening) -> OpenedSource:
@@ -282,7 +288,7 @@ def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> O
     server = ServerEntry(key=key, launch=launch, record=record)
     manifest = Manifest(source=source, namespace=how.namespace or agent_id(key), rank=LIVE_RANK)
     parts = Parts(manifest=manifest, servers=(server,), must_answer=frozenset({key}))
-    return OpenedSource(name=source, parts=_vouching(source, lambda: parts, how), ask=how.ask)
+    return OpenedSource(name=source, parts=lambda: parts, vouch=_vouching(source, how), ask=how.ask)
 
 
 def _resolved(headers: Mapping[str, str], how: Opening) -> dict[str, str]:

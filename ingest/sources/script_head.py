@@ -11,7 +11,7 @@ _BLOCKS = (
     re.compile(r"(?s)--\[\[(.*?)(?:\]\]|\Z)"),
     re.compile(r"(?s)=begin\b(.*?)(?:^=end\b|\Z)", re.MULTILINE),
 )
-_MARK = re.compile(r"[ \t]*(?:#+|//+!?|--+|;+|%+|\*+|@?[Rr][Ee][Mm]\b|::)(?:[ \t]|$)?")
+_MARK = re.compile(r"^[ \t]*(?:#+|//+!?|--+|;+|%+|\*+|@?[Rr][Ee][Mm]\b|::)(?:[ \t]|$)?")
 _LINE_COMMENT = re.compile(r"[ \t]*(?:#|//|--|;|%|@?[Rr][Ee][Mm]\b|::)")
 _METADATA = re.compile(r"(?ms)^# /// \w+$.*?^# ///$\n?")  # inline metadata of Python scripts
 _SETTING = re.compile(

@@ -22,7 +22,7 @@ MAX_DESCRIPTION_CHARS = 1024
 _NAME = re.compile(r"(?=.{1,64}$)[a-z0-9]+(?:-[a-z0-9]+)*")
 _FENCED = re.compile(r"(?ms)^(```|~~~).*?(?:^\1|\Z)")
 _REMARK = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
 _ALLOWED = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
 
 
@@ -40,6 +40,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         front = _front(document["skill"], where)
     except SourceError as error:
         intake.reject_agent(error.pointer, error.reason, key=folder)
+        intake.partial = True  # it may be held under a name of its own, which cannot be read
         return
     name = _named(front, folder, intake)
     described = front.get("description")

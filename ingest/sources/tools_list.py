@@ -21,9 +21,14 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     if not isinstance(server, Mapping):
         intake.reject(f"{above}/server", "expected an object; the file's name is used instead")
         server = {}
+    key = server.get("id") or server.get("name") or Path(where).stem
+    if result.get("nextCursor"):
+        reason = "one page of a list, of which `nextCursor` says that more follows: half a list is none"
+        intake.reject_agent(f"{above}/nextCursor", reason, key=str(key))
+        return
     yield AgentRecord(
         pointer=f"{above}/server",
-        key=server.get("id") or server.get("name") or Path(where).stem,
+        key=key,
         name=server.get("title") or server.get("name") or "",
         description=server.get("description") or server.get("instructions") or "",
         version=server.get("version"),

@@ -43,7 +43,9 @@ class Followed:
 
     def say(self) -> Parts:
         """What it says by itself; no server is asked. Raises SourceError if nothing at all can be read."""
-        return self.source.parts()
+        said = self.source.parts()
+        self.source.vouch(said)
+        return said
 
 
 def _stamps(document: Path) -> Iterator[object]:

@@ -56,9 +56,11 @@ def _unread(text: str, how: Opening) -> OpenedSource:
         opened = open_sources(text, how)
         if [source.name for source in opened] != [name]:
             raise SourceError(name, "holds sources of its own: begin the watch anew to follow them")
-        return opened[0].parts()
+        said = opened[0].parts()
+        opened[0].vouch(said)
+        return said
 
-    return OpenedSource(name=name, parts=parts, listing=listing)
+    return OpenedSource(name=name, parts=parts, vouch=lambda _: None, listing=listing)
 
 
 def _poll_s(given: str, settings: Settings) -> float:

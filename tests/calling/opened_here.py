@@ -103,5 +103,7 @@ class Here:
 
     def _synced(self, sources: Sequence[OpenedSource]) -> list[Agent]:
         for source in sources:
-            sync(self.registry, source.read(), allow_mass_removal=True)
+            parts = source.parts()
+            sync(self.registry, source.answered(parts), allow_mass_removal=True)
+            source.vouch(parts)
         return self.registry.agents()

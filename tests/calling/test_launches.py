@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
 from waygraph.ingest.calling.claims import claims_on
-from waygraph.ingest.sources.opening import Opening
+from waygraph.ingest.ingestion import Ingestion
+from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
 from waygraph.ingest.vouched import launch_digest, vouched_file
 from waygraph.ingest.watching.opening import followed_sources
-from waygraph.registry.errors import NotCallable, StorageFailed
+from waygraph.registry.errors import MassRemoval, NotCallable, StorageFailed
 
 
 def test_a_command_is_started_as_it_was_ingested_with_today_s_variables(here: Here) -> None:
@@ -38,6 +40,21 @@ def test_a_variable_that_is_not_set_is_named_and_no_value_is(here: Here) -> None
     with pytest.raises(NotCallable, match="not set in the environment: SCALE_KEY") as caught:
         here.launches.of(agent)
     assert "s3cret" not in str(caught.value)
+
+
+def test_what_was_only_looked_at_or_refused_lets_nothing_run(here: Here) -> None:
+    """A dry run is how a changed config is looked at first; a refused ingest changes nothing."""
+    many = dict.fromkeys(("scales", "b", "c"), here.entry)
+    here.ingest(here.config(many))
+    path = here.config({"scales": {**here.entry, "env": {"EVIL": "two"}}})
+    for dry_run in (True, False):
+        taken = Ingestion(opening=here.opening(), dry_run=dry_run, allow_mass_removal=dry_run)
+        with nullcontext() if dry_run else pytest.raises(MassRemoval):
+            list(taken.ingest(here.registry, open_sources(path, taken.opening)))
+        with pytest.raises(NotCallable, match="is another than was ingested"):
+            here.launches.of(here.registry.agent("scales"))
+    here.ingest(path)
+    assert isinstance(here.launches.of(here.registry.agent("scales")), StdioLaunch)
 
 
 def test_a_server_of_a_config_has_the_values_that_stand_in_the_config(here: Here) -> None:

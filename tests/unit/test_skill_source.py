@@ -172,21 +172,24 @@ def test_what_the_specification_does_not_allow_is_taken_with_a_remark(
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reason", "has_name"),
     [
-        ("# No front matter", "has no front matter"),
-        ("", "has no front matter"),
-        ("---\nname: open", "has no front matter"),
-        ("---\nname: a: b\n---\n", "is not YAML"),
-        ("---\n- a\n---\n", "its front matter is a list"),
-        ("---\nname: " + "[" * 300 + "\n---\n", "nested deeper than"),
-        ("---\nname: knots\ndescription: [x]\n---\n", "description: expected a string, found a list"),
-        (f"---\nname: {'x' * 129}\n---\n", "at most 128 characters"),
-        ('---\nname: "a\\u0007b"\n---\n', "control characters"),
+        ("# No front matter", "has no front matter", False),
+        ("", "has no front matter", False),
+        ("---\nname: open", "has no front matter", False),
+        ("---\nname: a: b\n---\n", "is not YAML", False),
+        ("---\n- a\n---\n", "its front matter is a list", False),
+        ("---\nname: " + "[" * 300 + "\n---\n", "nested deeper than", False),
+        ("---\nname: knots\ndescription: [x]\n---\n", "description: expected a string, found a list", True),
+        (f"---\nname: {'x' * 129}\n---\n", "at most 128 characters", True),
+        ('---\nname: "a\\u0007b"\n---\n', "control characters", True),
     ],
 )
-def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str) -> None:
-    """The reason is told under the skill's key, so that what is held of it stays; the skill beside it is taken."""
+def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str, *, has_name: bool) -> None:
+    """The reason is told under the skill's key, so that what is held of it stays; the skill beside it is taken.
+
+    Where its name cannot be read, it may be held under another than its folder's: nothing is taken for gone.
+    """
     (written(tmp_path) / "SKILL.md").write_text(text)
     written(tmp_path, "splices")
     manifest = read(tmp_path)
@@ -195,7 +198,7 @@ def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str) -> Non
     assert reason in rejected.reason
     assert "knots/SKILL.md" in rejected.where
     assert rejected.key
-    assert not manifest.partial
+    assert manifest.partial is not has_name
 
 
 def test_what_is_no_text_costs_itself(tmp_path: Path) -> None:

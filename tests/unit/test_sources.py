@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from waygraph.ingest.sources import read_path, read_stream
 from waygraph.ingest.sources.kinds import BUILT_IN
+from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
+from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
@@ -48,6 +50,30 @@ def keys(manifest: Manifest) -> list[str]:
 def reasons(manifest: Manifest) -> dict[str, str]:
     """JSON pointer → reason of what was rejected."""
     return {rejected.where.rpartition("#")[2]: rejected.reason for rejected in manifest.rejected}
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.yaml", ""), ("a.yaml", "# \n"), ("a.jsonl", ""), ("a.json", "")])
+def test_an_emptied_file_takes_no_agent_away(tmp_path: Path, name: str, content: str) -> None:
+    """It may be half written: as long as it cannot be read, its folder is not known whole."""
+    written(tmp_path, GOOD, "good.json")
+    written(tmp_path, content, name)
+    manifest = read(tmp_path)
+    assert (keys(manifest), manifest.partial) == (["good"], True)
+
+
+def test_one_page_of_a_list_is_none(tmp_path: Path) -> None:
+    """What is held of the agent stays."""
+    manifest = read(written(tmp_path, {"result": {"tools": [{"name": "a"}], "nextCursor": "p2"}}, "box.json"))
+    assert (keys(manifest), manifest.partial) == ([], False)
+    [rejected] = manifest.rejected
+    assert rejected.key == "box"
+    assert rejected.where.endswith("#/result/nextCursor")
+    assert "half a list is none" in rejected.reason
+
+
+def test_a_home_that_is_not_there_is_a_source_error() -> None:
+    with pytest.raises(SourceError, match="is not there"):
+        open_sources("~nobody-of-this-name/x", Opening(settings=S, surroundings=Surroundings.here({})))
 
 
 # -- the kinds -------------------------------------------------------------------------------------

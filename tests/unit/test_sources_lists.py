@@ -224,7 +224,7 @@ def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
 def test_lines_of_which_none_is_a_server_are_refused(tmp_path: Path) -> None:
     """Told the first broken one; in a folder what is held of the file stays, unless its lines are whole and others'."""
     for text, reason, partial in (
-        ("\n", "is empty", False),
+        ("\n", "is empty", True),
         ('{"query": 1}\n{"query": 2}\n', "JSON Lines, an object with query first", False),
         ("{\n{\n", "line 1 is not JSON", True),
     ):

@@ -244,9 +244,11 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
 
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
         [source] = open_sources(str(config), opening(settings, os.environ, headers=None, env=None, ask=ask))
-        manifest = answered(source.parts(), ask)
+        parts = source.parts()
+        manifest = answered(parts, ask)
         if manifest.entries:
             with_statuses(registry, manifest, sync(registry, manifest, progress=progress))
+            source.vouch(parts)
     return {rejected.key: rejected.reason for rejected in manifest.rejected if rejected.key}
 
 
