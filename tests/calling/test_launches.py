@@ -44,7 +44,7 @@ def test_a_variable_that_is_not_set_is_named_and_no_value_is(here: Here) -> None
 
 def test_what_was_only_looked_at_or_refused_lets_nothing_run(here: Here) -> None:
     """A dry run is how a changed config is looked at first; a refused ingest changes nothing."""
-    many = dict.fromkeys(("scales", "b", "c"), here.entry)
+    many: dict[str, object] = dict.fromkeys(("scales", "b", "c"), here.entry)
     here.ingest(here.config(many))
     path = here.config({"scales": {**here.entry, "env": {"EVIL": "two"}}})
     for dry_run in (True, False):

@@ -40,8 +40,9 @@ def test_a_recipe_that_cannot_be_is_refused_with_its_name(said: dict[str, Any], 
     ],
 )
 def test_a_leg_that_cannot_be_is_refused(said: dict[str, Any], why: str) -> None:
+    given: dict[str, Any] = {"leg": "name", "kind": "tool"}
     with pytest.raises(InvalidSetting, match=why):
-        RecipeLeg(**({"leg": "name", "kind": "tool"} | said))
+        RecipeLeg(**(given | said))
 
 
 def test_a_stage_that_looks_at_nothing_is_refused() -> None:
