@@ -19,17 +19,21 @@ from waygraph.ingest.watching.events import Failing, NotWritten, ServerSeen, Sou
 from waygraph.ingest.watching.opening import followed_sources, watching
 from waygraph.ingest.watching.shapes import shape_of_event
 from waygraph.ingest.watching.watch import Watch
+from waygraph.registry.access import Caller
 from waygraph.registry.machine.priority import step_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from waygraph.api.observing.audit import Audit
     from waygraph.ingest.watching.events import WatchEvent
     from waygraph.ingest.watching.following import Followed
     from waygraph.registry.registry import Registry
     from waygraph.registry.settings import Settings
 
 _log = logging.getLogger("waygraph.watch")
+WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
+"""Who writes what is followed."""
 
 
 def sources_to_follow(given: Sequence[str], settings: "Settings", environ: "Mapping[str, str]") -> "list[Followed]":
@@ -41,8 +45,10 @@ def sources_to_follow(given: Sequence[str], settings: "Settings", environ: "Mapp
 class Follower:
     """Follows from `start` to `stop`, which takes at most as long as a watch takes to stop. Both may be called once."""
 
-    def __init__(self, registry: "Registry", sources: "Sequence[Followed]", settings: "Settings") -> None:
-        self._registry, self._sources, self._settings = registry, sources, settings
+    def __init__(
+        self, registry: "Registry", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
+    ) -> None:
+        self._registry, self._sources, self._settings, self._audit = registry, sources, settings, audit
         self._lock, self._running, self._stopped = Lock(), ExitStack(), False
 
     def start(self) -> None:
@@ -65,19 +71,30 @@ class Follower:
 
     async def _follow(self) -> None:
         step_back()
-        await Watch(self._registry, self._sources, watching(self._settings, log_event)).run()
+        await Watch(self._registry, self._sources, watching(self._settings, self._tell)).run()
+
+    def _tell(self, event: "WatchEvent") -> None:
+        """In the log, and what was written or tried in the audit."""
+        log_event(event)
+        match event:
+            case Synced(report=report):
+                self._audit.record(WATCH, "ingest", report.changes.source, "ok", revision=report.revision)
+            case SourceFailed(source=source):
+                self._audit.record(WATCH, "ingest", source, "failed", error=SourceFailed.__name__)
+            case _:
+                pass
 
 
 @contextmanager
 def followed(
-    open_registry: "Callable[[], Registry]", sources: "Sequence[Followed]", settings: "Settings"
+    open_registry: "Callable[[], Registry]", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
 ) -> Iterator[None]:
     """Sources are followed while the block is done, over a registry of their own."""
     if not sources:
         yield
         return
     with open_registry() as registry:
-        follower = Follower(registry, sources, settings)
+        follower = Follower(registry, sources, settings, audit)
         follower.start()
         try:
             yield

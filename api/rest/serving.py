@@ -121,6 +121,7 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
     registry = _registry(chosen, settings, environ)
     shared = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
+    audit = _audit(settings, metrics)
     share, most = chosen.workers, settings.rate_max_callers
     return Service(
         registry=registry,
@@ -131,11 +132,15 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
             RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most)
         ),
         lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
-        audit=Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics),
+        audit=audit,
         metrics=metrics,
         readiness=Readiness(registry, authenticator.keys if authenticator else None),
-        follower=Follower(registry, followed_here, settings),
+        follower=Follower(registry, followed_here, settings, audit),
     )
+
+
+def _audit(settings: Settings, metrics: "Metrics | None" = None) -> Audit:
+    return Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics)
 
 
 def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Registry:
@@ -187,7 +192,11 @@ def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening
         uvicorn.Server(configuration(app, settings)).run(sockets=[listening])
         return
     sources = sources_to_follow(chosen.watch, settings, os.environ)
-    with shared_folder(os.environ), followed(lambda: _registry(chosen, settings, os.environ), sources, settings):
+    with (
+        shared_folder(os.environ),
+        closing(_audit(settings)) as audit,
+        followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
+    ):
         config = configuration(app, settings, factory=True, workers=chosen.workers)
         Multiprocess(config, sockets=[listening]).run()
 

@@ -6,6 +6,8 @@ Each gives an agent without tools, since an entry lists none. Of each name only 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, shape_of
@@ -181,8 +183,17 @@ def _latest(listed: Iterable[_Listed], intake: Intake) -> Iterator[_Listed]:
     yield from best.values()
 
 
-def _age(version: _Listed) -> tuple[bool, bool, str]:
-    return version.is_latest is True, version.is_latest is not False, version.at
+def _age(version: _Listed) -> tuple[bool, bool, float]:
+    return version.is_latest is True, version.is_latest is not False, _moment(version.at)
+
+
+def _moment(at: str) -> float:
+    """Of RFC 3339, whatever its offset; what is none is before all others."""
+    try:
+        told = datetime.fromisoformat(at)
+    except ValueError:
+        return -inf
+    return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
 
 
 def _tell_faulty_parts(listed: _Listed, intake: Intake) -> None:

@@ -17,6 +17,7 @@ from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.registry.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.errors import UpstreamError, UpstreamRefused
+from waygraph.registry.identity import name_fault
 from waygraph.registry.settings import Settings
 from waygraph.registry.statuses import failing, unreachable
 
@@ -140,15 +141,20 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
     intake.take(
         replace(
             record,
-            name=named or listing.title or listing.name or record.name,
+            name=named or _sound(listing.title) or _sound(listing.name) or record.name,
             description=_with_counts(record.description or listing.instructions, listing),
-            version=record.version or listing.version,
+            version=record.version or _sound(listing.version),
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
     )
     # A tool that is not taken is no reason to keep the whole agent as it was: its key is not in the fault.
     entries = [replace(entry, agent=replace(entry.agent, status="online")) for entry in intake.entries]
     return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
+
+
+def _sound(name: str) -> str:
+    """What cannot be a name is none: it costs the server nothing else."""
+    return "" if name_fault(name) else name
 
 
 def _with_counts(description: object, listing: ServerListing) -> object:

@@ -133,6 +133,24 @@ def test_only_the_latest_version_of_a_name_counts() -> None:
     assert intake.rejected == []
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("2025-05-16T23:00:00+09:00", "2025-05-16T18:00:00Z"),
+        ("2025-05-16T18:00:00Z", "2025-05-16T18:00:00.500Z"),
+        ("no date at all", "2025-05-16"),
+    ],
+)
+def test_the_last_published_is_told_by_the_moment(earlier: str, later: str) -> None:
+    """Not by how it is written."""
+    document = [
+        {**OLDER, "version_detail": {"version": "old", "release_date": earlier}},
+        {**OLDER, "version_detail": {"version": "new", "release_date": later}},
+    ]
+    for listed in (document, document[::-1]):
+        assert [found.agent.version for found in taken(listed).entries] == ["new"]
+
+
 def test_a_version_listed_twice_is_told() -> None:
     """The first is kept; what is held of the agent is not touched by the second."""
     intake = taken([TODAY, {**TODAY, "description": "Other"}])

@@ -251,7 +251,8 @@ def test_a_service_follows_sources(tmp_path: Path, mark: str, workers: str) -> N
     """It answers from what it knows at once, has the tools when they are there, and ends with its servers."""
     config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
     options = ["--workers", workers, "--watch", str(config)]
-    with process(tmp_path / "r.grafeo", tmp_path, *options) as running:
+    audit = tmp_path / "audit.jsonl"
+    with process(tmp_path / "r.grafeo", tmp_path, *options, environ={"WAYGRAPH_AUDIT_FILE": str(audit)}) as running:
         client = running.client()
         assert client.get("/healthz").status_code == 200
         until(lambda: [a["id"] for a in client.get("/v1/agents").json().get("agents", ())] == ["a"], "the agent")
@@ -260,6 +261,9 @@ def test_a_service_follows_sources(tmp_path: Path, mark: str, workers: str) -> N
         assert running.wait() == 0
         assert left_of(mark) == []
         assert "Traceback" not in running.told
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert {(line["caller"], line["action"], line["outcome"]) for line in lines} == {("watch", "ingest", "ok")}
+    assert {line["target"] for line in lines} == {str(config)}
 
 
 def test_a_service_that_cannot_open_a_source_does_not_begin(tmp_path: Path) -> None:

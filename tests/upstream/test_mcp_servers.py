@@ -90,6 +90,14 @@ def test_a_server_that_fails_is_rejected_by_its_key() -> None:
     assert [asked.state for asked in told if asked.key == "shake"] == ["waiting", "asking", "online"]
 
 
+def test_what_cannot_be_a_name_costs_a_server_nothing_else() -> None:
+    listing = ServerListing(name="x" * 129, title="two\nlines", version="1\x1b[2J", tools=({"name": "alpha"},))
+    answer = entry_of(entry("bare", NOWHERE), listing, "here", SETTINGS)
+    assert answer.entry is not None
+    assert (answer.entry.agent.name, answer.entry.agent.version) == ("bare", "")
+    assert [tool.name for tool in answer.entry.tools] == ["alpha"]
+
+
 def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
     @asynccontextmanager
     async def connect(launch: Launch) -> AsyncIterator[Any]:
