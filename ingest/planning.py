@@ -120,6 +120,7 @@ class _Plan:
         policy = strictest((self.policy, *policies))
         return Judge(
             policy=policy,
+            restoring=self.manifest.restores,
             first=self.manifest.source not in self.held.sources and policy not in policies,
             owners_named=partial(self._owners_named, stated),
         )

@@ -17,10 +17,13 @@ OwnersNamed = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Weighs entries that are to be written. `first`: the source was never read before."""
+    """Weighs entries that are to be written. `first`: the source was never read before; `restoring`: it is an export's,
+    which says itself what of it waits.
+    """
 
     policy: Policy
     first: bool
+    restoring: bool = False
     owners_named: OwnersNamed = field(repr=False)
 
     def judged(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
@@ -81,7 +84,8 @@ class Judge:
         self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool
     ) -> dict[str, Any]:
         """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
-        added = held is None and (self.policy == "strict" or (self.policy == "hold" and not self.first))
+        is_new = held is None and not self.restoring
+        added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))
         approved = held.approved_hash if held else said.approved_hash
         if held and not (telling or changed) and approved == held.content_hash:
             approved = said.content_hash

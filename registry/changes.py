@@ -116,6 +116,8 @@ class Manifest:
     """What an export says that operators had set."""
     unrestored: int = 0
     """How many of those an export holds that was not asked to restore them."""
+    restores: bool = False
+    """Whether it is an export that was: what it does not say waits was in routing, whatever the policy."""
     gone: tuple[str, ...] = ()
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None

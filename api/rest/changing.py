@@ -104,9 +104,11 @@ async def forget_source(
 
 
 @contextmanager
-def _writing(service: Service, caller: Caller, action: Action, target: str) -> Iterator[Attempt]:
+def _writing(
+    service: Service, caller: Caller, action: Action, target: str, *, dry_run: bool = False
+) -> Iterator[Attempt]:
     """Recorded whatever becomes of it, also if the caller may not write."""
-    with service.audit.attempt(caller, action, target) as attempt:
+    with service.audit.attempt(caller, action, target, dry_run=dry_run or None) as attempt:
         caller.require("write")
         yield attempt
 
@@ -115,7 +117,7 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     """A report for each manifest. What came before an error stays done, and is told beside it."""
     reports: list[Shape] = []
     try:
-        with _writing(service, caller, "ingest", asked.source) as attempt:
+        with _writing(service, caller, "ingest", asked.source, dry_run=asked.dry_run) as attempt:
             if asked.kind == export.KIND:
                 # What operators set, approved and ranked comes back with it, of whichever agent the file names.
                 caller.require_everything(f"a manifest of kind {export.KIND!r}")

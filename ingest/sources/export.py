@@ -107,6 +107,7 @@ def _manifest(row: _Source, entries: Mapping[str, AgentEntry], *, restore: bool)
         namespace=row.namespace,
         rank=row.rank if restore else min(row.rank, 0),  # any file may say that it speaks before running servers
         policy=row.policy if restore else None,
+        restores=restore,
         entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in claimed),
     )
 

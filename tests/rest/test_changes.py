@@ -249,6 +249,15 @@ def test_approvals_out_of_shape_approve_nothing(client: httpx2.Client, body: obj
     assert assert_good(client.get("/v1/agents/a"))["agent"]["pending"]
 
 
+def test_a_dry_run_is_told_apart_in_the_audit(tmp_path: Path) -> None:
+    settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))
+    with served(settings=settings) as service:
+        for dry_run in (True, False):
+            ingest(service.client(), "s", agent("a"), dry_run=dry_run)
+    lines = (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line).get("dry_run", False) for line in lines] == [True, False]
+
+
 def test_an_approval_is_in_the_audit(tmp_path: Path) -> None:
     """Who approved what, and who was refused."""
     settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))

@@ -151,6 +151,23 @@ def test_an_export_keeps_policies_and_what_waits(program: Program, tmp_path: Pat
             assert registry.tool("harbor/old").is_doubtful is doubtful
 
 
+def test_a_restored_export_holds_nothing_back_that_was_in_routing(program: Program, tmp_path: Path) -> None:
+    """A policy that became strict took nothing back; nor does it there. What comes later waits."""
+    program.say(moor="Moors a ship")
+    program.ingest()
+    program.ingest("--policy", "strict")
+    program.run("export", "-o", str(tmp_path / "export.json"))
+    program.place = tmp_path / "copy.grafeo"
+    program.run("ingest", str(tmp_path / "export.json"), "--kind", "export")
+    with Registry.open(program.place, embedder="none", environ={}) as registry:
+        assert [tool.id for tool in registry.tools() if tool.pending] == []
+        assert [match.agent.id for match in registry.route("moors a ship").matches] == ["harbor"]
+    program.say(moor="Moors a ship", sink="Sinks a ship")
+    program.ingest()
+    with Registry.open(program.place, embedder="none", environ={}) as registry:
+        assert [tool.id for tool in registry.tools() if tool.pending] == ["harbor/sink"]
+
+
 @pytest.mark.parametrize(
     ("said", "start"),
     [
