@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observed_service import Service, observed_service, samples
-from waygraph.api.rest.observing.metrics import METHODS, Holding, Metrics
+from waygraph.api.rest.observing.metrics import METHODS, SHARED_FOLDER, Holding, Metrics, shared_folder
 from waygraph.registry.errors import RegistryNotFound
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -238,3 +239,15 @@ def _when(several: Workers, *, in_flight: int) -> dict[str, float]:
             return numbers
         time.sleep(0.05)
     raise AssertionError(f"never {in_flight} at work")
+
+
+def test_numbers_of_workers_lie_in_memory_unless_another_place_is_named() -> None:
+    """A full disk would end the workers that map them."""
+    memory, environ = Path("/dev/shm"), dict[str, str]()
+    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 64 * 1024 * 1024
+    with shared_folder(environ) as folder:
+        assert environ == {SHARED_FOLDER: str(folder)}
+        assert folder.parent == memory or not has_room
+    assert (folder.exists(), environ) == (False, {})
+    with shared_folder({"TMPDIR": "anywhere"}) as folder:
+        assert folder.parent != memory
