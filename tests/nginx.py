@@ -52,6 +52,7 @@ def _documented(port: int, service_port: int, certified: Certified) -> str:
         "server 127.0.0.1:8080;": f"server 127.0.0.1:{service_port};",
         "listen 443 ssl;": f"listen {HOST}:{port} ssl;",
         "server_name waygraph.example;": f"server_name {HOST};",
+        "client_max_body_size 64m;": "client_max_body_size 16m;",  # lower than the client's own, so that it is met
         "/etc/ssl/waygraph.pem;": f"{certified.pem};",
         "/etc/ssl/waygraph.key;": f"{certified.pem};",
     }.items():

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
 """The variable by which workers learn what their parent was told."""
-STARTING_S = 60
+STARTING_S = 20
 """A worker that gives no sign for so long is ended, and another one started; on a slow machine to start takes long."""
 KEEP_ALIVE_S = 30
 _SERVER_THREADS = 32

@@ -205,7 +205,7 @@ class EmbeddedStore:
                 live.publish(engine, trust_index=trust_index)
             except StorageFailed as exc:
                 self._publish_at = time.monotonic() + PUBLISH_AGAIN_S
-                raise NotPublished(self.place, "the search index could not be written") from exc
+                raise NotPublished(self.place, str(exc)) from exc
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing

@@ -313,7 +313,7 @@ def test_other_texts_are_refused_as_here(run: Run, blank: Served, files: Path, t
     answers = [run(place, "ingest", files, "--texts", "contextual") for place in (blank.url, new)]
     assert answers[0] == answers[1]
     assert answers[0].status == 1
-    assert "this one embeds plain texts" in answers[0].err
+    assert "this registry's vectors are of plain texts" in answers[0].err
 
 
 def test_too_much_text_is_refused_before_it_is_sent(
