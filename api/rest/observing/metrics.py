@@ -40,6 +40,7 @@ REFUSALS = {401: "authentication", 403: "permission", 429: "rate_limit"}
 """Status → why a request was refused."""
 DURATIONS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SERIES_KEPT = 4_096
+_MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +52,6 @@ class Holding:
     tools: int
     statuses: Mapping[str, int] = field(default_factory=dict)
     """How many agents are known, online, unreachable, failing."""
-
-
-_MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
 
 
 class Metrics:
