@@ -5,7 +5,7 @@ lines hold for it as for every endpoint.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WHOLE, OF_NAMESPACE = "/mcp", "/{namespace}/mcp"
 _LISTEN = "subscriptions/listen"
+OPEN_AGAIN_S = 30.0
+"""After so long a gateway that could not be opened is tried once more: it may have lacked but a file or some memory."""
 _log = logging.getLogger("waygraph.gateway")
 
 
@@ -47,7 +49,7 @@ class OfferedGateway:
     async def running(self, *, after: Awaitable[object]) -> AsyncIterator[None]:
         self._opened, ending = asyncio.get_running_loop().create_future(), asyncio.Event()
         # A task of its own: what a task opened here, only that task may close.
-        at_work = asyncio.create_task(self._work(after, self._opened, ending))
+        at_work = asyncio.create_task(self._work(after, ending))
         try:
             yield
         finally:
@@ -70,11 +72,18 @@ class OfferedGateway:
         assert self._opened is not None, "it is not running"  # noqa: S101
         return self._opened
 
-    async def _work(
-        self, after: Awaitable[object], opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event
-    ) -> None:
+    async def _work(self, after: Awaitable[object], ending: asyncio.Event) -> None:
+        await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
+        while not await self._served(self._future, ending):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), OPEN_AGAIN_S)
+            if ending.is_set():
+                break
+            self._opened = asyncio.get_running_loop().create_future()
+
+    async def _served(self, opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event) -> bool:
+        """Until the end; False if it could not be opened, which who asks meanwhile is told."""
         try:
-            await after
             gateway = await self._service.lanes.wait(self._made)
             async with gateway.running():
                 opened.set_result(gateway)
@@ -85,6 +94,8 @@ class OfferedGateway:
             _log.error("the gateway cannot be opened", exc_info=error)
             opened.set_exception(error)
             opened.exception()  # has been told: asyncio need not, where nobody asks
+            return False
+        return True
 
     def _made(self) -> "HttpGateway":
         from waygraph.api.mcp.http import HttpGateway

@@ -10,6 +10,7 @@ import pytest
 
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
+from waygraph.api.rest import gateway
 from waygraph.api.rest.following import Follower
 from waygraph.api.rest.gateway import OfferedGateway
 from waygraph.api.rest.service import Readiness
@@ -87,6 +88,22 @@ def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypat
         assert_good(service.client().get("/healthz"))
     assert began == ["gateway", "follower"]
     assert "never retrieved" not in service.log
+
+
+def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its service had too many files open, say."""
+    make, refusals = OfferedGateway._made, iter([OSError("too many open files")])
+
+    def made(self: OfferedGateway) -> object:
+        for refusal in refusals:
+            raise refusal
+        return make(self)
+
+    monkeypatch.setattr(OfferedGateway, "_made", made)
+    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.5)
+    with served() as service:
+        assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
+        until(lambda: service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200, "the gateway")
 
 
 def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
