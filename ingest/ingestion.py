@@ -63,9 +63,20 @@ class Ingestion:
             return
         for source in sources:
             parts = source.parts()
-            done = self._synced(registry, self._with_policy(source.answered(parts)), progress)
-            self._vouch(source, parts)
-            yield done
+            yield self.take(registry, source, parts, source.answered(parts), progress)
+
+    def take(
+        self,
+        registry: Registry,
+        source: OpenedSource,
+        parts: Parts,
+        manifest: Manifest,
+        progress: Progress | None = None,
+    ) -> Ingested:
+        """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
+        done = self._synced(registry, self._with_policy(manifest), progress)
+        self._vouch(source, parts)
+        return done
 
     def _vouch(self, source: OpenedSource, parts: Parts) -> None:
         """Only of what was taken in: to look at it first, or to be refused, lets nothing run."""

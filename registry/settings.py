@@ -220,6 +220,10 @@ class Settings:
         return Path(self.keys_file).expanduser() if self.keys_file else self.data_path / "keys.json"
 
     @property
+    def audit_path(self) -> Path | None:
+        return Path(self.audit_file).expanduser() if self.audit_file else None
+
+    @property
     def welcome_origins(self) -> tuple[str, ...]:
         """Whose web pages may call a service; `*`: everybody's."""
         return tuple(filter(None, (origin.strip().rstrip("/") for origin in self.cors_origins.split(","))))

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from waygraph.api.mcp.session import Context, Session
 from waygraph.ingest.calling.call import ANSWER_S, Host, NotAnswered, Question
+from waygraph.ingest.upstream.host import Through
 from waygraph.registry.model import Agent
 
 if TYPE_CHECKING:
@@ -165,19 +166,18 @@ class SessionHost(OfSession, Heard):
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-class OnBehalf:
+class OnBehalf(Through):
     """The host, as a tool's agent reaches it: a person who is asked something is told by whom.
 
     Equal where one host is asked on behalf of one agent.
     """
 
     def __init__(self, host: Host, agent: Agent) -> None:
-        self._host, self._agent = host, agent
-        self.can, self.progress, self.log = host.can, host.progress, host.log
-        self.log_level, self.owner = host.log_level, host.owner
+        super().__init__(host)
+        self._agent = agent
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OnBehalf) and (self._agent.id, self._host) == (other._agent.id, other._host)
+        return isinstance(other, OnBehalf) and self._agent.id == other._agent.id and super().__eq__(other)
 
     def __hash__(self) -> int:
         return hash((self._agent.id, self._host))
@@ -185,4 +185,4 @@ class OnBehalf:
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if question == "elicitation/create":
             params = {**params, "message": f"{self._agent.name} ({self._agent.id}): {params.get('message', '')}"}
-        return await self._host.ask(question, params)
+        return await super().ask(question, params)

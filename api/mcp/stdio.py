@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
 
@@ -41,7 +40,7 @@ def run_stdio(served: Served) -> None:
     """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting."""
     settings = served.settings
     rules = load_rules(settings)
-    audit = Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None)
+    audit = Audit(settings.audit_path)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
     try:
         anyio.run(_serve, served, rules, audit, backend_options={"use_uvloop": True})

@@ -121,7 +121,7 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
     registry = _registry(chosen, settings, environ)
     shared = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
-    audit = _audit(settings, metrics)
+    audit = Audit(settings.audit_path, metrics=metrics)
     share, most = chosen.workers, settings.rate_max_callers
     return Service(
         registry=registry,
@@ -137,10 +137,6 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
         readiness=Readiness(registry, authenticator.keys if authenticator else None),
         follower=Follower(registry, followed_here, settings, audit),
     )
-
-
-def _audit(settings: Settings, metrics: "Metrics | None" = None) -> Audit:
-    return Audit(Path(settings.audit_file).expanduser() if settings.audit_file else None, metrics=metrics)
 
 
 def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Registry:
@@ -194,7 +190,7 @@ def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening
     sources = sources_to_follow(chosen.watch, settings, os.environ)
     with (
         shared_folder(os.environ),
-        closing(_audit(settings)) as audit,
+        closing(Audit(settings.audit_path)) as audit,
         followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
     ):
         config = configuration(app, settings, factory=True, workers=chosen.workers)

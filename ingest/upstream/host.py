@@ -48,6 +48,24 @@ ANSWER_S = 300.0
 """So long may a person, or a model, take for an answer. It does not count to the call's own time."""
 
 
+class Through:
+    """A host as somebody between sees it, who has a word in what is asked. Whatever differs is of a kind of its own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.can, self.progress, self.log = host.can, host.progress, host.log
+        self.log_level, self.owner = host.log_level, host.owner
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Through) and self._host == other._host
+
+    def __hash__(self) -> int:
+        return hash(self._host)
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._host.ask(question, params)
+
+
 class NotAnswered(Exception):
     """The host does not answer a question: it cannot, it is gone, or a person refused. The text says which."""
 

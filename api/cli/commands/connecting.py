@@ -237,18 +237,17 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
     from waygraph.api.cli.commands.opening import opening
     from waygraph.api.cli.shown.progress import progress_bar
     from waygraph.api.cli.shown.servers_asked import asking_servers
-    from waygraph.ingest.server_statuses import with_statuses
+    from waygraph.ingest.ingestion import Ingestion
     from waygraph.ingest.sources.opening import open_sources
     from waygraph.ingest.sources.reading import answered
-    from waygraph.ingest.sync import sync
 
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
-        [source] = open_sources(str(config), opening(settings, os.environ, headers=None, env=None, ask=ask))
+        how = opening(settings, os.environ, headers=None, env=None, ask=ask)
+        [source] = open_sources(str(config), how)
         parts = source.parts()
         manifest = answered(parts, ask)
         if manifest.entries:
-            with_statuses(registry, manifest, sync(registry, manifest, progress=progress))
-            source.vouch(parts)
+            Ingestion(opening=how).take(registry, source, parts, manifest, progress)
     return {rejected.key: rejected.reason for rejected in manifest.rejected if rejected.key}
 
 
