@@ -16,9 +16,9 @@ from waygraph.registry.embedding.model_folder import TOKENIZER, ModelCard, read_
 from waygraph.registry.embedding.protocol import Progress, Role
 from waygraph.registry.embedding.rows import distinct, in_order
 from waygraph.registry.embedding.spec import EmbedderSpec
-from waygraph.registry.embedding.tokens import TextTokenizer
 from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
 from waygraph.registry.errors import EmbedderRefused
+from waygraph.registry.machine.meanwhile import meanwhile
 from waygraph.registry.machine.priority import EMBEDDING, has_stepped_back, step_back
 from waygraph.registry.machine.processors import processors
 from waygraph.registry.settings import Settings
@@ -26,6 +26,7 @@ from waygraph.registry.settings import Settings
 if TYPE_CHECKING:
     from waygraph.registry.embedding.bert_onnx import Precision
     from waygraph.registry.embedding.protocol import Matrix, Vector
+    from waygraph.registry.embedding.tokens import TextTokenizer
 
 
 PRECISIONS = ("int8", "float32")
@@ -47,7 +48,7 @@ class OnnxEmbedder:
     """Vectors of a BERT model. Every text runs alone, so its vector is the same in any company."""
 
     def __init__(
-        self, session: onnxruntime.InferenceSession, tokenizer: TextTokenizer, card: ModelCard, fingerprint: str
+        self, session: onnxruntime.InferenceSession, tokenizer: "TextTokenizer", card: ModelCard, fingerprint: str
     ) -> None:
         self._session, self._tokenizer = session, tokenizer
         self._prompts: Mapping[Role, str] = card.prompts
@@ -62,9 +63,13 @@ class OnnxEmbedder:
         sha256 = weights_sha256(folder, settings)
         check_official(spec.model, sha256, folder)
         card = read_card(folder)
-        session = _cached_session(folder, card, precision, settings, sha256)
+        session = meanwhile(partial(_cached_session, folder, card, precision, settings, sha256))
+        # To be imported only now: a tokenizer that is read holds Python's lock, and the session, which is faster
+        # begun than this is imported, needs it but at its beginning.
+        from waygraph.registry.embedding.tokens import TextTokenizer
+
         tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
-        return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
+        return cls(session(), tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""

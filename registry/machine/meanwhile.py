@@ -1,7 +1,4 @@
-"""Work that goes on while a model works: a run of it holds no lock of Python.
-
-To load it is another matter: two threads that map files and take memory hold each other up.
-"""
+"""Work that goes on beside the caller's: what pays is the work of a model, which holds no lock of Python."""
 
 import contextvars
 import os
