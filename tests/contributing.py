@@ -1,4 +1,4 @@
-"""A package that brings kinds of source: a folder as an installer leaves it, found by the real entry points."""
+"""A package that brings something: a folder as an installer leaves it, found by the real entry points."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,9 @@ import pytest
 from waygraph.ingest.sources.contributed import contributed
 
 
-def install(folder: Path, package: str, modules: Mapping[str, str], points: Mapping[str, str]) -> None:
+def install(
+    folder: Path, package: str, modules: Mapping[str, str], points: Mapping[str, str], *, group: str = "waygraph.kinds"
+) -> None:
     """Writes modules and the metadata that names their entry points, into a folder for `sys.path`."""
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(code, encoding="utf-8")
@@ -17,7 +19,7 @@ def install(folder: Path, package: str, modules: Mapping[str, str], points: Mapp
     told.mkdir()
     (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
     lines = [f"{name} = {value}" for name, value in points.items()]
-    (told / "entry_points.txt").write_text("\n".join(["[waygraph.kinds]", *lines]) + "\n", encoding="utf-8")
+    (told / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]) + "\n", encoding="utf-8")
 
 
 @contextmanager

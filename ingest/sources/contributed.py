@@ -1,21 +1,20 @@
-"""Kinds of source that other packages bring, by entry points of the group `waygraph.kinds`. See docs/sources.md.
-
-Their code is not ours: what fails in it is told with the package's name, and harms nothing else.
-"""
+"""Kinds of source that other packages bring, by entry points of the group `waygraph.kinds`. See docs/sources.md."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sources.kinds import BUILT_IN, Kind
 from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.registry.contributions import Unfit, in_a_line, loaded, package_of, points
 from waygraph.registry.errors import SourceError, WaygraphError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "waygraph.kinds"
-_MAX_FAULT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,39 +25,27 @@ class Contributed:
     faults: tuple[str, ...] = ()
 
 
-class Unfit(Exception):
-    """Why an entry point gives no kind."""
-
-
 @cache
 def contributed() -> Contributed:
     """Of the packages that are installed; read once."""
     kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
     taken, faults = list[Kind](), list[str]()
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (_package(point), point.name)):
+    for point in points(GROUP):
         try:
-            kind = _loaded(point)
+            kind = _kind_of(point)
             if kind.name in kinds:
                 raise Unfit(f"{kinds[kind.name]} has a kind of that name")
         except Unfit as fault:
-            told = " ".join(str(fault).split())[:_MAX_FAULT_CHARS]
-            faults.append(f"{point.name!r} of the package {_package(point)} is left out: {told}")
+            faults.append(f"{point.name!r} of the package {package_of(point)} is left out: {in_a_line(fault)}")
             continue
-        kinds[kind.name] = _package(point)
-        taken.append(_at_arms_length(kind, _package(point)))
+        kinds[kind.name] = package_of(point)
+        taken.append(_at_arms_length(kind, package_of(point)))
     return Contributed(tuple(sorted(taken, key=lambda kind: kind.name)), tuple(faults))
 
 
-def _package(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-
-
-def _loaded(point: EntryPoint) -> Kind:
+def _kind_of(point: "EntryPoint") -> Kind:
     """Raises Unfit."""
-    try:
-        kind = point.load()
-    except (Exception, SystemExit) as exc:  # whatever another package's import may raise
-        raise Unfit(f"{type(exc).__name__}: {exc}") from exc
+    kind = loaded(point)
     if not isinstance(kind, Kind):
         raise Unfit(f"expected {point.value} to be a waygraph.ingest.sources.kinds.Kind, found {type(kind).__name__}")
     if kind.name != point.name:

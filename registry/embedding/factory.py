@@ -28,10 +28,14 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
             return OnnxEmbedder.open(parsed, settings)
         case "openai":
             return _openai(parsed, settings, environ)
-        case _:
+        case "sentence-transformers":
             from waygraph.registry.embedding.sentence_transformers import SentenceTransformersEmbedder
 
             return SentenceTransformersEmbedder(parsed.model)
+        case _:
+            from waygraph.registry.embedding.contributed import open_contributed
+
+            return open_contributed(parsed, settings, environ)
 
 
 def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> "OpenAIEmbedder":

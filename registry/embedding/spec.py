@@ -5,12 +5,14 @@ onnx:/path/to/folder?precision=float32
 openai:text-embedding-3-small?dimension=512
 sentence-transformers:BAAI/bge-small-en-v1.5
 none                                                   lexical routing only
+acme:MODEL?any=option                                  an embedder that another package brings
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
+from waygraph.registry.contributions import names
 from waygraph.registry.errors import EmbedderRefused
 from waygraph.registry.nearest import nearest
 
@@ -20,7 +22,9 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "openai": ("dimension",),
     "sentence-transformers": (),
 }
-"""Every scheme and the options it takes."""
+"""Every scheme of ours and the options it takes."""
+GROUP = "waygraph.embedders"
+"""Entry points of other packages, each called as its scheme is; what options they take is theirs to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +40,8 @@ def parse_spec(text: str) -> EmbedderSpec:
     """Raises EmbedderRefused for an unknown scheme, a missing model or an unknown option."""
     name, _, query = text.strip().partition("?")
     scheme, _, model = name.partition(":")
-    if scheme not in OPTIONS:
-        raise EmbedderRefused(_unknown("embedder", scheme, tuple(OPTIONS)))
+    if scheme not in OPTIONS and scheme not in names(GROUP):
+        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *names(GROUP))))
     if bool(model) == (scheme == "none"):
         raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{_example(scheme)}`")
     return EmbedderSpec(scheme=scheme, model=model, options=_options(scheme, query))
@@ -46,7 +50,7 @@ def parse_spec(text: str) -> EmbedderSpec:
 def _options(scheme: str, query: str) -> dict[str, str]:
     given = dict(parse_qsl(query, keep_blank_values=True))
     for name in given:
-        if name not in OPTIONS[scheme]:
+        if scheme in OPTIONS and name not in OPTIONS[scheme]:
             raise EmbedderRefused(_unknown(f"option of {scheme}:", name, OPTIONS[scheme]))
     return given
 

@@ -5,15 +5,16 @@ A failure costs the new order, never the answer: the fused order stays, and the 
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Protocol
 
+from waygraph.registry.contributions import names
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.errors import InvalidSetting, LanguageModelError, RegistryClosed
 from waygraph.registry.model import AgentMatch, Query, Route, ToolMatch, ToolRoute
 from waygraph.registry.routing.recipes import Rerank
+from waygraph.registry.routing.reranker import GROUP, Reranker
 from waygraph.registry.routing.router import union_of_steps
 from waygraph.registry.settings import Settings
 
@@ -21,30 +22,28 @@ SHOWN_CHARS = 1_000
 """Of a candidate's text."""
 
 
-class Reranker(Protocol):
-    def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:
-        """Every index into `documents` once, best first. Raises LanguageModelUnavailable, LanguageModelRefused."""
-        ...
-
-    def close(self) -> None: ...
-
-
 def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
-    """`openai:MODEL` or `cross-encoder:MODEL`. Touches no network.
+    """`openai:MODEL`, `cross-encoder:MODEL`, or `NAME:MODEL` of one that another package brings. Touches no network.
 
     Raises InvalidSetting, LanguageModelRefused for a key that cannot be, MissingExtra, ModelNotFound.
     """
     scheme, _, model = spec.partition(":")
-    if scheme not in ("openai", "cross-encoder") or not model:
-        raise InvalidSetting(f"reranker {spec!r}: expected openai:MODEL or cross-encoder:MODEL")
-    if scheme == "cross-encoder":
+    if model and scheme == "cross-encoder":
         from waygraph.registry.routing.cross_encoder import CrossEncoderReranker
 
         return CrossEncoderReranker(model)
-    from waygraph.registry.chat import ChatModel
-    from waygraph.registry.routing.listwise import ListwiseReranker
+    if model and scheme == "openai":
+        from waygraph.registry.chat import ChatModel
+        from waygraph.registry.routing.listwise import ListwiseReranker
 
-    return ListwiseReranker(ChatModel.open(model, settings, environ))
+        return ListwiseReranker(ChatModel.open(model, settings, environ))
+    brought = names(GROUP)
+    if model and scheme in brought:
+        from waygraph.registry.routing.contributed import open_contributed
+
+        return open_contributed(scheme, model, settings, environ)
+    known = " or ".join(f"{name}:MODEL" for name in ("openai", "cross-encoder", *brought))
+    raise InvalidSetting(f"reranker {spec!r}: expected {known}")
 
 
 class OpenedRerankers:

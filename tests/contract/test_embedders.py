@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.contributing import install, on_path
 from tests.fake_openai import KEY, fake_openai
 from waygraph.registry.embedding import Embedder, open_embedder
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "catalog"
 SHORT = ("read a file", "What is the weather in Paris?", "create_issue: Open an issue in a repository")
+WORDS = (Path(__file__).parents[1] / "contributed" / "acme_words.py").read_text(encoding="utf-8")
 LONG = "The quick brown fox jumps over the lazy dog. " * 100
 
 
-@pytest.fixture(scope="module", params=["onnx int8", "onnx float32", "openai"])
+@pytest.fixture(scope="module", params=["onnx int8", "onnx float32", "openai", "of a package"])
 def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedder]:
     settings = Settings(cache_dir=str(tmp_path_factory.getbasetemp() / "embedders"))
     if request.param == "openai":
@@ -26,6 +28,14 @@ def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             assert opened is not None
             yield opened
             opened.close()  # type: ignore[attr-defined]
+        return
+    if request.param == "of a package":
+        folder = tmp_path_factory.mktemp("site")
+        install(folder, "acme-words", {"acme_words": WORDS}, {"acme": "acme_words:opened"}, group="waygraph.embedders")
+        with on_path(folder):
+            brought = open_embedder("acme:letters", settings, {})
+            assert brought is not None
+            yield brought
         return
     precision = request.param.removeprefix("onnx ")
     opened = open_embedder(f"{DEFAULT_EMBEDDER}?precision={precision}", settings, {})
@@ -118,4 +128,5 @@ def test_a_fingerprint_names_the_model(embedder: Embedder) -> None:
     """A fingerprint is one short word of visible ASCII."""
     assert embedder.fingerprint.isascii()
     assert " " not in embedder.fingerprint
-    assert embedder.fingerprint.startswith(("onnx:sentence-transformers/all-MiniLM-L6-v2@53aa51172d14+", "openai:"))
+    official = "onnx:sentence-transformers/all-MiniLM-L6-v2@53aa51172d14+"
+    assert embedder.fingerprint.startswith((official, "openai:any-model", "acme:letters@1"))

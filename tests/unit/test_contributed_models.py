@@ -1,0 +1,154 @@
+"""Embedders and rerankers of other packages: found by real entry points; what fails in one is told by its name."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contributing import install, on_path
+from waygraph.ingest.sources import read_path
+from waygraph.ingest.sync import sync
+from waygraph.registry.embedding import open_embedder
+from waygraph.registry.errors import EmbedderRefused, InvalidSetting
+from waygraph.registry.model import Query
+from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import recipe_named
+from waygraph.registry.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+CATALOG = ROOT / "examples" / "catalog"
+CODE = (ROOT / "tests" / "contributed" / "acme_words.py").read_text(encoding="utf-8")
+EMBEDDERS = {
+    "acme": "acme_words:opened",
+    "shouting": "acme_words:shouting",
+    "gone": "acme_words:gone",
+    "other": "acme_words:opened",
+    "faulty": "acme_words:faulty",
+}
+TEXT = "book a table for dinner and pay the bill"
+OF_PACKAGE = "of the package acme-words 1.0"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    install(folder, "acme-words", {"acme_words": CODE}, EMBEDDERS, group="waygraph.embedders")
+    install(folder, "acme-order", {}, {"longest": "acme_words:ordering"}, group="waygraph.rerankers")
+    with on_path(folder):
+        yield folder
+    sys.modules.pop("acme_words", None)
+
+
+def filled(place: Path | str, spec: str, settings: Settings) -> Registry:
+    registry = Registry.open(place, embedder=spec, settings=settings)
+    for manifest in read_path(str(CATALOG), settings):
+        sync(registry, manifest)
+    return registry
+
+
+def test_a_registry_is_made_and_read_by_it(site: Path, tmp_path: Path) -> None:
+    """Its spec is the registry's: who opens that later needs to name nothing, and finds what is alike."""
+    settings, place = Settings(cache_dir=str(tmp_path / "cache")), tmp_path / "r.grafeo"
+    filled(place, "acme:letters", settings).close()
+    with Registry.open(place, settings=settings) as registry:
+        state = registry.status().state
+        assert (state.embedder, state.embedder_spec, state.dimension) == ("acme:letters@1", "acme:letters", 32)
+        assert registry.route(TEXT, recipe="agents").matches
+        assert registry.notice == ""
+
+
+def test_without_the_package_it_is_said_which_is_missing(site: Path, tmp_path: Path) -> None:
+    settings, place = Settings(cache_dir=str(tmp_path / "cache")), tmp_path / "r.grafeo"
+    filled(place, "acme:letters", settings).close()
+    sys.path.remove(str(site))
+    with Registry.open(place, settings=settings) as registry, pytest.raises(EmbedderRefused) as caught:
+        registry.route(TEXT)
+    assert str(caught.value).startswith("embedder 'acme' is not known; known: none, onnx, openai, sentence-transfor")
+
+
+def test_the_program_finds_it(site: Path, tmp_path: Path) -> None:
+    """As a whole process, which is told of the folder as of any installed package."""
+    command = [sys.executable, "-m", "waygraph.api.cli.app", "--registry", str(tmp_path / "r.grafeo")]
+    told = subprocess.run(
+        [*command, "--embedder", "acme:letters", "ingest", str(CATALOG)],
+        env={**os.environ, "PYTHONPATH": str(site), "WAYGRAPH_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    with Registry.open(tmp_path / "r.grafeo") as registry:
+        assert registry.status().state.embedder == "acme:letters@1"
+
+
+def test_unknown_ones_are_told_with_all_that_there_are(site: Path) -> None:
+    with pytest.raises(EmbedderRefused, match=r"known: .*sentence-transformers, acme, .*Did you mean 'acme'\?"):
+        open_embedder("acne:letters", Settings(), {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("shouting:x", f"the embedder shouting {OF_PACKAGE} failed: RuntimeError"),
+        ("gone:x", f"the embedder gone {OF_PACKAGE} cannot be loaded: AttributeError"),
+        ("other:x", f"the embedder other {OF_PACKAGE}: expected a fingerprint in ASCII that begins with `other:`"),
+    ],
+)
+def test_one_that_cannot_be_had_is_refused(site: Path, spec: str, why: str) -> None:
+    """Told without the error's own text, which holds a key here."""
+    with pytest.raises(EmbedderRefused) as caught:
+        open_embedder(spec, Settings(), {"ACME_KEY": "k3y"})
+    assert str(caught.value).startswith(why)
+    assert "k3y" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("long", ": expected rows of length 1"),
+        ("endless", ": expected rows of length 1"),
+        ("narrow", ": expected vectors of shape (2, 32), found (2, 31)"),
+        ("few", ": expected vectors of shape (2, 32), found (1, 32)"),
+        ("none", " failed: IndexError"),
+    ],
+)
+def test_its_vectors_are_looked_at(site: Path, fault: str, why: str) -> None:
+    """What is no unit row a text is refused before anything is stored."""
+    embedder = open_embedder(f"faulty:{fault}", Settings(), {})
+    assert embedder is not None
+    with pytest.raises(EmbedderRefused) as caught:
+        embedder.embed(["a table", "a chair"], "query")
+    assert str(caught.value).startswith(f"the embedder faulty {OF_PACKAGE}{why}")
+
+
+def test_agents_stand_in_its_rerankers_order(site: Path) -> None:
+    """The longest text first; with the registry it is closed."""
+    with filled(":memory:", "none", Settings()) as registry:
+        fused = registry.route(Query(text=TEXT, limit=20), recipe="lexical").matches
+        route = registry.route(Query(text=TEXT, limit=20), recipe=recipe_named("lexical", rerank="longest:any"))
+        assert {match.agent.id for match in route.matches} == {match.agent.id for match in fused}
+        assert [match.agent.id for match in route.matches] != [match.agent.id for match in fused]
+        assert route.not_reranked == ""
+        brought = sys.modules["acme_words"].Longest
+        assert brought.closed == 0
+    assert brought.closed == 1
+
+
+@pytest.mark.parametrize(("model", "why"), [("twice", ": expected each of "), ("never", " failed: RuntimeError")])
+def test_a_reranker_that_fails_leaves_the_fused_order(site: Path, model: str, why: str) -> None:
+    with filled(":memory:", "none", Settings()) as registry:
+        fused = registry.route(TEXT, recipe="lexical").matches
+        route = registry.route(TEXT, recipe=recipe_named("lexical", rerank=f"longest:{model}"))
+        assert [match.agent.id for match in route.matches] == [match.agent.id for match in fused]
+        assert route.not_reranked.startswith(f"the reranker longest of the package acme-order 1.0{why}")
+        assert TEXT not in route.not_reranked
+
+
+def test_an_unknown_reranker_is_told_with_all_that_there_are(site: Path) -> None:
+    expected = "expected openai:MODEL or cross-encoder:MODEL or longest:MODEL"
+    with filled(":memory:", "none", Settings()) as registry, pytest.raises(InvalidSetting, match=expected):
+        registry.route(TEXT, recipe=recipe_named("lexical", rerank="shortest:any"))
