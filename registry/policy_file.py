@@ -2,11 +2,11 @@
 
 import tomllib
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.nearest import nearest
+from waygraph.registry.paths import as_written
 from waygraph.registry.policy import DESTRUCTIVE, FREE, UNANNOTATED, VERDICTS, CallPolicy, Rule, Treatment, Verdict
 
 _KEYS = ("default", "destructive", "unannotated", "rules")
@@ -19,7 +19,7 @@ def load_policy(path: str) -> CallPolicy:
     if not path:
         return FREE
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        text = as_written(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is no UTF-8 text"
         raise InvalidSetting(f"policy file {path} cannot be read: {reason}") from exc

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.paths import as_written
 
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
@@ -202,7 +203,7 @@ class Settings:
     @cached_property
     def cache_path(self) -> Path:
         if self.cache_dir:
-            return Path(self.cache_dir).expanduser()
+            return as_written(self.cache_dir)
         from platformdirs import user_cache_path
 
         return user_cache_path("waygraph")
@@ -210,18 +211,18 @@ class Settings:
     @cached_property
     def data_path(self) -> Path:
         if self.data_dir:
-            return Path(self.data_dir).expanduser()
+            return as_written(self.data_dir)
         from platformdirs import user_data_path
 
         return user_data_path("waygraph")
 
     @property
     def keys_path(self) -> Path:
-        return Path(self.keys_file).expanduser() if self.keys_file else self.data_path / "keys.json"
+        return as_written(self.keys_file) if self.keys_file else self.data_path / "keys.json"
 
     @property
     def audit_path(self) -> Path | None:
-        return Path(self.audit_file).expanduser() if self.audit_file else None
+        return as_written(self.audit_file) if self.audit_file else None
 
     @property
     def welcome_origins(self) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ import tomllib
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -26,6 +25,7 @@ from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.machine.hosts import names_user
+from waygraph.registry.paths import as_written
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -105,7 +105,7 @@ def load_services(path: str) -> Services:
     if not path:
         return Services()
     try:
-        said = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        said = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
         checked = _File.model_validate(said)
     except OSError as exc:
         raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc

@@ -12,6 +12,7 @@ from typing import Literal
 
 from waygraph.ingest.sources.known_places import folders
 from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.paths import as_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,7 @@ def host_named(name: str) -> Host:
 
 def absolute(path: str, cwd: Path) -> Path:
     """A path as a person typed it."""
-    return Path(os.path.normpath(cwd / Path(path).expanduser()))
+    return Path(os.path.normpath(cwd / as_written(path)))
 
 
 def refuse_outside(path: Path, project: Path) -> None:

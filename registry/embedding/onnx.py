@@ -21,6 +21,7 @@ from waygraph.registry.errors import EmbedderRefused
 from waygraph.registry.machine.meanwhile import meanwhile
 from waygraph.registry.machine.priority import EMBEDDING, has_stepped_back, step_back
 from waygraph.registry.machine.processors import processors
+from waygraph.registry.paths import as_written
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _fingerprint(model: str, sha256: str, card: ModelCard, precision: str) -> st
     revision = "" if BUILDER_VERSION == 1 else f".{BUILDER_VERSION}"
     name, content = model, sha256[:12]
     if is_folder_name(model):
-        name, content = Path(model).expanduser().resolve().name, f"{content}.{card.digest}"
+        name, content = as_written(model).resolve().name, f"{content}.{card.digest}"
     return f"onnx:{name}@{content}+{precision}{revision}"
 
 

@@ -16,6 +16,7 @@ from waygraph.registry.embedding.model_folder import NEEDED, WEIGHTS, is_model_f
 from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
 from waygraph.registry.machine.atomic import write_atomically
+from waygraph.registry.paths import as_written
 from waygraph.registry.settings import Settings
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -128,7 +129,7 @@ def _onnx_model(spec: str) -> str:
 
 def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
     if is_folder_name(name):
-        folder = Path(name).expanduser()
+        folder = as_written(name)
         return (folder, "folder") if is_model_folder(folder) else None
     cached = _cache_folder(name, settings)
     if is_model_folder(cached):

@@ -34,7 +34,7 @@ RESOLUTION = 2.0
 """Of the communities: the higher, the more and the smaller."""
 _BLOCK_ROWS = 512
 _SPRING_NODES = 400
-"""Above it networkx needs scipy; a region is hardly ever that large."""
+"""Above it networkx needs scipy. A region is hardly ever that large, unless its agents are like no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,17 @@ def likeness_of(features: "Matrix") -> Likeness:
     graph.add_nodes_from(range(len(features)))
     for first in range(0, len(features), _BLOCK_ROWS):
         cosines = features[first : first + _BLOCK_ROWS] @ features.T
-        nearest = np.argsort(-cosines, axis=1, kind="stable")[:, : NEIGHBOURS + 1]
-        for row, others in enumerate(nearest.tolist(), start=first):
+        for row, others in enumerate(_nearest(cosines).tolist(), start=first):
             _link(graph, row, [(other, float(cosines[row - first, other])) for other in others if other != row])
     return graph
+
+
+def _nearest(cosines: "Matrix") -> "NDArray[np.intp]":
+    """Columns of the highest in each row, the highest first: of one more than neighbours, for each is like itself."""
+    wanted = min(NEIGHBOURS + 1, cosines.shape[1])
+    some = np.sort(np.argpartition(-cosines, wanted - 1, axis=1)[:, :wanted], axis=1)
+    best = np.argsort(-np.take_along_axis(cosines, some, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(some, best, axis=1)
 
 
 def _link(graph: Likeness, row: int, others: Sequence[tuple[int, float]]) -> None:
@@ -147,9 +154,11 @@ def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
 
 def _settled(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> "Matrix":
     """(rows, 2): centres of circles that do not overlap, near to where a spring layout of the graph has them."""
-    wished = _wished(graph, rows)
+    if len(rows) > _SPRING_NODES:
+        return _in_lines(radii)
     room = math.sqrt(sum(radius**2 for radius in radii)) * TIGHTNESS
-    return _packed(wished * room * np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)]), radii, stretch)
+    spread = np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)])
+    return _packed(_wished(graph, rows) * room * spread, radii, stretch)
 
 
 def _wished(graph: Likeness, rows: Sequence[int]) -> "Matrix":
@@ -157,32 +166,53 @@ def _wished(graph: Likeness, rows: Sequence[int]) -> "Matrix":
     plain: Likeness = nx.Graph()  # a subgraph's own order of nodes is not ours
     plain.add_nodes_from(rows)
     plain.add_weighted_edges_from(sorted(graph.edges(data="weight", default=1.0)))
-    if len(rows) > _SPRING_NODES:
-        places = nx.spiral_layout(plain)
-    else:
-        places = nx.spring_layout(plain, weight="weight", seed=SEED, iterations=80)
+    places = nx.spring_layout(plain, weight="weight", seed=SEED, iterations=80)
     return np.asarray([places[row] for row in rows], dtype=np.float64).reshape(-1, 2)
+
+
+def _in_lines(radii: Sequence[float]) -> "Matrix":
+    """Line by line in a square, the largest first."""
+    places = np.zeros((len(radii), 2))
+    width = math.sqrt(sum((2 * radius) ** 2 for radius in radii))
+    x = y = height = 0.0
+    for row in np.argsort(-np.asarray(radii), kind="stable"):
+        radius = radii[row]
+        if x and x + 2 * radius > width:
+            x, y, height = 0.0, y + height, 0.0
+        places[row] = x + radius, y + radius
+        x, height = x + 2 * radius, max(height, 2 * radius)
+    return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
 def _packed(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
     """Sets circles down one by one, from the middle outwards, each at the free point nearest to its wish."""
-    sizes = np.asarray(radii, dtype=np.float64)
+    sizes, measure = np.asarray(radii, dtype=np.float64), np.asarray([1 / stretch, 1.0])
     middle = wished.mean(axis=0)
     order = np.lexsort((np.arange(len(sizes)), np.hypot(*(wished - middle).T)))
-    places = np.zeros_like(wished)
+    places, away = np.zeros_like(wished), np.zeros(len(sizes))
     for done, row in enumerate(order):
         before = order[:done]
-        places[row] = _free_point(wished[row], float(sizes[row]), places[before], sizes[before], stretch)
+        # Where a smaller one found no room, there is none for this one: so far from its wish nobody need look.
+        smaller = before[sizes[before] <= sizes[row]]
+        between = np.hypot(*((wished[smaller] - wished[row]) * measure).T)
+        taken = float((away[smaller] - between).max(initial=0.0))
+        places[row] = _free_point(wished[row], float(sizes[row]), places[before], sizes[before], stretch, taken)
+        away[row] = np.hypot(*((places[row] - wished[row]) * measure))
     return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
-def _free_point(wish: "Matrix", radius: float, centres: "Matrix", radii: "Matrix", stretch: float) -> "Matrix":
-    step = radius / 3
-    for ring in count():
+def _free_point(
+    wish: "Matrix", radius: float, centres: "Matrix", radii: "Matrix", stretch: float, taken: float
+) -> "Matrix":
+    """The nearest on rings around the wish; what lies within `taken` of it is not looked at."""
+    step, reach = radius / 3, radius + float(radii.max(initial=0.0))
+    distances = np.hypot(*(centres - wish).T)
+    for ring in count(int(taken / step)):
         angles = np.arange(max(1, 6 * ring)) * (2 * math.pi / max(1, 6 * ring)) + ring
         offsets = np.stack([np.cos(angles) * stretch, np.sin(angles)], axis=1)
         points = wish + offsets * (ring * step)
-        gaps = np.linalg.norm(points[:, None, :] - centres[None, :, :], axis=2) - radii - radius
+        near = (distances > ring * step - reach) & (distances < ring * step * stretch + reach)
+        gaps = np.linalg.norm(points[:, None, :] - centres[None, near, :], axis=2) - radii[near] - radius
         free = np.flatnonzero((gaps >= 0).all(axis=1))
         if len(free):
             # Of the free points of a ring the one nearest to the middle keeps the map dense.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from waygraph.registry.errors import InvalidSetting, NeedsRegistry
+from waygraph.registry.paths import as_written
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
@@ -108,7 +109,7 @@ def is_part_of(path: Path, location: object) -> bool:
     from waygraph.registry.index.generation import folder_of
     from waygraph.registry.machine.file_lock import lock_of
 
-    home, given = Path(str(location)).expanduser().resolve(), path.expanduser().resolve()
+    home, given = as_written(str(location)).resolve(), as_written(path).resolve()
     index = folder_of(home)
     return given in (home, lock_of(home), index) or index in given.parents
 
@@ -147,8 +148,8 @@ def open_store(location: object, settings: "Settings") -> Store:
 def _file(location: str) -> Path:
     """Where it is, whatever the working directory becomes. Raises InvalidSetting for what names no file."""
     try:
-        path = Path(location).expanduser().resolve()
-    except (OSError, ValueError, RuntimeError) as exc:  # an unknown user, a NUL, links that lead in a circle
+        path = as_written(location).resolve()
+    except (OSError, ValueError, RuntimeError) as exc:  # a NUL, links that lead in a circle
         raise InvalidSetting(f"{location!r} cannot be the file of a registry: {exc}") from exc
     if not path.name:
         raise InvalidSetting(f"{location!r} cannot be the file of a registry: it is the root folder")

@@ -371,6 +371,14 @@ def _least_gap(circles: tuple[Circle, ...]) -> float:
     )
 
 
+def test_many_that_are_like_no_other_have_places() -> None:
+    """A thousand of them, of many sizes, keep apart too, and soon."""
+    sizes = [int(number) for number in np.random.default_rng(5).integers(0, 60, 1000)]
+    layout = lay_out(np.zeros((1000, 4)), sizes)
+    assert _least_gap(layout.agents) >= -1e-6
+    assert max(agent.x for agent in layout.agents) < 2 * max(agent.y for agent in layout.agents)
+
+
 @pytest.mark.parametrize("agents", [0, 1, 2, 3])
 def test_few_agents_have_places(agents: int) -> None:
     """None, one, two or three agents that are like no other are a map as well."""

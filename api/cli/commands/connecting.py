@@ -15,6 +15,7 @@ from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import AsJson
 from waygraph.api.cli.shown.output import print_raw, show
 from waygraph.api.cli.shown.pages import Connected
+from waygraph.registry.paths import as_written
 
 if TYPE_CHECKING:
     from waygraph.ingest.hosts.config import HostConfig
@@ -130,7 +131,7 @@ def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if asked.url:
         return reached_at(str(place), os.environ, namespace=asked.namespace)
-    location = place if "://" in str(place) else Path(place).expanduser().absolute()
+    location = place if "://" in str(place) else as_written(place).absolute()
     program = program_of(sys.executable)
     return started_here(program, location, os.environ, embedder=told.embedder, namespace=asked.namespace)
 
