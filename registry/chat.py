@@ -33,8 +33,8 @@ class ChatModel:
             patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
         )
 
-    def answer(self, system: str, user: str) -> str:
-        """The text of the first choice.
+    def answer(self, system: str, user: str, *, hurried: bool = False) -> str:
+        """The text of the first choice. `hurried`: somebody waits for it, see `OpenAIEndpoint.post`.
 
         Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
@@ -42,7 +42,7 @@ class ChatModel:
         told = {"system": system, "user": user}
         messages = [{"role": role, "content": mended(text)} for role, text in told.items()]
         body = {"model": self.model, "messages": messages, "temperature": 0}
-        response = self._endpoint.post(body, optional="temperature")
+        response = self._endpoint.post(body, optional="temperature", hurried=hurried)
         try:
             text = response.json()["choices"][0]["message"]["content"]
         except (ValueError, TypeError, LookupError, RecursionError) as exc:

@@ -1,5 +1,6 @@
 """Asks endpoints that speak OpenAI's protocol: addresses, keys, repeats, and errors that tell no secret."""
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from waygraph.registry.errors import WaygraphError
 from waygraph.registry.machine.proxies import http_client
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
 TRANSIENT = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 """A connection that broke, often an idle one. No connection at all, and no answer in time, are told at once."""
 
@@ -28,15 +30,23 @@ class Purpose:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long an answer may take, and how often an overloaded endpoint is asked again.
+    """How long an answer may take, to its last byte, and how often an overloaded endpoint is asked again.
 
-    `sleep` takes seconds, `jitter` gives a number in [0, 1).
+    `sleep` takes seconds, `jitter` gives a number in [0, 1), `clock` seconds that only grow.
     """
 
     timeout_s: float
     retries: int
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
+
+
+_OF_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+class _TooSlow(Exception):
+    """An answer that comes, and does not end in time."""
 
 
 class OpenAIEndpoint:
@@ -57,44 +67,51 @@ class OpenAIEndpoint:
     def close(self) -> None:
         self._client.close()
 
-    def post(self, body: Mapping[str, object], *, optional: str = "") -> httpx2.Response:
+    def post(self, body: Mapping[str, object], *, optional: str = "", hurried: bool = False) -> httpx2.Response:
         """The endpoint's good answer; asks again while it is overloaded.
 
-        `optional`: a field that is left out, then and from then on, if the endpoint refuses it by its name.
+        `optional`: a field that is left out, then and from then on, if the endpoint refuses it by its name. `hurried`:
+        somebody waits for it, so that all tries and pauses together take no longer than one answer may.
         Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
         """
         sent = {name: value for name, value in body.items() if name != self._left_out}
-        response = self._patiently_posted(sent)
+        response = self._patiently_posted(sent, self._ends_at() if hurried else math.inf)
         if response.status_code == 400 and optional in sent and optional in response.text:
             self._left_out = optional
-            return self.post(body)
+            return self.post(body, hurried=hurried)
         return self._accepted(response)
 
-    def _patiently_posted(self, body: Mapping[str, object]) -> httpx2.Response:
+    def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
         """An answer that is no overload. Raises the purpose's `unavailable`."""
         patience = self._patience
         for attempt in range(patience.retries + 1):
-            response = self._posted(body)
+            response = self._posted(body, min(ends_at, self._ends_at()))
             if response is not None and not _is_overload(response):
                 return response
-            if attempt < patience.retries:
-                asked = response.headers.get("retry-after") if response is not None else None
-                patience.sleep(wait_s(attempt, asked, patience.jitter))
+            asked = response.headers.get("retry-after") if response is not None else None
+            pause_s = wait_s(attempt, asked, patience.jitter)
+            if attempt == patience.retries or patience.clock() + pause_s >= ends_at:
+                break
+            patience.sleep(pause_s)
         seen = f"answers {response.status_code}" if response is not None else "breaks the connection"
-        raise self._purpose.unavailable(f"{self.host} still {seen} after {patience.retries + 1} tries")
+        raise self._purpose.unavailable(f"{self.host} still {seen} after {attempt + 1} {'tries' if attempt else 'try'}")
+
+    def _ends_at(self) -> float:
+        return self._patience.clock() + self._patience.timeout_s
 
     def refusal(self, what: str) -> WaygraphError:
         """The error for an answer that is not what was asked for."""
         return self._purpose.refused(f"{self.host} {self._redacted(what)}")
 
-    def _posted(self, body: Mapping[str, object]) -> httpx2.Response | None:
+    def _posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response | None:
         """None if the connection broke."""
         unavailable = self._purpose.unavailable
         try:
-            return self._client.post(self._url, json=body)
+            with self._client.stream("POST", self._url, json=body) as response:
+                return self._whole(response, ends_at)
         except TRANSIENT:
             return None
-        except httpx2.TimeoutException as exc:
+        except (httpx2.TimeoutException, _TooSlow) as exc:
             raise unavailable(f"{self.host} did not answer within {self._patience.timeout_s:g} s") from exc
         except (httpx2.TransportError, httpx2.InvalidURL) as exc:
             raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
@@ -104,6 +121,18 @@ class OpenAIEndpoint:
             if not self._client.is_closed:
                 raise
             raise unavailable(f"{self.host} is asked nothing more: its connections were closed") from exc
+
+    def _whole(self, response: httpx2.Response, ends_at: float) -> httpx2.Response:
+        """With all that it holds. The client's own limit of time is for each read; this one is for all of them."""
+        content = bytearray()
+        for part in response.iter_bytes():
+            content += part
+            if len(content) > MAX_ANSWER_BYTES:
+                raise self.refusal(f"answered more than {MAX_ANSWER_BYTES:,} bytes")
+            if self._patience.clock() > ends_at:
+                raise _TooSlow
+        told = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
+        return httpx2.Response(response.status_code, headers=told, content=bytes(content))
 
     def _accepted(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code in {401, 403}:

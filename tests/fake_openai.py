@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -28,6 +28,8 @@ class FakeOpenAI:
     dimension: int | None = None
     """Other than asked: the wrong one."""
     hang_s: float = 0.0
+    trickles: bool = False
+    """Sends a byte of the body at a time."""
     garbage: bytes | None = None
     encoding: str = ""
     """Said of every answer's body, whatever it is."""
@@ -80,7 +82,10 @@ def _answering_for(fake: FakeOpenAI) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Encoding", fake.encoding)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):  # whoever asked has had enough
+                for at in range(0, len(body), 1 if fake.trickles else max(1, len(body))):
+                    self.wfile.write(body[at : at + 1] if fake.trickles else body)
+                    time.sleep(0.01 if fake.trickles else 0)
 
     return Endpoint
 

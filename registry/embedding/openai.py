@@ -65,8 +65,9 @@ class OpenAIEmbedder:
             self._known_dimension = self._request(["dimension"]).shape[1]
         return self._known_dimension
 
-    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":  # noqa: ARG002 - such models know no roles
-        """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text).
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+        """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text). For a query somebody
+        waits; other than that such models know no roles.
 
         Raises EmbedderUnavailable (retryable) if the endpoint does not answer within `timeout_s` or stays
         overloaded, EmbedderRefused if it refuses or answers something else.
@@ -74,7 +75,7 @@ class OpenAIEmbedder:
         wanted = distinct(texts)
         vectors: dict[str, Any] = {}
         for some in batched(wanted, self._batch_texts):
-            vectors.update(zip(some, self._request(some), strict=True))
+            vectors.update(zip(some, self._request(some, hurried=role == "query"), strict=True))
             if progress:
                 progress(len(vectors), len(wanted))
         return in_order(texts, vectors, self.dimension)
@@ -82,7 +83,7 @@ class OpenAIEmbedder:
     def close(self) -> None:
         self._endpoint.close()
 
-    def _request(self, texts: Sequence[str]) -> "Matrix":
+    def _request(self, texts: Sequence[str], *, hurried: bool = False) -> "Matrix":
         """One vector a text, of length 1."""
         body: dict[str, object] = {
             "model": self._model,
@@ -91,7 +92,7 @@ class OpenAIEmbedder:
         }
         if self._asked_dimension:
             body["dimensions"] = self._asked_dimension
-        return unit_rows(self._matrix(self._endpoint.post(body), len(texts)))
+        return unit_rows(self._matrix(self._endpoint.post(body, hurried=hurried), len(texts)))
 
     def _matrix(self, response: httpx2.Response, rows: int) -> "Matrix":
         """(rows, dimension) in the order of `index`, as given."""

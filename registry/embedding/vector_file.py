@@ -17,6 +17,8 @@ from uuid import uuid4
 
 import numpy as np
 
+from waygraph.registry.errors import RegistryError
+from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,9 +63,11 @@ class VectorFile:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError as exc:
-                self._put_aside(exc)
+                with write_lock(self._path, BUSY_TIMEOUT_S):
+                    if not self._is_sound():  # somebody else may have met it, and begun it anew
+                        self._put_aside(exc)
                 return self._run(work)
-        except (sqlite3.Error, OSError) as exc:
+        except (sqlite3.Error, OSError, RegistryError) as exc:  # the last: of the lock
             self._warn_once(exc)
             return None
 
@@ -80,6 +84,14 @@ class VectorFile:
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(CREATE)
             yield database
+
+    def _is_sound(self) -> bool:
+        try:
+            return self._run(lambda database: database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return False
 
     def _put_aside(self, reason: Exception) -> None:
         aside = self._path.with_suffix(f".damaged-{uuid4().hex[:8]}")

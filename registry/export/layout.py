@@ -196,15 +196,18 @@ def _packed(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix
         smaller = before[sizes[before] <= sizes[row]]
         between = np.hypot(*((wished[smaller] - wished[row]) * measure).T)
         taken = float((away[smaller] - between).max(initial=0.0))
-        places[row] = _free_point(wished[row], float(sizes[row]), places[before], sizes[before], stretch, taken)
+        places[row] = _free_point(wished[row], float(sizes[row]), (places[before], sizes[before]), stretch, taken)
         away[row] = np.hypot(*((places[row] - wished[row]) * measure))
     return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
 def _free_point(
-    wish: "Matrix", radius: float, centres: "Matrix", radii: "Matrix", stretch: float, taken: float
+    wish: "Matrix", radius: float, placed: "tuple[Matrix, Matrix]", stretch: float, taken: float
 ) -> "Matrix":
-    """The nearest on rings around the wish; what lies within `taken` of it is not looked at."""
+    """The nearest on rings around the wish, clear of the circles `placed` (centres, radii). What lies within `taken` of
+    the wish is not looked at.
+    """
+    centres, radii = placed
     step, reach = radius / 3, radius + float(radii.max(initial=0.0))
     distances = np.hypot(*(centres - wish).T)
     for ring in count(int(taken / step)):

@@ -24,10 +24,14 @@ def meanwhile[T](work: Callable[[], T]) -> Callable[[], T]:
     """
     if processors() == 1 or not _free.acquire(blocking=False):
         return work
+    pool = _beside(os.getpid())
     try:
         # The context of whoever asks goes along: a span that is opened there belongs to the same trace.
-        return _beside(os.getpid()).submit(contextvars.copy_context().run, _freeing, work).result
-    except RuntimeError:  # The interpreter is ending: threads take nothing more.
+        return pool.submit(contextvars.copy_context().run, _freeing, work).result
+    except RuntimeError:
+        # The interpreter is ending, or no thread can be had now. The pool may hold the work, and is not asked again.
+        _beside.cache_clear()
+        pool.shutdown(wait=False, cancel_futures=True)
         _free.release()
         return work
 

@@ -29,7 +29,7 @@ class ListwiseReranker:
         """
         candidates = [{"number": number, "text": text} for number, text in enumerate(documents, start=1)]
         prompt = json.dumps({"request": query_text(query, literals=True), "candidates": candidates}, ensure_ascii=False)
-        chosen = parsed(self._model.answer(SYSTEM, prompt), len(documents))
+        chosen = parsed(self._model.answer(SYSTEM, prompt, hurried=True), len(documents))
         if not chosen:
             raise LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")
         return tuple(dict.fromkeys([*chosen, *range(len(documents))]))

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PUBLISH_AGAIN_S = 5.0
-"""How long to rest after a publication that failed, before whoever reads tries it once more."""
+LOOK_AGAIN_S = 5.0
+"""How often who reads looks whether something was committed that nobody published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,10 @@ class EmbeddedStore:
         self._live: LiveGraph | None = None
         self._opened: _Opened | None = None
         self._lock = threading.RLock()
-        self._publish_at = 0.0
-        """When to publish again what could not be published; 0: there is nothing."""
+        self._look_at = 0.0
+        self._publishing = threading.Lock()
+        """Held by the one thread that publishes what was left behind."""
+        self._fault = ""
         self._closed = False
 
     def _scratch_file(self) -> Path:
@@ -94,8 +96,8 @@ class EmbeddedStore:
 
     def index(self, *, fresh: bool = False) -> LocalIndex:  # noqa: ARG002 - it is always fresh
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
-        if self._publish_at and time.monotonic() > self._publish_at:
-            self._publish_late()
+        if time.monotonic() > self._look_at:
+            self._look_behind()
         opened, seen = self._opened, generation.stamp(self._pointer)
         if opened is not None and seen == opened.stamp and not self._closed:
             return opened.index
@@ -130,19 +132,41 @@ class EmbeddedStore:
             # There may be an index to answer from, whether or not the work can be finished now: the mark stays.
             try:
                 self._publish_committed(0)
-            except (RegistryLocked, StorageFailed):
+            except (RegistryLocked, RegistryClosed, StorageFailed):
                 pass  # somebody is at it, or nothing can be written here
             except RegistryError as exc:
-                logger.warning("%s: what was written last is not in the index, which answers on: %s", self.place, exc)
-            except Exception:
-                logger.exception("%s: what was written last could not be published", self.place)
+                if self._is_news(exc):
+                    logger.warning(
+                        "%s: what was written last is not in the index, which answers on: %s", self.place, exc
+                    )
+            except Exception as exc:
+                if self._is_news(exc):
+                    logger.exception("%s: what was written last could not be published", self.place)
+
+    def _is_news(self, fault: Exception) -> bool:
+        """Not what was said the last time: it is met again at every look."""
+        before, self._fault = self._fault, repr(fault)
+        return self._fault != before
+
+    def _look_behind(self) -> None:
+        """Whether something is committed and not published, since a writer was killed or had no room for it. Then a
+        thread does that: who asks does not wait for it.
+        """
+        self._look_at = time.monotonic() + LOOK_AGAIN_S
+        if self._opened is None or not generation.is_pending(self.folder):
+            return
+        if self._publishing.acquire(blocking=False):
+            try:
+                threading.Thread(target=self._publish_late, name="publish", daemon=True).start()
+            except RuntimeError:  # no thread is to be had now; the next look tries again
+                self._publishing.release()
 
     def _publish_late(self) -> None:
-        """What this process committed and could not publish, once more: the disk may have room again."""
-        self._publish_at = time.monotonic() + PUBLISH_AGAIN_S
-        self._recover()
-        if not generation.is_pending(self.folder):
-            self._publish_at = 0.0
+        try:
+            with suppress(RegistryNotFound):  # the registry was taken away
+                self._recover()
+        finally:
+            self._publishing.release()
 
     def _publish_committed(self, timeout_s: float) -> None:
         with self.writing(timeout_s=timeout_s):
@@ -204,7 +228,6 @@ class EmbeddedStore:
             try:
                 live.publish(engine, trust_index=trust_index)
             except StorageFailed as exc:
-                self._publish_at = time.monotonic() + PUBLISH_AGAIN_S
                 raise NotPublished(self.place, str(exc)) from exc
 
     @contextmanager
@@ -224,8 +247,8 @@ class EmbeddedStore:
             return self._live
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
+        self._closed = True
+        with self._publishing, self._lock:
             if self._opened is not None:
                 self._opened.index.close()
                 self._opened = None

@@ -1,10 +1,12 @@
 """Damaged files: what is read is right, or one of our errors says what is wrong; nothing crashes."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import batched
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from waygraph.registry.errors import NotPublished, RegistryUnusable, StorageFail
 from waygraph.registry.index import layout
 from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
 from waygraph.registry.machine.file_lock import write_lock
+from waygraph.registry.registry import Registry
 from waygraph.registry.storage import embedded, live_graph
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
@@ -143,7 +146,7 @@ def test_a_sound_index_answers_when_the_last_write_cannot_be_published(
 
 def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The write was kept, and says so; whoever reads in the same process tries again, not at every question."""
-    monkeypatch.setattr(embedded, "PUBLISH_AGAIN_S", 0.2)
+    monkeypatch.setattr(embedded, "LOOK_AGAIN_S", 0.2)
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with monkeypatch.context() as full:
@@ -154,10 +157,58 @@ def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeyp
             time.sleep(0.3)
             assert registry.status().state.revision == 1
             assert is_pending(folder_of(path))
-        time.sleep(0.3)
-        assert registry.status().state.revision == 2
+        assert comes_to(registry, 2)
         assert not is_pending(folder_of(path))
     assert sound_revision(path) == 2
+
+
+def test_what_another_process_left_behind_is_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed between its commit and its publication; who has the registry open need not open it anew."""
+    monkeypatch.setattr(embedded, "LOOK_AGAIN_S", 0.2)
+    with opened(path) as registry:
+        assert registry.status().state.revision == 1
+        with opened(path) as other, monkeypatch.context() as killed:
+            killed.setattr(live_graph, "publish_graph", _killed)
+            with pytest.raises(MemoryError):
+                sync(other, manifest(2))
+        assert comes_to(registry, 2)
+    assert sound_revision(path) == 2
+
+
+def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread publishes what was left behind: one, however long that takes, and the registry closes after it."""
+    monkeypatch.setattr(embedded, "LOOK_AGAIN_S", 0.0)
+    begun, go_on, threads = threading.Event(), threading.Event(), list[str]()
+    with opened(path) as registry:
+        registry.agents()
+        publishes = live_graph.publish_graph
+
+        def slowly(*given: Any, **named: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            begun.set()
+            assert go_on.wait(30)
+            return publishes(*given, **named)
+
+        monkeypatch.setattr(live_graph, "publish_graph", slowly)
+        mark_pending(folder_of(path))
+        for _ in range(20):
+            assert registry.agents()
+        assert begun.wait(30)
+        assert registry.agents()
+        go_on.set()
+    assert threads[0] == "publish"
+    assert not is_pending(folder_of(path))
+
+
+def comes_to(registry: Registry, revision: int) -> bool:
+    deadline = time.monotonic() + 30
+    while registry.status().state.revision != revision and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return registry.status().state.revision == revision
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise MemoryError
 
 
 def _no_room(*_: object, **__: object) -> None:

@@ -4,7 +4,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from tests.fake_openai import vector_of
 from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder
 from waygraph.registry.embedding.protocol import Progress, Role
 from waygraph.registry.embedding.query_cache import QueryCache
-from waygraph.registry.embedding.vector_file import vector_file_path
+from waygraph.registry.embedding.vector_file import VectorFile, vector_file_path
 from waygraph.registry.settings import Settings
 
 Matrix = NDArray[np.float32]
@@ -133,6 +133,32 @@ def test_a_damaged_file_is_put_aside(
     assert again.embedded == 0
     assert [file.read_bytes() for file in path.parent.glob("*.damaged-*")] == [content]
     assert "damaged" in caplog.text
+
+
+def test_of_two_that_meet_a_damaged_file_one_puts_it_aside(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first one has kept since then stays."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database" * 500)
+    vectors = {bytes([row]) * 32: np.full(3, row, dtype=np.float32) for row in range(5)}
+    both_failed, failed, runs = threading.Barrier(2, timeout=30), threading.local(), VectorFile._run
+
+    def run(file: VectorFile, work: Callable[[sqlite3.Connection], object]) -> object:
+        try:
+            return runs(file, work)
+        except sqlite3.DatabaseError:
+            if not getattr(failed, "once", False):
+                failed.once = True
+                both_failed.wait()
+            raise
+
+    monkeypatch.setattr(VectorFile, "_run", run)
+    writers = [threading.Thread(target=VectorFile(path).write, args=(dict([item]),)) for item in [*vectors.items()][:2]]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(VectorFile(path).read(list(vectors), 3)) == 2
+    assert len(list(path.parent.glob("*.damaged-*"))) == 1
 
 
 def test_a_damaged_vector_is_embedded_anew(inner: HashEmbedder, path: Path) -> None:

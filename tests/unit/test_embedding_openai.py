@@ -13,6 +13,7 @@ from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.openai import OpenAIEmbedder
 from waygraph.registry.embedding.opened import OpenedEmbedders
+from waygraph.registry.embedding.protocol import Role
 from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
 from waygraph.registry.settings import Settings
 
@@ -96,8 +97,26 @@ def test_an_overloaded_endpoint_is_asked_again(fake: FakeOpenAI, opener: Opener,
 def test_retry_after_is_obeyed(fake: FakeOpenAI, opener: Opener) -> None:
     """The endpoint's own word on how long to wait goes before ours."""
     fake.overloads, fake.retry_after = 1, "7"
-    opener().embed(["a"], "query")
+    opener().embed(["a"], "document")
     assert opener.slept == [7.0]
+
+
+def test_for_a_query_nobody_waits_longer_than_for_one_answer(fake: FakeOpenAI, opener: Opener) -> None:
+    """An endpoint that wants a minute's pause is told as unavailable at once: whoever asks holds a thread."""
+    fake.overloads, fake.retry_after = 100, "60"
+    with pytest.raises(EmbedderUnavailable, match="429 after 1 try"):
+        opener().embed(["a"], "query")
+    assert (opener.slept, len(fake.requests)) == ([], 1)
+
+
+@pytest.mark.parametrize("role", ["query", "document"])
+def test_an_answer_that_trickles_is_given_up(fake: FakeOpenAI, opener: Opener, role: Role) -> None:
+    """Though no read of it takes long; it is not asked for again."""
+    fake.trickles = True
+    embedder = opener(timeout_s=0.3)
+    with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.3 s"):
+        embedder.embed(["a"], role)
+    assert len(fake.requests) == 1
 
 
 def test_an_endpoint_that_stays_overloaded_is_unavailable(fake: FakeOpenAI, opener: Opener) -> None:

@@ -73,6 +73,26 @@ def test_a_fork_gets_a_thread_of_its_own() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_thread_that_cannot_be_had_costs_the_speed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is done by who asks, once; the next one starts a thread again."""
+    module._beside.cache_clear()
+    starts, done = threading.Thread.start, list[str]()
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def work() -> str:
+        done.append(threading.current_thread().name)
+        return "done"
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        assert meanwhile(work)() == "done"
+    assert threading.Thread.start is starts
+    assert [meanwhile(work)() for _ in range(3)] == ["done"] * 3
+    assert done == [threading.current_thread().name, *["meanwhile_0"] * 3]
+
+
 def test_a_query_that_is_embedded_is_answered_as_one_whose_vector_is_at_hand(catalog: Path) -> None:
     with Registry.open(":memory:", environ={}) as registry:
         for manifest in read_path(str(catalog), Settings()):

@@ -110,7 +110,7 @@ def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registr
     fake.overloads = 1
     found = registry.find_tools(TEXT, limit=4, recipe=RERANKED)
     assert found.matches == fused.matches
-    assert "Not reranked: 127.0.0.1 still answers 429 after 1 tries" in found.notice
+    assert "Not reranked: 127.0.0.1 still answers 429 after 1 try" in found.notice
 
 
 @pytest.mark.parametrize("garbage", [b"[" * 100_000, b'{"choices": [{"message": {"content": null}}]}'], ids=range(2))
