@@ -1,5 +1,6 @@
 """Hosts that want to know when the list of tools is another one: told in both eras, a moment after it changed."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from waygraph.registry.errors import WaygraphError
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Gateway
+
+_log = logging.getLogger("waygraph.gateway")
 
 LOOK_S = 2.0
 """From one look at the registry's revision to the next."""
@@ -64,7 +67,10 @@ async def _looked(gateway: "Gateway", before: "_Seen | None") -> "_Seen":
     try:
         return await gateway.ask(lambda: _Seen.now(gateway, before))
     except (WaygraphError, TimeoutError):
-        return before or _Seen("", ())
+        pass
+    except Exception:  # noqa: BLE001 - the gateway would end with its looks
+        _log.exception("the list of tools could not be looked at")
+    return before or _Seen("", ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 In the modern era a server sends no requests. A call that has a question ends its host's request with
 `input_required`, and waits here; the host's next request carries the answers and the call's ticket, and the call goes
-on. What waits is bounded in number and time, and only who began a call can go on with it.
+on. What waits is bounded in number and time, and only who began a call can go on with it. What a call came to meanwhile
+waits too: a host that was told to call again would have it run twice.
 """
 
 import secrets
@@ -73,7 +74,7 @@ class _Call(OfSession):
         self._hearing: Hearing | None = None
         self._questions: dict[str, _Asked] = {}
         self._numbers = count(1)
-        self._news = anyio.Event()
+        self._news, self._fetched = anyio.Event(), anyio.Event()
         self._ended: list[Result | Exception] = []
 
     # -- for its host's requests -------------------------------------------------------------------
@@ -93,6 +94,7 @@ class _Call(OfSession):
                 self._hearing = None
         if not self._ended:
             return Wanted({key: asked.request for key, asked in self._questions.items()}, self.ticket)
+        self._fetched.set()
         if isinstance(ended := self._ended[0], Exception):
             raise ended
         return ended
@@ -115,8 +117,13 @@ class _Call(OfSession):
         finally:
             if not self._ended:
                 self._ended.append(CallError(STOPPING))
-            self._parking.forget(self)
             self._news.set()
+        try:
+            if self._hearing is None and not self._scope.cancel_called:
+                with anyio.move_on_after(PARKED_S):
+                    await self._fetched.wait()
+        finally:
+            self._parking.forget(self)
 
     # -- Host, for what it runs --------------------------------------------------------------------
 
@@ -138,10 +145,12 @@ class _Call(OfSession):
         key, asked = f"{next(self._numbers)}", _Asked(request.model_dump(by_alias=True, mode="json", exclude_none=True))
         self._questions[key] = asked
         self._news.set()
-        with anyio.move_on_after(PARKED_S):
-            await asked.answered.wait()
-            return asked.answer
-        self._questions.pop(key, None)
+        try:
+            with anyio.move_on_after(PARKED_S):
+                await asked.answered.wait()
+                return asked.answer
+        finally:
+            self._questions.pop(key, None)
         raise NotAnswered(f"the host did not come back within {PARKED_S:g} s")
 
     async def progress(self, done: float, total: float | None, message: str | None) -> None:
@@ -154,7 +163,7 @@ class _Call(OfSession):
 
 
 class Parking:
-    """The calls of one gateway that wait, or may come to."""
+    """The calls of one gateway that wait, or may come to, and those whose host has yet to hear what they came to."""
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None

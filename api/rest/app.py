@@ -88,7 +88,7 @@ async def _follow(service: "Service", gateway: OfferedGateway | None, *, after: 
     """Once the gateway is open: both import the SDK, and modules of it need each other, so that of two threads that
     import it at once one may find half a module.
     """
-    await after
+    await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
     if gateway is not None:
         await gateway.settled()
     await service.lanes.wait(service.follower.start)

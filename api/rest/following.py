@@ -6,10 +6,12 @@ the process that started them follows; each of them sees what it wrote.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
+
+import anyio
 
 from waygraph.api.observing.logs import FACTS
 from waygraph.ingest.sources.opening import Opening
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from waygraph.registry.settings import Settings
 
 _log = logging.getLogger("waygraph.watch")
+AGAIN_S = 30.0
 WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
 """Who writes what is followed."""
 
@@ -61,7 +64,6 @@ class Follower:
             if not self._stopped:
                 portal = self._running.enter_context(start_blocking_portal())
                 watching: Future[None] = portal.start_task_soon(self._follow)
-                watching.add_done_callback(_told_of_end)
                 self._running.callback(watching.cancel)
 
     def stop(self) -> None:
@@ -70,8 +72,14 @@ class Follower:
             self._running.close()
 
     async def _follow(self) -> None:
+        """Until it is cancelled. A watch that ends by an error, which is a fault of ours, is begun anew."""
         step_back()
-        await Watch(self._registry, self._sources, watching(self._settings, self._tell)).run()
+        while True:
+            try:
+                await Watch(self._registry, self._sources, watching(self._settings, self._tell)).run()
+            except Exception:  # noqa: BLE001 - a service without its watch grows old unseen
+                _log.exception("the watch has ended; it begins again in %g s", AGAIN_S)
+            await anyio.sleep(AGAIN_S)
 
     def _tell(self, event: "WatchEvent") -> None:
         """In the log, and what was written or tried in the audit."""
@@ -117,13 +125,3 @@ def log_event(event: "WatchEvent") -> None:
 def _say(level: int, event: "WatchEvent") -> None:
     facts = shape_of_event(event)
     _log.log(level, str(facts.pop("event")), extra={FACTS: facts})
-
-
-def _told_of_end(watching: "Future[None]") -> None:
-    """A watch ends by being stopped; any other end is a fault of ours, and the service goes on without it."""
-    try:
-        error = watching.exception()
-    except CancelledError:
-        return
-    if error is not None:
-        _log.error("the watch has ended", exc_info=error)

@@ -33,7 +33,7 @@ _log = logging.getLogger("waygraph.gateway")
 
 class OfferedGateway:
     """Answers while `running` is entered, which is done once. Its libraries take as long to import as all else that a
-    service needs; so it is opened after that, and who asks it before waits.
+    service needs; so it is opened after that, and who asks it before waits. One that ends by an error is opened anew.
     """
 
     def __init__(
@@ -74,26 +74,26 @@ class OfferedGateway:
 
     async def _work(self, after: Awaitable[object], ending: asyncio.Event) -> None:
         await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
-        while not await self._served(self._future, ending):
+        while not await self._served(ending):
             with suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), OPEN_AGAIN_S)
             if ending.is_set():
                 break
             self._opened = asyncio.get_running_loop().create_future()
 
-    async def _served(self, opened: "asyncio.Future[HttpGateway]", ending: asyncio.Event) -> bool:
-        """Until the end; False if it could not be opened, which who asks meanwhile is told."""
+    async def _served(self, ending: asyncio.Event) -> bool:
+        """Until the end; False if it could not be opened, or ended by an error, which who asks meanwhile is told."""
         try:
             gateway = await self._service.lanes.wait(self._made)
             async with gateway.running():
-                opened.set_result(gateway)
+                self._future.set_result(gateway)
                 await ending.wait()
-        except Exception as error:
-            if opened.done():
-                raise
-            _log.error("the gateway cannot be opened", exc_info=error)
-            opened.set_exception(error)
-            opened.exception()  # has been told: asyncio need not, where nobody asks
+        except Exception as error:  # noqa: BLE001 - told to who asks
+            _log.error("the gateway %s", "has ended" if self._future.done() else "cannot be opened", exc_info=error)
+            if self._future.done():
+                self._opened = asyncio.get_running_loop().create_future()
+            self._future.set_exception(error)
+            self._future.exception()  # has been told: asyncio need not, where nobody asks
             return False
         return True
 

@@ -153,7 +153,7 @@ class _OnFirstCall:
     async def _made(self) -> ToolCaller:
         async with self._making:
             if self._way is None:
-                self._way = await to_thread.run_sync(self._make)
+                self._way = await to_thread.run_sync(self._make, abandon_on_cancel=True)
             return self._way
 
 

@@ -51,7 +51,7 @@ class Launches:
             if launch := known.fresh(agent):
                 return launch
             known.launch, now = None, anyio.current_time()
-            known.launch = launch = await to_thread.run_sync(self.of, agent)
+            known.launch = launch = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
             known.transport, known.at = agent.transport, now
             return launch
 

@@ -80,6 +80,10 @@ class Reaper:
                 env={},
                 start_new_session=True,
             )
+        except BaseException:
+            os.close(self._pipe)
+            self._pipe = -1
+            raise
         finally:
             os.close(reading)
 

@@ -1,5 +1,6 @@
 """`Watch`: sources and their servers followed, the registry kept in step."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,9 +34,11 @@ from waygraph.ingest.watching.pace import Backoff, Pace
 from waygraph.ingest.watching.server import Supervision
 from waygraph.ingest.watching.writing import Abandoned, Writer
 from waygraph.registry.changes import Policy
-from waygraph.registry.errors import SourceError, WaygraphError
+from waygraph.registry.errors import WaygraphError
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
+
+_log = logging.getLogger("waygraph.watch")
 
 LOOKING_SHARE = 0.05
 """Of the time: looking at the files of a large folder takes no more."""
@@ -68,7 +71,7 @@ class Watch:
         self._latest: dict[str, ServerEvent] = {}
         self._unread = {source.name for source in sources}
         self._writing = False
-        self._refused: WaygraphError | None = None
+        self._refused: Exception | None = None
         """What no later try could write either."""
         self._writer = Writer(
             registry=registry,
@@ -125,10 +128,10 @@ class Watch:
                     if said != self._said.get(source.name):
                         self._heard(source.name, said, fleet)
                 stamp, failed = seen, ""
-            except SourceError as error:
+            except Exception as error:  # noqa: BLE001 - told, see `_told`
                 looking_s = clock.now_s() - began_s
-                if str(error) != failed:
-                    failed = str(error)
+                if (reason := _told(error, f"looking at {source.name}")) != failed:
+                    failed = reason
                     self._watching.tell(SourceFailed(source=source.name, reason=failed))
             self._unread.discard(source.name)
             await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
@@ -196,13 +199,13 @@ class Watch:
                 await to_thread.run_sync(partial(self._writer.write, batch))
             except Abandoned:
                 await anyio.sleep_forever()
-            except WaygraphError as error:
+            except Exception as error:  # noqa: BLE001 - told, see `_told`
                 self._inbox.put_back(batch)
-                if once and not error.retryable:
+                if once and not (isinstance(error, WaygraphError) and error.retryable):
                     self._refused = error
                     return
                 pause_s = again.pause_s()
-                self._watching.tell(NotWritten(reason=str(error), again_in_s=pause_s))
+                self._watching.tell(NotWritten(reason=_told(error, "writing"), again_in_s=pause_s))
                 await self._watching.clock.sleep(pause_s)
             else:
                 again.begin_anew()
@@ -214,6 +217,14 @@ class Watch:
             await anyio.sleep_forever()
         finally:
             self._writer.stopping = True
+
+
+def _told(error: Exception, doing: str) -> str:
+    """No error ends a watch: one that nobody foresaw, such as that no thread can be had, may be gone the next time."""
+    if isinstance(error, WaygraphError):
+        return str(error)
+    _log.error("%s failed", doing, exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:

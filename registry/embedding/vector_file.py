@@ -87,7 +87,7 @@ class VectorFile:
 
     def _is_sound(self) -> bool:
         try:
-            return self._run(lambda database: database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+            return self._run(lambda database: list(database.execute("PRAGMA quick_check(1)")) == [("ok",)])
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -420,3 +422,24 @@ def test_sources_of_several_processes_stand_side_by_side(here: Here) -> None:
     names = [source.name for source in here.registry.sources()]
     assert [bool(held.source(name).servers) for name in names] == [True, True]
     assert sys.executable in names[0] + names[1]
+
+
+def test_a_launch_that_is_slow_to_be_found_holds_nobody_beyond_the_deadline(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its config lies on a disk that does not answer, say."""
+    [agent] = here.ingest_command(here.command)
+    go_on = threading.Event()
+    monkeypatch.setattr(type(here.launches), "of", lambda *_: go_on.wait(60))
+
+    async def look() -> bool:
+        with anyio.move_on_after(0.1) as scope:
+            await here.launches.fresh(agent)
+        return scope.cancelled_caught
+
+    threading.Timer(5, go_on.set).start()
+    began = time.monotonic()
+    assert anyio.run(look)
+    was_waiting = not go_on.is_set()
+    go_on.set()
+    assert was_waiting, time.monotonic() - began

@@ -1,17 +1,24 @@
 """Calls that wait for their host, without a host: it sends its second request again."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
+import pytest
 from mcp.types import ClientCapabilities, ElicitationCapability
 
+from waygraph.api.mcp import parking as parking_module
 from waygraph.api.mcp.gateway import Asker
 from waygraph.api.mcp.parking import Parking, Wanted
 from waygraph.api.mcp.session import Session
 from waygraph.ingest.calling.call import Deaf, Host
+from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.access import LOCAL
+from waygraph.registry.errors import InvalidQuery
 
+ASKER = Asker(caller=LOCAL, session=Session())
+ASKED = ClientCapabilities(elicitation=ElicitationCapability())
 PATIENCE_S = 10.0
 FORM = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
 GoOn = Callable[[], Awaitable[Any]]
@@ -29,9 +36,7 @@ def with_answered(act: Callable[[GoOn, anyio.Event], Awaitable[None]]) -> None:
             return {"content": [], "answer": answer}
 
         async with parking.open():
-            asker = Asker(caller=LOCAL, session=Session())
-            capabilities = ClientCapabilities(elicitation=ElicitationCapability())
-            wanted = await parking.begin(asker, capabilities, Deaf(), ask)
+            wanted = await parking.begin(ASKER, ASKED, Deaf(), ask)
             assert isinstance(wanted, Wanted)
             answers = {key: {"action": "accept"} for key in wanted.requests}
             with anyio.fail_after(PATIENCE_S):
@@ -55,6 +60,64 @@ def test_a_request_that_is_sent_again_is_answered_both_times() -> None:
         assert results == [{"content": [], "answer": {"action": "accept"}}] * 2
 
     with_answered(act)
+
+
+@pytest.mark.parametrize("came_to", ["a result", "an error"])
+def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to: str) -> None:
+    """Its question was taken back while the host's person thought: it is run once, and the host hears of it once."""
+
+    async def run() -> None:
+        parking, ran, ended = Parking(), list[str](), anyio.Event()
+
+        async def pay(host: Host) -> dict[str, Any]:
+            ran.append("paid")
+            with anyio.move_on_after(0.01):
+                await host.ask("elicitation/create", FORM)
+            ended.set()
+            if came_to == "an error":
+                raise MayHaveRun("the connection broke")
+            return {"content": [], "receipt": 4711}
+
+        async with parking.open():
+            wanted = await parking.begin(ASKER, ASKED, Deaf(), pay)
+            assert isinstance(wanted, Wanted)
+            await ended.wait()
+            await anyio.wait_all_tasks_blocked()
+            answers = {key: {"action": "accept"} for key in wanted.requests}
+            with anyio.fail_after(PATIENCE_S):
+                with (
+                    nullcontext() if came_to == "a result" else pytest.raises(MayHaveRun, match="the connection broke")
+                ):
+                    assert await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf()) == {
+                        "content": [],
+                        "receipt": 4711,
+                    }
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(InvalidQuery, match="no call waits for these answers"):
+                await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf())
+        assert ran == ["paid"]
+
+    anyio.run(run)
+
+
+def test_what_a_call_came_to_waits_no_longer_than_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        parking = Parking()
+
+        async def pay(host: Host) -> dict[str, Any]:
+            with anyio.move_on_after(0.01):
+                await host.ask("elicitation/create", FORM)
+            return {"content": []}
+
+        async with parking.open():
+            wanted = await parking.begin(ASKER, ASKED, Deaf(), pay)
+            assert isinstance(wanted, Wanted)
+            await anyio.sleep(0.3)
+            with pytest.raises(InvalidQuery):
+                await parking.go_on(wanted.ticket, LOCAL.id, {}, Deaf())
+
+    monkeypatch.setattr(parking_module, "PARKED_S", 0.1)
+    anyio.run(run)
 
 
 def test_a_request_that_is_given_up_after_it_was_sent_again_does_not_end_the_call() -> None:

@@ -4,12 +4,16 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
+from waygraph.api.mcp import listening
+from waygraph.api.mcp.listening import Listeners
 from waygraph.api.rest import gateway
 from waygraph.api.rest.following import Follower
 from waygraph.api.rest.gateway import OfferedGateway
@@ -104,6 +108,66 @@ def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.M
     with served() as service:
         assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
         until(lambda: service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200, "the gateway")
+
+
+def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours in what it does beside its answers: who asks meanwhile is told of an error, and it comes back."""
+    fault = threading.Event()
+
+    async def follow(*_: object) -> None:
+        while not fault.is_set():
+            await anyio.sleep(0.02)
+        fault.clear()
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(Listeners, "follow", follow)
+    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.5)
+    with served() as service:
+
+        def said() -> int:
+            return service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code
+
+        assert said() == 200
+        fault.set()
+        until(lambda: said() == 500, "its end")
+        until(lambda: said() == 200, "the next one")
+        assert_good(service.client().get("/readyz"))
+    assert "the gateway has ended" in service.log
+    assert "RuntimeError: unforeseen" in service.log
+
+
+def test_a_look_for_changes_that_fails_ends_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread could be had for it, say: it is logged, and the next one counts."""
+    looks = list[str]()
+    now = listening._Seen.now
+
+    def look(gateway: Any, before: Any) -> Any:
+        looks.append("")
+        if len(looks) == 1:
+            raise RuntimeError("can't start new thread")
+        return now(gateway, before)
+
+    monkeypatch.setattr(listening._Seen, "now", look)
+    monkeypatch.setattr(Listeners.follow, "__defaults__", (0.05,))
+    with served() as service:
+        client = service.client()
+        assert client.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
+        until(lambda: len(looks) > 3, "further looks")
+        assert client.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
+    assert "the list of tools could not be looked at" in service.log
+
+
+def test_a_service_whose_first_look_fails_follows_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = list[str]()
+
+    def fail(_: Readiness) -> None:
+        if not began:
+            raise MemoryError
+
+    monkeypatch.setattr(Readiness, "_load", fail)
+    monkeypatch.setattr(Follower, "start", lambda _: began.append("follower"))
+    with served():
+        until(lambda: began, "that it follows")
 
 
 def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,11 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio.from_thread
 import pytest
@@ -25,8 +26,10 @@ from waygraph.ingest.watching.events import (
     Unreachable,
     WatchEvent,
 )
+from waygraph.ingest.watching.following import Followed
 from waygraph.ingest.watching.opening import followed_sources, watching
 from waygraph.ingest.watching.watch import Watch
+from waygraph.ingest.watching.writing import Writer
 from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import EmbedderMismatch, SourceError
@@ -133,6 +136,35 @@ def test_a_broken_source_keeps_no_other_from_being_followed(
         until(lambda: seen.agents == {"a", "b"}, "it can be read now")
         write_config(broken, {"c": servers.url("server-2")})
         until(lambda: "c" in seen.agents, "it is followed")
+
+
+def test_an_unforeseen_error_ends_no_watch(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No thread can be had for a moment, no memory for a write: both are told and logged, and tried again."""
+    file = tmp_path / "agents.json"
+    write = Writer.write
+
+    def catalogue(*agents: str) -> None:
+        told = [{"id": agent, "name": agent, "description": "does"} for agent in agents]
+        file.write_text(json.dumps({"waygraph": 1, "agents": told}), encoding="utf-8")
+
+    def without(error: Exception) -> Callable[..., Any]:
+        monkeypatch.undo()
+        raise error
+
+    catalogue("one")
+    with watched(registry, file) as seen:
+        until(lambda: seen.agents == {"one"}, "the first one")
+        monkeypatch.setattr(Followed, "stamp", lambda _: without(RuntimeError("can't start new thread")))
+        until(lambda: seen.of(SourceFailed), "the look that fails")
+        assert seen.of(SourceFailed)[0].reason == "RuntimeError: can't start new thread"
+        monkeypatch.setattr(Writer, "write", lambda *_: without(MemoryError("none left")))
+        catalogue("one", "two")
+        until(lambda: seen.agents == {"one", "two"}, "the second one")
+        assert [event.reason for event in seen.of(NotWritten)] == ["MemoryError: none left"]
+    assert Writer.write is write
+    assert "RuntimeError: can't start new thread" in caplog.text
 
 
 def test_one_look_ends_with_what_the_registry_refuses_for_good(tmp_path: Path) -> None:

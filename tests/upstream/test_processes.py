@@ -12,8 +12,9 @@ import pytest
 
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.marked import MARK, gone_within, marked, reapers_within
+from waygraph.ingest.upstream.child import Child
 from waygraph.ingest.upstream.opening import connect
-from waygraph.ingest.upstream.reaper import Reaper
+from waygraph.ingest.upstream.reaper import REAPER, Reaper
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
 
@@ -117,4 +118,39 @@ def test_the_reaper_goes_with_the_last_group() -> None:
     finally:
         for group in list(reaper.groups):
             reaper.let_go(group)
+    assert reapers_within(os.getpid(), 0, PATIENCE_S)
+
+
+@pytest.mark.parametrize("fails", ["stand_by", "watch_over"])
+def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be had for the reaper: the start is refused, and leaves neither a program nor an open pipe."""
+    assert reapers_within(os.getpid(), 0, PATIENCE_S), "the one of an earlier test"
+    sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+    before = len(os.listdir("/proc/self/fd"))
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as full:
+        full.setattr(Reaper, "_start" if fails == "stand_by" else "_tell", refuse)
+        for _ in range(3):
+            with pytest.raises(BlockingIOError):
+                Child(sleeping, {**os.environ, MARK: mark}, "")
+    assert gone_within(mark, PATIENCE_S), marked(mark)
+    assert reapers_within(os.getpid(), 0, PATIENCE_S)
+    assert not REAPER.groups
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_reaper_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    reaper, before = Reaper(), len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as full:
+        full.setattr(subprocess, "Popen", lambda *_, **__: (_ for _ in ()).throw(BlockingIOError(11, "no more")))
+        for _ in range(2):
+            with pytest.raises(BlockingIOError):
+                reaper.stand_by()
+    assert len(os.listdir("/proc/self/fd")) == before
+    reaper.stand_by()
+    assert reapers_within(os.getpid(), 1, PATIENCE_S)
+    reaper.stand_down()
     assert reapers_within(os.getpid(), 0, PATIENCE_S)
