@@ -23,7 +23,7 @@ demo: $(READY) ## ingest the example catalogue into a fresh registry and route s
 	@$(BIN)/python scripts/demo.py
 
 test: $(READY) $(MODEL) ## every test but the trials of minutes
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
+	@scripts/tests $(BIN) -n $(JOBS) --dist loadfile -m "not slow"
 
 check: lint types test ## all that CI runs: lint, types, test
 
@@ -61,7 +61,7 @@ bench-peers: ## measure Waygraph beside other libraries, which get a virtual env
 	@.venv/peers/bin/python -m benchmarks.peers
 
 test-neo4j: $(READY) $(MODEL) ## all tests that need a Neo4j, on 5.26 and on 2026
-	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" -k neo4j
+	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 scripts/tests $(BIN) -n $(JOBS) --dist loadfile -m "not slow" -k neo4j
 
 docs: $(READY) ## write anew what is generated: the command line, the schema, the README's answers, measured tables
 	@scripts/docs $(BIN)

@@ -1,4 +1,4 @@
-"""`waygraph route` as a whole process, beside the least that a process with this model must do."""
+"""`waygraph route` as a whole process, beside the least that a process with this model must do; and `--help`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,16 @@ TOOLS, QUICK_TOOLS, ROUNDS, QUICK_ROUNDS = 5_000, 500, 15, 5
 REQUEST = "book a table for four on Friday and tell the team"
 WHOLE = Target(bound="at_most", value=0.7)
 TO_BARE = Target(bound="at_most", value=1.5)
+TO_SMALL = Target(bound="at_most", value=1.3)
+TWO_COMMANDS = """
+import typer
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+@app.command()
+def one(name: str) -> None: ...
+@app.command()
+def two(name: str) -> None: ...
+app()
+"""
 NAMED = {"command": "`waygraph route`", "library": "a Python process that routes once", "bare": "the bare process"}
 NOTES = (
     "Wall-clock time from start to end of a process whose output goes to a pipe; medians; one run of each is not "
@@ -44,7 +54,8 @@ def run(world: World) -> Result:
             notes = (*NOTES, f"The command was not measured: {failed}")
             del commands["command"]
         runs = in_turn(commands, rounds, world)
-    return Result(name=NAME, embedder=embedder, measures=_measures(tools, runs), notes=notes, details={"runs": rounds})
+    measures = [*_measures(tools, runs), *_help_measures(world, rounds)]
+    return Result(name=NAME, embedder=embedder, measures=measures, notes=notes, details={"runs": rounds})
 
 
 def model_files(settings: Settings) -> tuple[str, str]:
@@ -53,6 +64,18 @@ def model_files(settings: Settings) -> tuple[str, str]:
     key = build_key(weights_sha256(folder, settings), read_card(folder).shape, "int8")
     graph: Path = settings.cache_path / "models" / "built" / key / GRAPH
     return str(graph), str(folder / TOKENIZER)
+
+
+def _help_measures(world: World, rounds: int) -> list[Measure]:
+    """`waygraph --help`, in the same Python, beside the help of a program of two commands."""
+    ours = [sys.executable, "-c", "from waygraph.api.cli.app import main; main()", "--help"]
+    runs = in_turn({"ours": ours, "small": [sys.executable, "-c", TWO_COMMANDS, "--help"]}, rounds, world)
+    seconds = {arm: median(ended.seconds for ended in ends) for arm, ends in runs.items()}
+    ratio = seconds["ours"] / seconds["small"]
+    return [
+        Measure(name="`waygraph --help`", value=seconds["ours"], unit="s"),
+        Measure(name="`waygraph --help` / a typer program of two commands", value=ratio, unit="×", target=TO_SMALL),
+    ]
 
 
 def _measures(tools: int, runs: Mapping[str, Sequence[Ended]]) -> list[Measure]:

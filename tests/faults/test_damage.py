@@ -20,6 +20,7 @@ from waygraph.registry.doctor.examine import examine
 from waygraph.registry.errors import NotPublished, RegistryUnusable, StorageFailed, WaygraphError
 from waygraph.registry.index import layout
 from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
+from waygraph.registry.index.publication import publish_graph
 from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage import embedded, live_graph
@@ -181,7 +182,7 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
     begun, go_on, threads = threading.Event(), threading.Event(), list[str]()
     with opened(path) as registry:
         registry.agents()
-        publishes = live_graph.publish_graph
+        publishes = publish_graph
 
         def slowly(*given: Any, **named: Any) -> Any:
             threads.append(threading.current_thread().name)

@@ -4,16 +4,16 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
+from neo4j import GraphDatabase
 
 from tests.faults import programs
 from tests.faults.fleet import manifest
 from tests.faults.processes import child
 from tests.faults.soundness import sound_revision
 from tests.faults.test_readers_beside_writers import stopped
-from tests.neo4j_fixtures import TARGETS, neo4j_needed
+from tests.neo4j_fixtures import TARGETS, neo4j_needed, wipe
 from tests.neo4j_server import Neo4jServer, start_server
 from waygraph.cypher import load
 from waygraph.ingest.sync import sync
@@ -25,11 +25,19 @@ from waygraph.registry.settings import DEFAULT_EMBEDDER
 pytestmark = pytest.mark.skipif("given" in TARGETS, reason="a server that is given is not ours to kill")
 
 
-@pytest.fixture(params=TARGETS)
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neo4jServer]:
-    """One of our own, which may be killed."""
-    with neo4j_needed(), start_server(TARGETS[request.param], tmp_path) as started:
+@pytest.fixture(scope="module", params=list(TARGETS))
+def killable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
+    """One of our own."""
+    with neo4j_needed(), start_server(TARGETS[request.param], tmp_path_factory.mktemp("neo4j")) as started:
         yield started
+
+
+@pytest.fixture
+def server(killable: Neo4jServer) -> Neo4jServer:
+    """Empty; it may be killed, and is restarted before its test ends."""
+    with GraphDatabase.driver(killable.uri, auth=killable.auth) as driver:
+        wipe(driver)
+    return killable
 
 
 @pytest.mark.parametrize("embedder", ["none", DEFAULT_EMBEDDER])

@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import resource
 import select
 import signal
 import subprocess
@@ -38,15 +37,6 @@ HEAVY = (
     "yaml",
 )
 NOT_FOR_A_ROUTE = ("grafeo", "huggingface_hub", "networkx", "onnx", "pydantic", "pydantic_settings", "rich", "yaml")
-TWO_COMMANDS = """
-import typer
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-@app.command()
-def one(name: str) -> None: ...
-@app.command()
-def two(name: str) -> None: ...
-app()
-"""
 OURS = "from waygraph.api.cli.app import main; main()"
 IMPORTED = """
 import sys
@@ -86,25 +76,6 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_route_imports_only_what_it_needs(held: Path) -> None:
     """In a pipe a route does without rich, pydantic and the graph engine."""
     assert imported(NOT_FOR_A_ROUTE, "--registry", held, "route", "book a table", "-k", "2", "--tag", "food") == ""
-
-
-def test_help_starts_about_as_fast_as_a_small_program(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints how much longer `--help` takes than that of two commands; the machine is shared, so it judges nothing."""
-    ours = least_cpu_s([sys.executable, "-c", OURS, "--help"])
-    small = least_cpu_s([sys.executable, "-c", TWO_COMMANDS, "--help"])
-    with capsys.disabled():
-        sys.stdout.write(f" [--help: {ours * 1000:.0f} ms, {ours / small:.2f} times a program of two commands] ")
-
-
-def least_cpu_s(command: list[str]) -> float:
-    """The least CPU time, in seconds, of five runs."""
-    times = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(times)
 
 
 def test_numpy_gets_one_thread_unless_told_otherwise() -> None:
