@@ -68,7 +68,7 @@ A message says what was seen, what is allowed and what to do; the facts are attr
 from collections.abc import Iterable
 from copy import copy
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from waygraph.registry.nearest import nearest
 
@@ -76,7 +76,7 @@ from waygraph.registry.nearest import nearest
 class WaygraphError(Exception):
     """Base of all. `retryable` says whether the same call may succeed later, unchanged."""
 
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross from one process to another, as pools of them send what a task raised."""
@@ -295,10 +295,13 @@ class UpstreamRefused(UpstreamError):
 
 
 class UpstreamAnswered(UpstreamRefused):
-    """`code`, `message` and `data` are the server's own words, with what is held in confidence struck out."""
+    """`code`, `message` and `data` are the server's own words, with what is held in confidence struck out.
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
-        self.code, self.message, self.data = code, message, data
+    `retryable` where the same call would be made in another way.
+    """
+
+    def __init__(self, code: int, message: str, data: object = None, *, retryable: bool = False) -> None:
+        self.code, self.message, self.data, self.retryable = code, message, data, retryable
         super().__init__(f"answered with error {code}: {message}")
 
 

@@ -56,9 +56,8 @@ def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wante
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
     if not isinstance(params, Mapping):
         faults.append(("/params", "an object: the parameters of the tool"))
-    if "params" not in arguments:  # the tool would run without what was meant for it
-        astray = sorted(arguments.keys() - {"name", "query"})
-        faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in astray]
+    astray = sorted(arguments.keys() - {"name", "query", "params"})  # the tool would run without what was meant for it
+    faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in astray]
     if faults:
         raise InvalidArguments(USE_TOOL, faults)
     return Wanted(

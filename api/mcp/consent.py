@@ -30,19 +30,21 @@ async def agreed(host: Host, agent: Agent, tool: Tool, arguments: Mapping[str, A
             f"a person has to agree, and can be shown {ARGUMENTS_CHARS:,} characters of arguments, not {len(shown):,}",
         )
     try:
-        answer = await host.ask("elicitation/create", _question(agent, tool, shown))
+        answer = await host.ask("elicitation/create", _question(agent, tool, shown, reason))
     except NotAnswered as exc:
         raise NeedsConsent(name, f"one was asked and gave no answer ({exc})") from exc
     content = answer.get("content")
     if answer.get("action") == "accept" and isinstance(content, Mapping) and content.get(_YES) is True:
         return
-    raise NotCallable(name, "a person was asked whether it may run, and did not agree")
+    because = f" ({reason})" if reason else ""
+    raise NotCallable(name, f"a person was asked whether it may run{because}, and did not agree")
 
 
-def _question(agent: Agent, tool: Tool, shown: str) -> dict[str, Any]:
+def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, Any]:
+    asked = f"May the tool {tool.name!r} of {agent.name!r} ({tool.id}) run with these arguments?\n{shown}"
     return {
         "mode": "form",
-        "message": f"May the tool {tool.name!r} of {agent.name!r} ({tool.id}) run with these arguments?\n{shown}",
+        "message": f"{asked}\nYou are asked because: {reason}" if reason else asked,
         "requestedSchema": {
             "type": "object",
             "properties": {_YES: {"type": "boolean", "title": "Run it", "default": False}},

@@ -7,12 +7,13 @@ import json
 from typing import Any
 
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, RequestId
 
 from waygraph.ingest.upstream.messages import Item, read_message
 from waygraph.registry.identity import mended
 
 _NO_JSON = "this is no JSON-RPC message"
+_NO_ID = "the id of a request is a text or a whole number"
 _NO_MESSAGE = "this is no JSON-RPC message, or is nested too deeply to be passed on"
 
 
@@ -40,14 +41,22 @@ class Lines:
         self._rest = bytearray(last)
         return [item_of(line) for line in lines if line.strip()]
 
+    def ended(self) -> list[Item]:
+        """What a last line without its end says."""
+        last, self._rest = bytes(self._rest), bytearray()
+        return [item_of(last)] if last.strip() else []
+
 
 def item_of(line: bytes) -> Item:
     """The message, a NoMessage where an answer is due, or another ValueError, of which nobody hears."""
     text = line.decode("utf-8", "replace")
     try:
-        return SessionMessage(read_message(text))
+        message = read_message(text)
     except ValueError as fault:
         return _leniently(text, fault)
+    if isinstance(message, JSONRPCNotification) and "id" in json.loads(text):  # no id that the protocol has
+        return NoMessage(None, INVALID_REQUEST, _NO_ID)
+    return SessionMessage(message)
 
 
 def _leniently(text: str, fault: ValueError) -> Item:

@@ -84,7 +84,8 @@ class _Heard(MessagesIn):
     """What a host says. A line that is no message is answered here: the server does not hear of it."""
 
     def __init__(self, pipe: Pipe, writing: MessagesOut) -> None:
-        super().__init__(pipe, Lines().fed)
+        lines = Lines()
+        super().__init__(pipe, lines.fed, lines.ended)
         self._writing = writing
 
     async def receive(self) -> Item:

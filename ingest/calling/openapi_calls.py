@@ -147,11 +147,10 @@ class Operation:
         told = "".join(
             value(piece) if place % 2 else quote(piece, safe="/:@!$&'()*+,;=~%") for place, piece in enumerate(pieces)
         )
-        # Also within a part: many servers and proxies take an escaped slash for one before they look at dots, and
-        # some leave out what follows a semicolon.
-        parts = (part.partition(";")[0] for part in _BETWEEN_PARTS.split(unquote(told)))
-        if any(part in (".", "..") for part in parts) or told.startswith("//"):
-            raise Fault("", "values that leave the path where it is: no part of it may be . or ..")
+        if _leads_elsewhere(told) or told.startswith("//"):
+            leading = [name for name in pieces[1::2] if _leads_elsewhere(value(name))] or pieces[1::2]
+            named = parameters[leading[0]].argument if leading else ""
+            raise Fault(named, "a value that leaves the path where it is: no part of it may be . or ..")
         return f"{told}?{quote(fixed, safe='=&:/%+,;@')}" if fixed else told
 
     def _query(self, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -185,6 +184,13 @@ class Operation:
         for argument, told in fields_of(self.http.get("parameters")).items():
             if fields_of(told).get("in") == place:
                 yield parameter_of(argument, fields_of(told), swagger=self.swagger)
+
+
+def _leads_elsewhere(path: str) -> bool:
+    """Also within a part: many servers and proxies take an escaped slash for one before they look at dots, and some
+    leave out what follows a semicolon.
+    """
+    return any(part.partition(";")[0] in (".", "..") for part in _BETWEEN_PARTS.split(unquote(path)))
 
 
 def _without(parts: Iterable[str], login: Login) -> Iterator[str]:

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from waygraph.ingest.calling.call import STOPPING
 from waygraph.ingest.upstream.clock import Clock, SystemClock, first_of
 from waygraph.ingest.upstream.connection import CallConnection, NotDelivered
-from waygraph.ingest.upstream.host import Host, Result
+from waygraph.ingest.upstream.host import QUESTIONS, Host, Result
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch
 from waygraph.ingest.upstream.starts import Starts
 from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable
@@ -33,6 +33,7 @@ _NO_WAY_BACK = "no back-channel"
 ASK_AGAIN = (
     "From now on this server is spoken to in the older form of the protocol, in which it can ask: call it again."
 )
+NOBODY_TO_ASK = "The tool has a question, and the host of this call takes none."
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
 MOST_SILENCES = 3
@@ -121,7 +122,7 @@ class Pool:
                     if is_last:
                         raise
                 except UpstreamAnswered as error:
-                    raise self._noted(agent.id, line, error) from None
+                    raise self._noted(agent.id, line, error, host) from None
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -142,15 +143,18 @@ class Pool:
             line.retire()
         return self._begun(agent.id, launch)
 
-    def _noted(self, agent_id: str, line: "_Line", error: UpstreamAnswered) -> UpstreamAnswered:
+    def _noted(self, agent_id: str, line: "_Line", error: UpstreamAnswered, host: Host) -> UpstreamAnswered:
         """Servers whose tools ask by a request of their own can do so in the handshake era alone, and find that out
-        when they run. The tool is not run again: nobody knows how far it came.
+        when they run. The tool is not run again: nobody knows how far it came, and a host that takes no questions
+        would be told no other thing.
         """
         if line.launch.handshake or _NO_WAY_BACK not in error.message:
             return error
+        if not any(host.can(question) for question in QUESTIONS):
+            return UpstreamAnswered(error.code, f"{error.message} {NOBODY_TO_ASK}", error.data)
         self._muted[agent_id] = line.launch
         line.retire()
-        return UpstreamAnswered(error.code, f"{error.message} {ASK_AGAIN}", error.data)
+        return UpstreamAnswered(error.code, f"{error.message} {ASK_AGAIN}", error.data, retryable=True)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:

@@ -4,11 +4,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.hosts.host import Host
-from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.errors import InvalidSetting, SourceError
+from waygraph.registry.paths import as_written
 from waygraph.registry.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from waygraph.ingest.hosts.config import HostConfig
 
 NAME = "waygraph"
 """What the gateway is called in a host's config."""
@@ -84,6 +88,23 @@ def is_gateway(entry: object) -> bool:
     return ours and "mcp" in told[1:]
 
 
+def check_is_ours(config: "HostConfig", name: str) -> None:
+    """Raises SourceError if the config has a server under the gateway's name that is no gateway of ours."""
+    entry = config.servers.get(name)
+    if entry is None or is_gateway(entry) or _reaches_one(config.host, entry):
+        return
+    raise SourceError(
+        str(config.path),
+        f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name",
+    )
+
+
+def _reaches_one(host: Host, entry: object) -> bool:
+    """By its address, as far as that tells."""
+    address = entry.get(host.address_key) if isinstance(entry, Mapping) else None
+    return isinstance(address, str) and address.rstrip("/").endswith("/mcp")
+
+
 # -- of this installation --------------------------------------------------------------------------
 
 
@@ -125,9 +146,14 @@ def program_of(executable: str) -> list[str]:
 
 
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Plain ones with their values, secret ones by name."""
+    """Plain ones with their values, paths as they are from here; secret ones by name."""
     secret = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings) if not each.repr}
     known = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_PLACES)
     told = {name: value for name, value in sorted(environ.items()) if name in known and value}
-    plain = {name: value for name, value in told.items() if name not in secret}
+    plain = {name: _from_here(name, value) for name, value in told.items() if name not in secret}
     return plain, [name for name in told if name in secret]
+
+
+def _from_here(name: str, value: str) -> str:
+    """A host starts its commands in a folder of its own. Raises InvalidSetting."""
+    return str(as_written(value).absolute()) if name.endswith(("_DIR", "_FILE")) else value

@@ -1,10 +1,11 @@
 """The side that asked for a call of a tool, as whoever runs it sees it: questions, progress and logs go there."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 Question = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
 """What a server may ask its client for while it runs a tool, by MCP's name of the method."""
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 
 Result = Mapping[str, Any]
 """A `CallToolResult` as JSON: `content`, `structuredContent`, `isError`, `_meta`, and whatever else the server said."""

@@ -57,14 +57,16 @@ def written(message: JSONRPCMessage) -> bytes:
 
 
 class MessagesIn(ObjectReceiveStream[Item]):
-    """What a pipe brings; `items_of` makes of each chunk what it completes."""
+    """What a pipe brings; `items_of` makes of each chunk what it completes, `at_end` of what is left at the end."""
 
-    def __init__(self, pipe: Pipe, items_of: Callable[[bytes], Iterable[Item]]) -> None:
+    def __init__(
+        self, pipe: Pipe, items_of: Callable[[bytes], Iterable[Item]], at_end: Callable[[], Iterable[Item]] = tuple
+    ) -> None:
         self.left = anyio.Event()
         """Nobody reads the pipe any more."""
         self.has_run_dry = False
         """The other end was closed."""
-        self._pipe, self._items_of = pipe, items_of
+        self._pipe, self._items_of, self._at_end = pipe, items_of, at_end
         self._items = deque[Item]()
 
     async def receive(self) -> Item:
@@ -79,6 +81,7 @@ class MessagesIn(ObjectReceiveStream[Item]):
             except GONE:
                 self.has_run_dry = not self.left.is_set()
                 self.left.set()
+                self._items.extend(self._at_end() if self.has_run_dry else ())
         return self._items.popleft()
 
     def end(self) -> None:

@@ -270,8 +270,9 @@ def test_a_value_in_a_path_leads_nowhere_else(echoed: Echo, value: Any) -> None:
     if value == "%2e%2e":  # escaped, it is the name of something
         assert echoed(operation, {"id": value}, path="/a/{id}/b")["path"] == "/api/a/%252e%252e/b"
         return
-    with pytest.raises(InvalidArguments):
+    with pytest.raises(InvalidArguments) as refused:
         echoed(operation, {"id": value}, path="/a/{id}/b")
+    assert [pointer for pointer, _ in refused.value.faults] == ["/id"]
 
 
 def test_a_path_of_two_dots_is_not_put_together_either(echoed: Echo) -> None:

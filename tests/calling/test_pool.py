@@ -15,7 +15,7 @@ import pytest
 from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
 from tests.upstream.launches import PROGRAMS
 from tests.upstream.marked import MARK, marked
-from waygraph.ingest.calling.call import ToolCall
+from waygraph.ingest.calling.call import Deaf, ToolCall
 from waygraph.ingest.calling.executor import Executor
 from waygraph.ingest.calling.mcp_calls import McpCaller
 from waygraph.ingest.calling.pool import Pool, calling_pool
@@ -414,10 +414,14 @@ def test_a_server_whose_tools_ask_by_request_is_spoken_to_so_that_they_can() -> 
     host = Listening(answers={"elicitation/create": {"action": "accept", "content": {"yes": True}}})
 
     async def act(pool: Pool) -> None:
+        with pytest.raises(UpstreamAnswered, match=r"back-channel.* the host of this call takes none") as final:
+            await pool.call(ONE, "asks_by_request", {}, host=Deaf(), timeout_s=PATIENCE_S)
+        assert not final.value.retryable  # it would be run once more for nothing
         for _ in range(2):
             with pytest.raises(UpstreamAnswered, match=r"back-channel.* older form .* call it again") as caught:
                 await pool.call(ONE, "asks_by_request", {}, host=host, timeout_s=PATIENCE_S)
             assert caught.value.code == -32600
+            assert caught.value.retryable
             assert host.asked == []
             result = await pool.call(ONE, "asks_by_request", {}, host=host, timeout_s=PATIENCE_S)
             assert result["content"][0]["text"] == '"accept"'

@@ -171,8 +171,10 @@ def test_use_tool_with_neither_name_nor_query_or_with_both_runs_nothing(service:
     assert call(service, "use_tool", {"params": {}})["code"] == "invalid-query"
     assert call(service, "use_tool", {"name": "box__add", "query": "add", "params": {}})["code"] == "invalid-query"
     assert call(service, "use_tool", {"name": 3, "params": []})["code"] == "invalid-arguments"
-    astray = call(service, "use_tool", {"name": "box__add", "arguments": {"a": 1, "b": 2}})
-    assert astray["faults"] == [["/arguments", "not known here; the tool's own parameters go into `params`"]]
+    beside: list[dict[str, Any]] = [{}, {"params": {}}, {"params": {"a": 1}}]
+    for params in beside:  # the tool would run without what was meant for it
+        astray = call(service, "use_tool", {"name": "box__add", "arguments": {"a": 1, "b": 2}, **params})
+        assert astray["faults"] == [["/arguments", "not known here; the tool's own parameters go into `params`"]]
 
 
 def test_an_ambiguous_request_runs_nothing_and_names_the_candidates(service: Served, toolbox: Place) -> None:

@@ -99,6 +99,24 @@ def test_a_line_that_is_no_message_is_answered(place: Place) -> None:
     assert len(told) == 8
 
 
+@pytest.mark.parametrize("number", ["1.5", "null", "true", "[]"])
+def test_an_id_that_the_protocol_does_not_have_is_answered(place: Place, number: str) -> None:
+    """Who asked waits for an answer: it was meant as no notification."""
+    line = f'{{"jsonrpc": "2.0", "id": {number}, "method": "ping"}}\n'
+    with started(place) as process:
+        output, _ = process.communicate(asked(1, HELLO) + line.encode(), timeout=PATIENCE_S)
+    _, told = sorted((json.loads(line) for line in output.splitlines()), key=lambda each: "error" in each)
+    assert told["id"] is None
+    assert told["error"] == {"code": -32600, "message": "the id of a request is a text or a whole number"}
+
+
+def test_a_last_line_without_its_end_is_read(place: Place) -> None:
+    """As `printf` leaves it."""
+    with started(place) as process:
+        output, _ = process.communicate(asked(1, HELLO) + find(2, "letters").rstrip(b"\n"), timeout=PATIENCE_S)
+    assert {json.loads(line)["id"] for line in output.splitlines()} == {1, 2}
+
+
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_when_it_is_told_to_though_the_host_is_silent(place: Place, told: signal.Signals) -> None:
     with started(place) as process:

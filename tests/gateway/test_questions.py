@@ -108,11 +108,13 @@ def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(open_host: Open, t
                 assert len(heard) == 1
                 assert "box/erase" in heard[0]
                 assert "/tide.txt" in heard[0]
+                assert "files are dear" in heard[0]
                 assert toolbox.notes.count("erased") == before + runs
                 if runs:
                     assert result.content[0].text == "gone"
                 else:
                     assert error_of(result)["code"] == "not-callable"
+                    assert "files are dear" in error_of(result)["message"]
         assert next(turns, None) is None
 
     anyio.run(call)
@@ -215,8 +217,9 @@ def test_a_host_that_does_not_come_back_is_not_waited_for(
     before = len(toolbox.notes)
     first = ask(careful, name="box__erase", arguments={})
     until(lambda: "NeedsConsent" in careful.log, "the call has ended")
-    late = ask(careful, name="box__erase", arguments={}, **answered(first, run=True))
-    assert late["structuredContent"]["error"]["code"] == "invalid-query"
+    for code in ("needs-consent", "invalid-query"):  # what came of it, once
+        late = ask(careful, name="box__erase", arguments={}, **answered(first, run=True))
+        assert late["structuredContent"]["error"]["code"] == code
     assert len(toolbox.notes) == before
 
 

@@ -72,11 +72,42 @@ def test_what_is_not_there_is_not_removed(home: Home, text: str | None) -> None:
 
 
 def test_an_older_entry_is_replaced_where_it_stands(home: Home) -> None:
-    file = home.put("cursor", '{"mcpServers": {"waygraph": {"command": "/old"}, "z": {"command": "x"}}}')
+    old = '{"command": "/old/waygraph", "args": ["mcp"]}'
+    file = home.put("cursor", f'{{"mcpServers": {{"waygraph": {old}, "z": {{"command": "x"}}}}}}')
     home.run("connect", "cursor", "--write")
     found = json.loads(file.read_text())["mcpServers"]
     assert [*found] == ["waygraph", "z"]
-    assert found["waygraph"]["command"] != "/old"
+    assert found["waygraph"]["command"] != "/old/waygraph"
+
+
+@pytest.mark.parametrize("option", ["--write", "--remove", "--import"])
+def test_an_entry_of_its_name_that_is_no_gateway_stays(home: Home, option: str) -> None:
+    """Somebody else's, who called it so: it is told, and another name helps."""
+    file = home.put("cursor", '{"mcpServers": {"waygraph": {"command": "other-thing"}, "z": {"command": "x"}}}')
+    before = file.read_bytes()
+    told = home.run("connect", "cursor", option)
+    assert told.status == 1
+    assert "has a server named 'waygraph' that is no gateway of ours: --name gives the gateway another name" in told.err
+    assert file.read_bytes() == before
+    home.run("connect", "cursor", "--write", "--name", "registry")
+    assert [*json.loads(file.read_text())["mcpServers"]] == ["waygraph", "z", "registry"]
+
+
+def test_paths_of_settings_are_those_of_here(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host starts its commands in a folder of its own; what is no path stays as it is."""
+    (home.folder / "policy.toml").write_text("", encoding="utf-8")
+    monkeypatch.chdir(home.folder)
+    for name, value in {"POLICY_FILE": "policy.toml", "AUDIT_FILE": "~/audit.log", "LOG_FORMAT": "json"}.items():
+        monkeypatch.setenv(f"WAYGRAPH_{name}", value)
+    file = home.put("cursor", "{}")
+    home.run("connect", "cursor", "--write")
+    env = json.loads(file.read_text())["mcpServers"]["waygraph"]["env"]
+    told = {name: env[f"WAYGRAPH_{name}"] for name in ("POLICY_FILE", "AUDIT_FILE", "LOG_FORMAT")}
+    assert told == {
+        "POLICY_FILE": str(home.folder / "policy.toml"),
+        "AUDIT_FILE": str(Path.home() / "audit.log"),
+        "LOG_FORMAT": "json",
+    }
 
 
 def test_a_backup_is_never_overwritten_and_its_owners_alone(home: Home) -> None:

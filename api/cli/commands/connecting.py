@@ -74,6 +74,10 @@ def connect(
 
     told = invocation(context)
     target = _target(told, name, _Asked(file, project, url, called, namespace))
+    if chosen and not restore:
+        from waygraph.ingest.hosts.entry import check_is_ours
+
+        check_is_ours(target.config, target.name)
     done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
     if chosen or as_json:
         show(done, connected.shape, connected.view, as_json)
