@@ -1,15 +1,18 @@
 """Logging in to an MCP server by OAuth, through the SDK's provider: by what is on disk, else by a person in a browser.
 
 What the SDK forgets over a restart is kept too: when the token ends, and who renews it. Without that every new process
-would ask the person again.
+would ask the person again. A login is shared by all connections to its server, of all processes: who changes it does so
+alone, and begins with what the others have made of it.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
 from html import escape
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -18,6 +21,7 @@ from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.oauth2 import TokenStorage
+from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -40,6 +44,10 @@ _CALLBACK = "/callback"
 _CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 """An error's, as RFC 6749 has them: any page in the person's browser can come to the callback with another."""
 _MOST_REQUEST_BYTES = 16 * 1024
+_RENEWAL_S = 10.0
+"""How long a renewal goes on for a request that was cancelled, and how long its issuer may be silent."""
+_TURN_S = 2 * _RENEWAL_S
+"""For another connection that is renewing the login; if a person can be asked here, it may be asking them as well."""
 _PAGE = "<!doctype html><meta charset=utf-8><title>Waygraph</title><p>{}</p>"
 
 
@@ -66,6 +74,13 @@ class Kept(TokenStorage):
     def __init__(self, file: TokenFile, discretion: Discretion) -> None:
         self._file, self._discretion = file, discretion
         self.provider: Provider | None = None
+
+    def held(self) -> dict[str, Any]:
+        """As it is on disk."""
+        return self._file.held()
+
+    def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        return self._file.alone(timeout_s)
 
     async def get_tokens(self) -> OAuthToken | None:
         tokens = _as(OAuthToken, self._file.held().get("tokens"))
@@ -110,7 +125,7 @@ class Kept(TokenStorage):
 
 
 class Provider(OAuthClientProvider):
-    """The SDK's, that also knows what was known before a restart."""
+    """The SDK's, that also knows what was known before a restart, and what other connections have got since."""
 
     def __init__(
         self, address: str, kept: Kept, callback: str, open_page: OpenPage | None, awaited: "Callback | None"
@@ -119,6 +134,7 @@ class Provider(OAuthClientProvider):
         self._callback = callback
         self._open_page = open_page
         self._awaited = awaited
+        self._taken_up: dict[str, Any] = {}
         kept.provider = self
         super().__init__(
             address,
@@ -135,6 +151,66 @@ class Provider(OAuthClientProvider):
         known = map(str, client.redirect_uris or ()) if client else ()
         if self._awaited and self._callback not in known and not self.context.can_refresh_token():
             self.context.client_info = None  # registered for another address: the issuer would refuse this one
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """The SDK's, but the request itself goes while nothing is locked: however long it takes, no other waits for it.
+
+        The SDK's own is run for a renewal or a login only, and is left where it would send the request. One that was
+        refused goes once more with a token that another connection has got since, before a login is asked for.
+        """
+        if not self._initialized:
+            await self._take_up(anew=True)
+        refused: httpx2.Response | None = None
+        repeated = logged_in = False
+        while True:
+            if refused is not None or not self.context.is_token_valid():
+                sent = request.headers.get("Authorization")
+                async with self._alone() as scope, aclosing(super()._auth_flow(request)) as flow:
+                    await self._take_up(anew=refused is None and self.context.current_tokens is None)
+                    outgoing = await anext(flow)
+                    while outgoing is not request:  # a renewal
+                        outgoing = await flow.asend((yield outgoing))
+                    self._initialized = True  # after one that failed the SDK would read the old token, and try it again
+                    if refused is not None and (repeated or request.headers.get("Authorization") == sent):
+                        scope.shield = False  # a person takes their time, and may leave
+                        logged_in = True
+                        outgoing = await flow.asend(refused)
+                        while outgoing is not request:
+                            outgoing = await flow.asend((yield outgoing))
+            if self.context.is_token_valid():
+                self._add_auth_header(request)
+            repeated = refused is not None
+            refused = yield request
+            if logged_in or not _asks_for_login(refused):
+                return
+
+    async def _take_up(self, *, anew: bool) -> None:
+        """What others have written since. If nobody has, what could not be written here, as on a full disk, stays."""
+        held = self._kept.held()
+        if anew or held != self._taken_up:
+            self._taken_up = held
+            await self._initialize()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[anyio.CancelScope]:
+        """For a change of the login, which a cancelled request does not break off before it is written.
+
+        An issuer that gives a new token for an old one takes the old one no more, and may end the login if it comes
+        again. After `_RENEWAL_S` the scope's shield falls. Raises UpstreamUnreachable if others take too long.
+        """
+        timeout_s = _TURN_S + (self._awaited.timeout_s if self._awaited else 0.0)
+        async with self._kept.alone(timeout_s):
+            with anyio.CancelScope(shield=True) as scope:
+                end = asyncio.get_running_loop().call_later(_RENEWAL_S, setattr, scope, "shield", False)
+                try:
+                    yield scope
+                finally:
+                    end.cancel()
+
+    async def _refresh_token(self) -> httpx2.Request:
+        request = await super()._refresh_token()
+        request.extensions["timeout"] = httpx2.Timeout(_RENEWAL_S).as_dict()
+        return request
 
     async def _redirect(self, page: str) -> None:
         if self._open_page is None:
@@ -213,6 +289,12 @@ async def _target(stream: SocketStream) -> str:
             break
     words = read.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     return words[1] if len(words) == 3 and words[0] == "GET" else "/"
+
+
+def _asks_for_login(response: httpx2.Response) -> bool:
+    """At all, or for more than the token allows."""
+    short = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == 401 or short
 
 
 def _as[T: (OAuthToken, OAuthClientInformationFull, OAuthMetadata)](kind: type[T], value: object) -> T | None:

@@ -32,7 +32,8 @@ async def connect(
     follow: bool = True,
     open_page: OpenPage | None = None,
 ) -> AsyncGenerator[CallConnection]:
-    """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended.
+    """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended; within
+    10 s more where its login by OAuth is being renewed.
 
     `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `open_page`:
     shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises

@@ -1,18 +1,23 @@
 """OAuth tokens on disk, one file that its owner alone may read: never in the graph, never in a log."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from waygraph.registry.errors import StorageFailed
+import anyio
+
+from waygraph.registry.errors import RegistryLocked, StorageFailed, UpstreamUnreachable
 from waygraph.registry.machine.atomic import PRIVATE, write_atomically
 from waygraph.registry.machine.file_lock import write_lock
 
 VERSION = 1
 _LOCK_TIMEOUT_S = 10.0
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,27 @@ class TokenFile:
             if known is not None:
                 self._write(servers)
         return known is not None
+
+    @asynccontextmanager
+    async def alone(self, timeout_s: float) -> AsyncGenerator[None]:
+        """Among all tasks, threads and processes that change this server's login. The file stays free for all others.
+
+        Raises UpstreamUnreachable after `timeout_s`, StorageFailed where no lock can be made.
+        """
+        address = sha256(_key(self.address).encode()).hexdigest()[:16]
+        deadline = anyio.current_time() + timeout_s
+        with ExitStack() as lock:
+            while True:
+                try:
+                    lock.enter_context(write_lock(self.path.with_name(f"login-{address}"), 0.0))
+                    break
+                except RegistryLocked:
+                    if anyio.current_time() >= deadline:
+                        raise UpstreamUnreachable(
+                            f"another connection renews its login, or asks for it; gave up after {timeout_s:g} s"
+                        ) from None
+                await anyio.sleep(_POLL_S)
+            yield
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -1,7 +1,8 @@
 """An MCP server that needs a login, and its OAuth issuer, in this process on a free loopback port.
 
 It speaks what the specification of MCP asks for: RFC 9728 and 8414 documents, dynamic registration, PKCE (S256), a
-code for a token, renewal. A `browser` is whoever follows the page's address and comes back to the callback.
+code for a token, renewal with a new token for each old one. A `browser` is whoever follows the page's address and comes
+back to the callback.
 """
 
 import base64
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import anyio
 
 from tests.upstream.served import Served, running
 
@@ -32,6 +35,16 @@ class Issuer:
     renewals: dict[str, str] = field(default_factory=dict)
     repeats_tokens: bool = False
     """Whether the server quotes the token that it was sent in an error."""
+    answers_late_s: float = 0.0
+    """Between the gift of a token and the answer that tells of it."""
+    drops: int = 0
+    """That answer begins with so many spaces, a tenth of a second each."""
+    held_until: int = 0
+    """So many requests of the server are let in together, and none before."""
+    waiting: list[anyio.Event] = field(default_factory=list)
+    scope: str = ""
+    """Without which no request of the server is let in."""
+    granted: dict[str, str] = field(default_factory=dict)
     pages: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -86,14 +99,18 @@ class Issuer:
     def token(self, given: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if given["grant_type"] == "refresh_token":
             if self.renewals.pop(given["refresh_token"], None) != given["client_id"]:
+                self.end_logins()  # stolen, for all that can be known (RFC 9700, 4.14.2)
                 return 400, {}, {"error": "invalid_grant"}
+            granted = self.granted[given["refresh_token"]]
         else:
             asked = self.codes.pop(given["code"])
             proof = base64.urlsafe_b64encode(hashlib.sha256(given["code_verifier"].encode()).digest())
             assert proof.rstrip(b"=").decode() == asked["code_challenge"]
+            granted = asked.get("scope", "")
             assert given["resource"] == f"{self.origin}/mcp"
         token, renewal = f"tok-{secrets.token_hex(8)}", f"ren-{secrets.token_hex(8)}"
         self.tokens.add(token)
+        self.granted[token] = self.granted[renewal] = granted
         self.renewals[renewal] = given["client_id"]
         answer = {
             "access_token": token,
@@ -102,6 +119,21 @@ class Issuer:
             "expires_in": self.expires_in,
         }
         return 200, {}, answer
+
+    def end_logins(self) -> None:
+        self.tokens.clear()
+        self.renewals.clear()
+
+    def gifts(self) -> int:
+        """How often a token was asked for, by a code or for one that has ended."""
+        return self.asked.count("/give")
+
+    async def let_in(self) -> None:
+        self.waiting.append(anyio.Event())
+        if len(self.waiting) < self.held_until:
+            await self.waiting[-1].wait()
+        for event in self.waiting:
+            event.set()
 
     def app(self) -> Any:
         inner = self.served.app()
@@ -113,12 +145,19 @@ class Issuer:
             if scope["path"] != "/mcp":
                 body = (await receive()).get("body", b"")
                 target = scope["path"] + "?" + scope["query_string"].decode()
-                return await _send(send, *self.answer(scope["method"], target, body))
+                answer = self.answer(scope["method"], target, body)
+                is_gift = scope["path"] == "/give"
+                await anyio.sleep(self.answers_late_s if is_gift else 0)
+                return await _send(send, *answer, drops=self.drops if is_gift else 0)
             token = heard.get("authorization", "").removeprefix("Bearer ")
             if token in self.tokens and self.repeats_tokens:
                 error = {"code": -32000, "message": f"no seat is left for {token}"}
                 return await _send(send, 400, {}, {"jsonrpc": "2.0", "id": None, "error": error})
+            if token in self.tokens and self.scope not in ("", *self.granted[token].split()):
+                challenge = {"www-authenticate": f'Bearer error="insufficient_scope", scope="{self.scope}"'}
+                return await _send(send, 403, challenge, {"error": "insufficient_scope"})
             if token in self.tokens:
+                await self.let_in()
                 return await inner(scope, receive, send)
             document = f"{self.origin}/.well-known/oauth-protected-resource/mcp"
             challenge = {"www-authenticate": f'Bearer resource_metadata="{document}"'}
@@ -127,9 +166,12 @@ class Issuer:
         return guarded
 
 
-async def _send(send: Any, status: int, headers: dict[str, str], document: Any) -> None:
+async def _send(send: Any, status: int, headers: dict[str, str], document: Any, drops: int = 0) -> None:
     said = [(b"content-type", b"application/json"), *((n.encode(), v.encode()) for n, v in headers.items())]
     await send({"type": "http.response.start", "status": status, "headers": said})
+    for _ in range(drops):
+        await send({"type": "http.response.body", "body": b" ", "more_body": True})
+        await anyio.sleep(0.1)
     await send({"type": "http.response.body", "body": json.dumps(document).encode()})
 
 

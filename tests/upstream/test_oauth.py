@@ -3,6 +3,9 @@
 import json
 import stat
 import threading
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -13,11 +16,13 @@ import pytest
 
 from tests.upstream.issuer import Issuer, issuing
 from tests.upstream.launches import SETTINGS
+from waygraph.ingest.upstream import oauth
+from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage
 from waygraph.ingest.upstream.opening import connect
-from waygraph.ingest.upstream.tokens import token_file
-from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.ingest.upstream.tokens import TokenFile, token_file
+from waygraph.registry.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
 
 
@@ -28,11 +33,39 @@ def settings(tmp_path: Path) -> Settings:
 
 def tools_of(issuer: Issuer, settings: Settings, open_page: OpenPage | None) -> list[str]:
     async def ask() -> list[str]:
-        launch = HttpLaunch(url=issuer.served.url, oauth=True)
-        async with connect(launch, settings, follow=False, open_page=open_page) as connection:
-            return [tool["name"] for tool in (await connection.listing()).tools]
+        async with opened(issuer, settings, open_page) as connection:
+            return await tools(connection)
 
     return anyio.run(ask)
+
+
+@asynccontextmanager
+async def opened(
+    issuer: Issuer, settings: Settings, open_page: OpenPage | None = None
+) -> AsyncGenerator[CallConnection]:
+    launch = HttpLaunch(url=issuer.served.url, oauth=True)
+    async with connect(launch, settings, follow=False, open_page=open_page) as connection:
+        yield connection
+
+
+async def tools(connection: CallConnection) -> list[str]:
+    return [tool["name"] for tool in (await connection.listing()).tools]
+
+
+async def closed_amid_a_renewal(issuer: Issuer, settings: Settings) -> None:
+    """The issuer has given the new token, and has not told of it yet."""
+    before = issuer.gifts()
+
+    async def ask() -> None:
+        async with opened(issuer, settings):
+            pass
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        with anyio.fail_after(10):
+            while issuer.gifts() == before:
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
 
 
 def in_a_thread(issuer: Issuer) -> OpenPage:
@@ -114,3 +147,200 @@ def test_without_oauth_the_refusal_says_what_the_server_offers() -> None:
 
     with issuing() as issuer, pytest.raises(UpstreamRefused, match=r"needs a login: .* OAuth.* \(HTTP 401\)"):
         anyio.run(ask, issuer.served.url)
+
+
+# -- connections that share a login ------------------------------------------------------------------
+
+
+def test_two_connections_renew_one_login_in_turn(settings: Settings) -> None:
+    """Each begins with the token that the other has got, and the issuer never sees an old one again."""
+
+    async def ask(issuer: Issuer) -> None:
+        async with opened(issuer, settings) as first, opened(issuer, settings) as second:
+            for connection in (first, second, first):
+                await anyio.sleep(1.1)
+                assert await tools(connection) == ["alpha"]
+
+    with issuing() as issuer:
+        issuer.expires_in = 1
+        tools_of(issuer, settings, in_a_thread(issuer))
+        anyio.run(ask, issuer)
+        assert len(issuer.pages) == 1
+
+
+def test_many_requests_at_the_end_of_a_token_renew_it_once(settings: Settings) -> None:
+    """Of two connections, at once."""
+
+    async def ask(issuer: Issuer) -> int:
+        async with opened(issuer, settings) as first, opened(issuer, settings) as second:
+            await anyio.sleep(2.1)
+            before, issuer.expires_in = issuer.gifts(), 3600
+            async with anyio.create_task_group() as tasks:
+                for connection in (first, second) * 4:
+                    tasks.start_soon(tools, connection)
+            return issuer.gifts() - before
+
+    with issuing() as issuer:
+        issuer.expires_in = 2
+        tools_of(issuer, settings, in_a_thread(issuer))
+        assert anyio.run(ask, issuer) == 1
+
+
+def test_a_token_that_another_process_has_replaced_is_not_held_on_to(settings: Settings) -> None:
+    """The server takes the old one no more: the new one is tried, and nobody is asked to log in."""
+
+    async def ask(issuer: Issuer) -> None:
+        async with opened(issuer, settings) as connection:
+            issuer.tokens.clear()
+            await anyio.to_thread.run_sync(renewed_elsewhere, issuer, settings)
+            assert await tools(connection) == ["alpha"]
+
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        anyio.run(ask, issuer)
+        assert (len(issuer.pages), issuer.gifts()) == (1, 2)
+
+
+def renewed_elsewhere(issuer: Issuer, settings: Settings) -> None:
+    token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+    assert tools_of(issuer, settings, None) == ["alpha"]
+
+
+def test_a_renewal_is_kept_where_whoever_asked_has_gone(settings: Settings) -> None:
+    """The issuer takes the old token no more: without the new one the login were lost."""
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+        issuer.answers_late_s = 0.5
+        anyio.run(closed_amid_a_renewal, issuer, settings)
+        assert tools_of(issuer, settings, None) == ["alpha"]
+        assert (len(issuer.pages), issuer.gifts()) == (1, 2)
+
+
+def test_a_renewal_holds_up_the_end_of_its_connection_for_a_while_only(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slowly the issuer speaks."""
+    monkeypatch.setattr(oauth, "_RENEWAL_S", 0.3)
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+        issuer.drops = 50
+        begun = time.monotonic()
+        anyio.run(closed_amid_a_renewal, issuer, settings)
+        assert time.monotonic() - begun < 3.0
+
+
+def test_an_issuer_that_does_not_answer_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon, and the login is free for others then."""
+    monkeypatch.setattr(oauth, "_RENEWAL_S", 0.3)
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+        issuer.answers_late_s = 5.0
+        begun = time.monotonic()
+        with pytest.raises(UpstreamUnreachable, match="no answer in time"):
+            tools_of(issuer, settings, None)
+        assert time.monotonic() - begun < 3.0
+
+
+def test_a_new_token_that_could_not_be_written_is_used_here(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one on disk is used up: it is not gone back to."""
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageFailed("the disk is full")
+
+    async def ask(issuer: Issuer) -> None:
+        async with opened(issuer, settings) as connection:
+            await anyio.sleep(2.1)
+            with monkeypatch.context() as patched:
+                patched.setattr(TokenFile, "keep", full)
+                with pytest.raises(UpstreamRefused, match="the disk is full"):
+                    await tools(connection)
+            assert await tools(connection) == ["alpha"]
+            await anyio.sleep(2.1)
+            assert await tools(connection) == ["alpha"]
+
+    with issuing() as issuer:
+        issuer.expires_in = 2
+        tools_of(issuer, settings, in_a_thread(issuer))
+        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+        anyio.run(ask, issuer)
+        assert (len(issuer.pages), issuer.gifts()) == (1, 4)
+
+
+def test_a_login_that_another_connection_is_changing_is_waited_for_a_while_only(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop runs on meanwhile: the one that changes it may run there, too."""
+    monkeypatch.setattr(oauth, "_TURN_S", 0.3)
+
+    async def ask(issuer: Issuer) -> None:
+        async with token_file(settings.data_path, issuer.served.url).alone(0.0), opened(issuer, settings):
+            pass
+
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+        with pytest.raises(UpstreamUnreachable, match=r"^another connection renews its login, .* after 0\.3 s$"):
+            anyio.run(ask, issuer)
+        assert tools_of(issuer, settings, None) == ["alpha"]
+
+
+def test_a_connection_with_a_valid_token_does_not_wait_for_a_login(settings: Settings) -> None:
+    async def ask(issuer: Issuer) -> list[str]:
+        login = token_file(settings.data_path, issuer.served.url)
+        async with login.alone(0.0), opened(issuer, settings) as connection:
+            return await tools(connection)
+
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        assert anyio.run(ask, issuer) == ["alpha"]
+
+
+def test_a_person_is_asked_once_for_two_connections(settings: Settings) -> None:
+    async def ask(issuer: Issuer) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(one, issuer)
+
+    async def one(issuer: Issuer) -> None:
+        async with opened(issuer, settings, in_a_thread(issuer)) as connection:
+            assert await tools(connection) == ["alpha"]
+
+    with issuing() as issuer:
+        anyio.run(ask, issuer)
+        assert len(issuer.pages) == 1
+
+
+def test_what_a_person_has_allowed_beyond_the_first_login_counts_for_all_connections(settings: Settings) -> None:
+    """A server may ask for more than the token allows: the person is asked once, for both together."""
+
+    async def ask(issuer: Issuer) -> None:
+        async with opened(issuer, settings) as other:
+            issuer.scope = "write"
+            async with opened(issuer, settings, in_a_thread(issuer)) as connection:
+                assert await tools(connection) == await tools(other) == ["alpha"]
+
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        anyio.run(ask, issuer)
+        assert ["scope=write" in page for page in issuer.pages] == [False, True]
+
+
+def test_a_request_that_is_not_answered_holds_up_no_other(settings: Settings) -> None:
+    """The server answers the first when it has the second."""
+
+    async def ask(issuer: Issuer) -> None:
+        async with opened(issuer, replace(settings, upstream_list_timeout_s=3.0)) as connection:
+            issuer.waiting.clear()
+            issuer.held_until = 2
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tools, connection)
+                tasks.start_soon(tools, connection)
+
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        anyio.run(ask, issuer)
