@@ -141,6 +141,8 @@ class Bridge:
 
     async def close(self) -> None:
         """What is under way is given up, and the service told that the session is over."""
+        if "_link" not in vars(self):
+            return  # ended before it was opened
         self._link.close()
         with anyio.move_on_after(2 * LEAVE_TIMEOUT_S):
             await self._link.gone.wait()

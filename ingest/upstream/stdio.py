@@ -50,12 +50,25 @@ class Ring:
     most_bytes: int
     _kept: bytearray = field(default_factory=bytearray)
     _is_cut: bool = False
+    _since_mark: int = 0
 
     def add(self, chunk: bytes) -> None:
         self._kept += chunk
+        self._since_mark += len(chunk)
         if len(self._kept) > self.most_bytes:
             del self._kept[: len(self._kept) - self.most_bytes]
             self._is_cut = True
+
+    def mark(self) -> None:
+        self._since_mark = 0
+
+    def since_mark(self) -> str:
+        """The lines that began since then; all, if none did or some are gone."""
+        begin = len(self._kept) - self._since_mark
+        if begin <= 0:
+            return self.text()
+        _, _, lines = self._kept[begin - 1 :].partition(b"\n")
+        return lines.decode("utf-8", "replace") if lines.strip() else self.text()
 
     def text(self) -> str:
         """Without the rest of a line that lost its beginning: half a secret is not known for one."""
@@ -143,13 +156,9 @@ class _Server:
         wire.last_words = self.last_words
         wire.settled.set()
 
-    @property
-    def stderr_tail(self) -> str:
-        """The end of its error output, unchecked."""
-        return self._errors.text()
-
     def last_words(self) -> str:
-        return self._discretion.last_words(self.stderr_tail)
+        """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
+        return self._discretion.last_words(self._errors.since_mark())
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -162,6 +171,7 @@ class _Server:
             items = None
         if items:
             self._idle = 0
+            self._errors.mark()
         elif items is None or self._idle > self._most:
             self._wire.trouble = UpstreamRefused(
                 f"wrote more than {self._settings.upstream_max_message_bytes:,} bytes without a message that can be "

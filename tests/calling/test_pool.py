@@ -131,6 +131,17 @@ def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str,
     with_pool({"one": hand_tools(mark)}, act)
 
 
+def test_what_a_server_survived_is_not_told_of_its_end(mark: str) -> None:
+    """What it wrote before its last message may be of another call, and of another caller."""
+
+    async def act(pool: Pool) -> None:
+        assert await text(pool, "complains") == "as ever"
+        with pytest.raises(MayHaveRun, match="ended with exit status 5: good night"):
+            await text(pool, "dies_quietly")
+
+    with_pool({"one": hand_tools(mark)}, act)
+
+
 def test_a_call_that_its_server_read_is_not_run_again_for_what_is_queued_behind_it(mark: str, tmp_path: Path) -> None:
     """Both are longer than a pipe; the server reads the first, does it and dies. Only the second was not delivered."""
     long = "x" * 300_000

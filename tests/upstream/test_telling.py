@@ -13,6 +13,7 @@ from tests.upstream.launches import SETTINGS, handshake, listing_of
 from tests.upstream.served import running
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.quiet import hush, quietly
+from waygraph.ingest.upstream.stdio import Ring
 from waygraph.ingest.upstream.telling import MOST_CHARS, discretion
 from waygraph.registry.errors import UpstreamError, UpstreamUnreachable
 
@@ -153,3 +154,23 @@ def test_the_same_loggers_speak_elsewhere(caplog: pytest.LogCaptureFixture) -> N
         logger.info("hidden")
     logger.info("shown")
     assert [record.message for record in caplog.records] == ["shown"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (b"old\n", b"new\nlast\n", "new\nlast\n"),
+        (b"old\nhalf a sec", b"ret\nnew\n", "new\n"),
+        (b"old\nhalf a sec", b"ret", "old\nhalf a secret"),
+        (b"old\n", b"", "old\n"),
+        (b"", b"new\n", "new\n"),
+        (b"x" * 40 + b"\n", b"y" * 60 + b"\nlast\n", "last\n"),
+    ],
+)
+def test_lines_since_the_mark(before: bytes, after: bytes, told: str) -> None:
+    """Whole ones: half a secret is not known for one. Where none began since then, all."""
+    ring = Ring(64)
+    ring.add(before)
+    ring.mark()
+    ring.add(after)
+    assert ring.since_mark() == told

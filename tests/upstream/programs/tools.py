@@ -110,6 +110,20 @@ def dies(call: Call) -> None:
     os._exit(4)
 
 
+def complains(call: Call) -> Any:
+    """And goes on."""
+    sys.stderr.write("Traceback (most recent call last):\nValueError: an error that is survived\n")
+    sys.stderr.flush()
+    time.sleep(0.2)  # it is heard before the answer is
+    return text_of("as ever")
+
+
+def dies_quietly(_: Call) -> None:
+    sys.stderr.write("good night\n")
+    sys.stderr.flush()
+    os._exit(5)
+
+
 def dies_afterwards(call: Call) -> None:
     say(id=call[0], result=text_of("farewell"))
     os._exit(0)
@@ -130,6 +144,8 @@ TOOLS: dict[str, Callable[[Call], Any]] = {
     "waits": waits,
     "release": release,
     "dies": dies,
+    "complains": complains,
+    "dies_quietly": dies_quietly,
     "dies_afterwards": dies_afterwards,
     "sleeps": sleeps,
 }
