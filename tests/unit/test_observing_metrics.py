@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -251,3 +252,21 @@ def test_numbers_of_workers_lie_in_memory_unless_another_place_is_named() -> Non
     assert (folder.exists(), environ) == (False, {})
     with shared_folder({"TMPDIR": "anywhere"}) as folder:
         assert folder.parent != memory
+
+
+def test_what_a_killed_service_left_behind_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock went with it. What another service holds stays, and what was made a moment ago."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    elsewhere = {"TMPDIR": str(tmp_path)}
+    with shared_folder(elsewhere) as held:
+        left, new, foreign = (tmp_path / f"{name}" for name in ("waygraph-metrics-left", "waygraph-metrics-new", "x"))
+        for folder in (left, new, foreign):
+            folder.mkdir()
+            (folder / "counter_1.db").touch()
+        for folder in (held, left, foreign):
+            os.utime(folder, (0, 0))
+        with shared_folder(dict(elsewhere)) as mine:
+            assert {*tmp_path.iterdir()} == {held, new, foreign, mine}
+    assert {*tmp_path.iterdir()} == {new, foreign}

@@ -4,10 +4,12 @@ Labels come from closed sets (route templates, classes of status, outcomes), so 
 asked. With several workers they share a folder, and any of them tells the numbers of all.
 """
 
+import fcntl
 import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -41,6 +43,7 @@ REFUSALS = {401: "authentication", 403: "permission", 429: "rate_limit"}
 DURATIONS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SERIES_KEPT = 4_096
 _MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
+_PREFIX, _NEW_S = "waygraph-metrics-", 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,17 +172,40 @@ def _held(holding: Callable[[], Holding]) -> Iterator[Metric]:
 
 @contextmanager
 def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
-    """A folder for the numbers of workers: entered by their parent before it starts them, removed at the end.
+    """A folder for the numbers of workers: entered by their parent before it starts them, removed at the end; if the
+    parent is killed, by the next one.
 
     `environ` is the process's own: the workers inherit it, and prometheus_client reads it.
     """
-    folder = Path(tempfile.mkdtemp(prefix="waygraph-metrics-", dir=_in_memory(environ)))
-    environ[SHARED_FOLDER] = str(folder)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_in_memory(environ)))
+    with _locked(folder):
+        _remove_left_behind(folder.parent)
+        environ[SHARED_FOLDER] = str(folder)
+        try:
+            yield folder
+        finally:
+            environ.pop(SHARED_FOLDER, None)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Its lock ends with the process, however that ends. Raises BlockingIOError if another holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield folder
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        environ.pop(SHARED_FOLDER, None)
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_left_behind(home: Path) -> None:
+    """Folders that nobody holds; a new one may be just before that."""
+    for folder in home.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another's, of another user, or gone by now
+            if time.time() - folder.stat().st_mtime > _NEW_S:
+                with _locked(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _in_memory(environ: Mapping[str, str]) -> str | None:
