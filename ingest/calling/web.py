@@ -18,6 +18,7 @@ from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
@@ -105,7 +106,7 @@ class Web:
             raise (MayHaveRun(lost.reason) if lost.retryable and may_have_run else lost) from None
 
     async def _answer(self, response: httpx2.Response) -> Response:
-        if response.headers.get("content-encoding", "identity") not in ("identity", ""):
+        if coding_of(response) != IDENTITY:
             raise UpstreamRefused("answered in a compressed form that it was not asked for")
         content, whole = bytearray(), True
         async for part in response.aiter_raw():

@@ -20,6 +20,7 @@ from waygraph.ingest.event_loop import run_whole
 from waygraph.ingest.origins import NotPublic, PublicOnly, same_origin
 from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import SourceError, UpstreamRefused
+from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.hosts import split_url
 from waygraph.registry.machine.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
@@ -175,21 +176,21 @@ class _Fetch:
 
     async def _content(self, response: httpx2.Response) -> bytes:
         """The body, unpacked, as far as `max_source_bytes` allow."""
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in {"identity", "gzip"}:
+        coding = coding_of(response)
+        if coding not in {IDENTITY, "gzip"}:
             raise self._unfetched("answers with a compressed body, which was not asked for")
         most = self.how.settings.max_source_bytes
         content, unpacked = bytearray(), zlib.decompressobj(_GZIP)
         try:
             async for part in response.aiter_raw():
-                content += part if encoding == "identity" else unpacked.decompress(part, most + 1 - len(content))
+                content += part if coding == IDENTITY else unpacked.decompress(part, most + 1 - len(content))
                 if len(content) > most:
                     raise self._unfetched(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
         except zlib.error:
             raise self._unfetched("answers with a body that cannot be unpacked") from None
         if unpacked.unused_data:
             raise self._unfetched("answers with a body that cannot be unpacked")
-        if encoding == "gzip" and not unpacked.eof:
+        if coding == "gzip" and not unpacked.eof:
             raise self._unfetched("breaks off amid its answer")
         return bytes(content)
 

@@ -13,6 +13,7 @@ import httpx2
 
 from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding.protocol import Progress
+from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.proxies import UnusableProxy, http_client
 from waygraph.registry.settings import Settings
 
@@ -143,7 +144,7 @@ class RegistryPages:
         if response.status_code != 200:
             moved = "; redirects are not followed" if response.is_redirect else ""
             raise Unread(f"answers {response.status_code}{moved}")
-        if response.headers.get("content-encoding", "identity") != "identity":
+        if coding_of(response) != IDENTITY:
             raise Unread("answers with a compressed body, which was not asked for")
         content = bytearray()
         for part in response.iter_raw():

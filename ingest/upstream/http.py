@@ -29,6 +29,7 @@ from waygraph.ingest.upstream.quiet import hush
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.proxies import PAST_PROXIES, UnusableProxy, check_proxies
 from waygraph.registry.settings import Settings
 
@@ -329,8 +330,7 @@ def speaks_older_form(status: int) -> bool:
 
 def _compressed(response: httpx2.Response) -> UpstreamError | None:
     """Its length could not be bounded by what is read of it."""
-    coding = response.headers.get("content-encoding", "identity")
-    if coding in {"identity", ""}:
+    if coding_of(response) == IDENTITY:
         return None
     return UpstreamRefused("answered in a compressed form that it was not asked for")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import httpx2
 
 from waygraph.registry.errors import InvalidSetting, IssuerUnavailable
+from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.hosts import is_loopback
 from waygraph.registry.machine.proxies import http_client
 from waygraph.registry.settings import Settings
@@ -81,7 +82,7 @@ class IssuerDocuments:
             if response.status_code != 200:
                 moved = "; redirects are not followed" if response.is_redirect else ""
                 raise self._trouble(f"answers {response.status_code}{moved}")
-            if response.headers.get("content-encoding", "identity") != "identity":
+            if coding_of(response) != IDENTITY:
                 raise self._trouble("answers with a compressed document, which was not asked for")
             return self._read(response, deadline_s)
 

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 import httpx2
 
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
+from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.remote.answers import Broken
 from waygraph.registry.remote.call import Call, Reply
 from waygraph.registry.settings import Settings
@@ -54,7 +55,7 @@ class Limits:
 
     def body(self, call: Call[Any], response: httpx2.Response) -> "Body":
         """Raises Unread for one that cannot be read."""
-        if response.headers.get("content-encoding", "identity") != "identity":
+        if coding_of(response) != IDENTITY:
             raise Unread(_failed(self.place, "it answers with a compressed body, which was not asked for"))
         return Body(self, response, self.timeout_s(call))
 
