@@ -14,17 +14,19 @@ from waygraph.registry.doctor.findings import Finding, attempt
 from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.texts import Parts
 from waygraph.registry.errors import RegistryError
-from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
     StoredAgent,
     StoredTool,
+    Vectors,
     read_agents,
     read_claims,
     read_settings,
     read_state,
     read_tools,
+    read_vectors,
+    vector_keys_of,
 )
 from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model import Tool
@@ -33,7 +35,6 @@ from waygraph.registry.settings import Settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Vectors = dict[str, NDArray[np.float32]]
     Matrix = NDArray[np.float32]
 
 NORM_TOLERANCE = 1e-3
@@ -89,19 +90,11 @@ class Graph:
 
     @cached_property
     def vector_keys(self) -> dict[str, str]:
-        keys = {agent_id: item.vector_key for agent_id, item in self.agents.items()}
-        return keys | {item.tool.id: item.vector_key for item in self.tools}
+        return vector_keys_of(self.agents.values(), self.tools)
 
     @cached_property
-    def vectors(self) -> "Vectors":
-        tools = [item.tool.id for item in self.tools]
-        return self._vectors("read/agent_vectors", list(self.agents)) | self._vectors("read/tool_vectors", tools)
-
-    def _vectors(self, statement: str, ids: list[str]) -> "Vectors":
-        rows = (row for some in batches(ids) for row in self.session.run(load(statement), ids=list(some)))
-        return {
-            row["id"]: np.asarray(row["embedding"], dtype=np.float32) for row in rows if row["embedding"] is not None
-        }
+    def vectors(self) -> Vectors:
+        return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
 
 
 def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:

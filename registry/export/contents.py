@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from waygraph.cypher import load
 from waygraph.registry.changes import OperatorSettings, SourceSummary
 from waygraph.registry.errors import RegistryNotFound
-from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
+    Vectors,
     overlaid,
     read_agents,
     read_claims,
@@ -17,12 +15,9 @@ from waygraph.registry.graph.reading import (
     read_sources,
     read_state,
     read_tools,
+    read_vectors,
 )
 from waygraph.registry.model import Agent, Tool
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +55,7 @@ def read_contents(session: GraphSession) -> Contents:
     )
 
 
-def read_contents_and_vectors(session: GraphSession) -> "tuple[Contents, dict[str, NDArray[np.float32]]]":
-    """The contents, and the vectors of its agents as `read_agent_vectors` says."""
+def read_contents_and_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
+    """The contents, and the vectors of its agents."""
     contents = read_contents(session)
-    return contents, read_agent_vectors(session, contents)
-
-
-def read_agent_vectors(session: GraphSession, contents: Contents) -> "dict[str, NDArray[np.float32]]":
-    """Agent id → vector of shape (dimension,); agents without one are left out."""
-    import numpy as np
-
-    vectors: dict[str, NDArray[np.float32]] = {}
-    for batch in batches([agent.id for agent in contents.agents]):
-        for row in session.run(load("read/agent_vectors"), ids=list(batch)):
-            if row["embedding"] is not None:
-                vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
-    return vectors
+    return contents, read_vectors(session, agents=[agent.id for agent in contents.agents])

@@ -1,15 +1,23 @@
 """Rows of the graph to nouns: what is held, by whom it is claimed, what operators said of it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
 from waygraph.registry.access import visible
 from waygraph.registry.changes import Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.flags import Shows
+from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.model import Agent, Principal, TextForm, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+type Vectors = dict[str, NDArray[np.float32]]
+"""Entity id → its vector, of shape (dimension,); an entity without one is not in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,24 @@ def read_tools(session: GraphSession) -> list[StoredTool]:
 
 def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[StoredTool]:
     return [_tool(row) for row in session.run(load("read/tools_of"), agent_ids=list(agent_ids))]
+
+
+def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
+    """Of the agents and tools with these ids."""
+    import numpy as np
+
+    found: Vectors = {}
+    for statement, ids in (("read/agent_vectors", agents), ("read/tool_vectors", tools)):
+        for batch in batches(ids):
+            for row in session.run(load(statement), ids=list(batch)):
+                if row["embedding"] is not None:
+                    found[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
+    return found
+
+
+def vector_keys_of(agents: Iterable[StoredAgent], tools: Iterable[StoredTool]) -> dict[str, str]:
+    """Entity id → of which texts and model its vector is; empty without one."""
+    return {item.agent.id: item.vector_key for item in agents} | {item.tool.id: item.vector_key for item in tools}
 
 
 def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:

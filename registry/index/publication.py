@@ -12,10 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from waygraph.cypher import load
 from waygraph.registry.changes import SourceSummary
 from waygraph.registry.errors import RegistryError
-from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
@@ -28,6 +26,7 @@ from waygraph.registry.graph.reading import (
     read_sources,
     read_state,
     read_tools,
+    read_vectors,
 )
 from waygraph.registry.index import build, generation, layout
 from waygraph.registry.index.kept import Kept
@@ -197,11 +196,10 @@ def _vectors(
 
     ids = [item.agent.id for item in agents] + [item.tool.id for item in tools]
     keys = [item.vector_key for item in agents] + [item.vector_key for item in tools]
-    read = _read_vectors(
-        session, "read/agent_vectors", [a.agent.id for a in agents if a.vector_key and a.vector_key not in known]
-    )
-    read |= _read_vectors(
-        session, "read/tool_vectors", [t.tool.id for t in tools if t.vector_key and t.vector_key not in known]
+    read = read_vectors(
+        session,
+        agents=[a.agent.id for a in agents if a.vector_key and a.vector_key not in known],
+        tools=[t.tool.id for t in tools if t.vector_key and t.vector_key not in known],
     )
     found: list[Any] = [
         known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
@@ -222,14 +220,3 @@ def _common_length(vectors: Sequence[Any]) -> int:
     if len(lengths) > 1:
         logger.warning("vectors are of %s numbers: run `waygraph reindex` to embed all texts anew", sorted(lengths))
     return max(lengths, key=lambda length: lengths[length], default=0)
-
-
-def _read_vectors(session: GraphSession, statement: str, ids: list[str]) -> "dict[str, NDArray[np.float32]]":
-    import numpy as np
-
-    vectors: dict[str, NDArray[np.float32]] = {}
-    for batch in batches(ids):
-        for row in session.run(load(statement), ids=list(batch)):
-            if row["embedding"] is not None:
-                vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
-    return vectors

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 from waygraph.cypher import load
 from waygraph.registry.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.errors import RegistryNotFound
-from waygraph.registry.graph.batches import batches
 from waygraph.registry.graph.change_log import read_changes
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.reading import (
     RegistryState,
     StoredAgent,
     StoredTool,
+    Vectors,
     read_agents,
     read_claims,
     read_settings,
     read_sources,
     read_state,
     read_tools,
+    read_vectors,
+    vector_keys_of,
 )
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    Vectors = Mapping[str, NDArray[np.float32]]
 
 _NAMED = 3
 """So many of the things that differ are named; the others are counted."""
@@ -49,14 +49,13 @@ class Holdings:
     claims: tuple[Claim, ...]
     settings: tuple[OperatorSettings, ...]
     changes: tuple[Change, ...]
-    vectors: "Vectors"
+    vectors: Vectors
     counts: Mapping[str, int]
 
     @property
     def vector_keys(self) -> dict[str, str]:
-        """Entity id → of which texts and model its vector is; empty without one."""
-        keys = {item.agent.id: item.vector_key for item in self.agents}
-        return keys | {item.tool.id: item.vector_key for item in self.tools}
+        """As `vector_keys_of`."""
+        return vector_keys_of(self.agents, self.tools)
 
     @property
     def dimension(self) -> int:
@@ -88,8 +87,6 @@ def read_holdings(session: GraphSession) -> Holdings:
     if state is None:
         raise RegistryNotFound("the graph")
     agents, tools, claims = read_agents(session), read_tools(session), read_claims(session)
-    vectors = dict(_vectors(session, "read/agent_vectors", list(agents)))
-    vectors.update(_vectors(session, "read/tool_vectors", [item.tool.id for item in tools]))
     return Holdings(
         state=state,
         agents=tuple(agents.values()),
@@ -98,7 +95,7 @@ def read_holdings(session: GraphSession) -> Holdings:
         claims=tuple(claims),
         settings=tuple(read_settings(session).values()),
         changes=tuple(read_changes(session)),
-        vectors=vectors,
+        vectors=read_vectors(session, agents=list(agents), tools=[item.tool.id for item in tools]),
         counts=session.run(load("check/counts"))[0],
     )
 
@@ -143,15 +140,6 @@ def _difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator
 def _some(names: Iterable[str]) -> str:
     ordered = sorted(names)
     return ", ".join(islice(ordered, _NAMED)) + (", …" if len(ordered) > _NAMED else "")
-
-
-def _vectors(session: GraphSession, statement: str, ids: list[str]) -> "Iterator[tuple[str, NDArray[np.float32]]]":
-    import numpy as np
-
-    for batch in batches(ids):
-        for row in session.run(load(statement), ids=list(batch)):
-            if row["embedding"] is not None:
-                yield row["id"], np.asarray(row["embedding"], dtype=np.float32)
 
 
 def _of_vector(key: str, vector: "NDArray[np.float32]") -> str:
