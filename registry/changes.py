@@ -1,5 +1,6 @@
 """The nouns of change: what a source says and claims, what a sync does. Apart from `model`: routing needs none."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, get_args
@@ -96,6 +97,14 @@ class AgentEntry:
         """SHA-256 over the content hashes of agent and tools: equal means nothing changed."""
         parts = [self.agent.content_hash, *sorted(f"{t.name}:{t.content_hash}" for t in self.tools)]
         return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def entries_of(agents: Iterable[Agent], tools: Iterable[Tool]) -> list[AgentEntry]:
+    """An entry for each agent, under its id, with its tools in their order. Tools of other agents are left out."""
+    owned: dict[str, list[Tool]] = {}
+    for tool in tools:
+        owned.setdefault(tool.agent_id, []).append(tool)
+    return [AgentEntry(key=agent.id, agent=agent, tools=tuple(owned.get(agent.id, ()))) for agent in agents]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

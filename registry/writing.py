@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from waygraph.cypher import load
 from waygraph.registry.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
-from waygraph.registry.changes import AgentEntry, Approved, ChangeSet, OperatorSettings
+from waygraph.registry.changes import AgentEntry, Approved, ChangeSet, OperatorSettings, entries_of
 from waygraph.registry.checks import refuse_other_texts
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.opened import ChosenEmbedder
@@ -35,7 +35,7 @@ from waygraph.registry.graph.writing import (
     write_changes,
     write_vectors,
 )
-from waygraph.registry.model import Principal, TextForm, Tool
+from waygraph.registry.model import Principal, TextForm
 from waygraph.registry.storage.store import Writing
 
 DEFAULT_TEXTS: TextForm = "contextual"
@@ -292,13 +292,8 @@ class WriteSession:
         self._held = None
 
     def _all_entries(self) -> list[AgentEntry]:
-        owned: dict[str, list[Tool]] = {}
-        for item in read_tools(self._engine):
-            owned.setdefault(item.tool.agent_id, []).append(item.tool)
-        return [
-            AgentEntry(key=agent_id, agent=item.agent, tools=tuple(owned.get(agent_id, ())))
-            for agent_id, item in read_agents(self._engine).items()
-        ]
+        tools = [item.tool for item in read_tools(self._engine)]
+        return entries_of((item.agent for item in read_agents(self._engine).values()), tools)
 
 
 def texts_embedded(embedder: Embedder | None) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.changes import AgentEntry, Claim, OperatorSettings
+from waygraph.registry.changes import AgentEntry, Claim, OperatorSettings, entries_of
 from waygraph.registry.doctor.findings import Finding, attempt
 from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.texts import Parts
@@ -29,7 +29,6 @@ from waygraph.registry.graph.reading import (
     vector_keys_of,
 )
 from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Tool
 from waygraph.registry.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,13 +74,7 @@ class Graph:
 
     @cached_property
     def entries(self) -> list[AgentEntry]:
-        owned: dict[str, list[Tool]] = {agent_id: [] for agent_id in self.agents}
-        for item in self.tools:
-            owned[item.tool.agent_id].append(item.tool)
-        return [
-            AgentEntry(key=agent_id, agent=item.agent, tools=tuple(owned[agent_id]))
-            for agent_id, item in self.agents.items()
-        ]
+        return entries_of((item.agent for item in self.agents.values()), (item.tool for item in self.tools))
 
     @cached_property
     def texts(self) -> dict[str, Parts]:
@@ -145,8 +138,8 @@ def _tool_hashes(graph: Graph) -> Iterator[str]:
 
 
 def _bundle_hashes(graph: Graph) -> Iterator[str]:
-    for entry in graph.entries:
-        if entry.bundle_hash != graph.agents[entry.agent.id].bundle_hash:
+    for entry, held in zip(graph.entries, graph.agents.values(), strict=True):
+        if entry.bundle_hash != held.bundle_hash:
             yield entry.agent.id
 
 
@@ -154,6 +147,8 @@ def _owners(graph: Graph) -> Iterator[str]:
     owners = Counter(item.tool.id for item in graph.tools)
     yield from (f"{tool} has {number} owners" for tool, number in owners.items() if number > 1)
     yield from (f"{tool} has no owner" for tool in _orphans(graph, "tool"))
+    tools = [item.tool for item in graph.tools]
+    yield from (f"{tool.id} has an owner without id" for tool in tools if tool.agent_id not in graph.agents)
     counts = graph.session.run(load("check/counts"))[0]
     if not (counts["tools"] == counts["owns"] == len(owners)):
         yield f"{counts['tools']} tools, {counts['owns']} owned"

@@ -279,6 +279,7 @@ GRAPH_FAULTS = [
         "owners",
         f"{TOOL} has 2 owners",
     ),
+    ("MATCH (a:Agent {id: 'quarry-sql'}) SET a.id = null", "owners", "quarry-sql/export_csv has an owner without id"),
     (
         "MATCH (:Source)-[c:CLAIMS]->(:Agent {id: 'quarry-sql'}) DELETE c",
         "claims",
