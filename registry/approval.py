@@ -8,7 +8,7 @@ from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.flags import Shows, as_seen
 from waygraph.registry.graph.reading import Held
 from waygraph.registry.identity import is_broken
-from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.model import Agent, Principal, Tool, is_doubtful
 from waygraph.registry.wire import bounds
 
 OF_SOURCE = "source:"
@@ -20,7 +20,7 @@ HINT = "All that waits of a source: `waygraph approve --all-of SOURCE`; over RES
 
 def waits(entity: Agent | Tool) -> bool:
     """Whether it is out of routing until somebody approves it, or flagged and not approved as it is now."""
-    return entity.pending or entity.is_doubtful
+    return entity.pending or is_doubtful(entity)
 
 
 def approval_of(entity: Agent | Tool) -> dict[str, object]:

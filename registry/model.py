@@ -41,11 +41,6 @@ class Agent:
     approved_hash: str = ""
     """The content hash that somebody approved last."""
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether its present text is flagged and nobody approved it."""
-        return bool(self.flags) and self.approved_hash != self.content_hash
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
@@ -71,10 +66,10 @@ class Tool:
     content_hash: str = ""
     approved_hash: str = ""
 
-    @property
-    def is_doubtful(self) -> bool:
-        """As of an agent."""
-        return bool(self.flags) and self.approved_hash != self.content_hash
+
+def is_doubtful(entity: Agent | Tool) -> bool:
+    """Whether its present text is flagged and nobody approved it."""
+    return bool(entity.flags) and entity.approved_hash != entity.content_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Literal
 
 from waygraph.registry.identity import parsed
-from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.model import Agent, Principal, Tool, is_doubtful
 from waygraph.registry.remembering import remembered
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -214,7 +214,7 @@ def _held(agent: Agent, tool: Tool) -> str:
     for entity, name in ((agent, quote(agent.id)), (tool, quote(tool.id))):
         if entity.pending:
             return f"it waits for approval: a person can run `waygraph approve {name}`"
-        if entity.is_doubtful:
+        if is_doubtful(entity):
             return f"its text looks suspicious: a person can look at it and run `waygraph approve {name}`"
     return ""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.model import Filters, Principal
+from waygraph.registry.model import Filters, Principal, is_doubtful
 from waygraph.registry.statuses import reachable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def overview(registry: "Registry", principal: Principal | None, agent_ids: froze
 
 def _tags(listed: "Sequence[Listed]") -> Counter[str]:
     """Of agents whose text is in doubt none: a model reads them."""
-    trusted = (each.agent for each in listed if not each.agent.is_doubtful)
+    trusted = (each.agent for each in listed if not is_doubtful(each.agent))
     return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
 
 

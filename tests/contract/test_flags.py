@@ -9,7 +9,7 @@ from tests.places import PLACES, Servers, new_place
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Agent, Principal, Tool
+from waygraph.registry.model import Agent, Principal, Tool, is_doubtful
 from waygraph.registry.registry import Registry
 
 MEMBER, STRANGER = Principal(groups=("office",)), Principal()
@@ -41,7 +41,7 @@ def test_an_agent_that_was_not_found_is_told_of(registry: Registry, principal: P
     entities: tuple[Agent | Tool, ...] = (routed.agent, *routed.tools, found.tool, found.agent)
     for entity in entities:
         assert len(entity.flags) == flags, entity
-        assert entity.is_doubtful == bool(flags)
+        assert is_doubtful(entity) == bool(flags)
 
 
 @pytest.mark.parametrize(("principal", "flags"), [(MEMBER, 1), (STRANGER, 0)], ids=["member", "none"])

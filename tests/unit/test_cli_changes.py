@@ -9,6 +9,7 @@ import typer
 
 from waygraph.api.cli.app import main
 from waygraph.api.cli.commands.changing import since_when
+from waygraph.registry.model import is_doubtful
 from waygraph.registry.registry import Registry
 
 NOW = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
@@ -148,7 +149,7 @@ def test_an_export_keeps_policies_and_what_waits(program: Program, tmp_path: Pat
         with Registry.open(program.place, embedder="none", environ={}) as registry:
             assert [tool.id for tool in registry.tools() if tool.pending] == ["harbor/sink"]
             assert [source.policy for source in registry.sources()] == [policy]
-            assert registry.tool("harbor/old").is_doubtful is doubtful
+            assert is_doubtful(registry.tool("harbor/old")) is doubtful
 
 
 def test_a_restored_export_holds_nothing_back_that_was_in_routing(program: Program, tmp_path: Path) -> None:

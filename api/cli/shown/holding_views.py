@@ -138,7 +138,9 @@ def _listed_marks(agent: "Agent") -> list[str]:
 
 def _approval_marks(entity: "Agent | Tool") -> list[str]:
     """Whether it waits, and whether its text is flagged."""
-    flagged = ("flagged" if entity.is_doubtful else "flagged, approved") if entity.flags else ""
+    from waygraph.registry.model import is_doubtful
+
+    flagged = ("flagged" if is_doubtful(entity) else "flagged, approved") if entity.flags else ""
     return [mark for mark in ("waits for approval" * entity.pending, flagged) if mark]
 
 
