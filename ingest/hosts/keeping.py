@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 from waygraph.ingest.hosts.config import HostConfig, content_of
 from waygraph.registry.errors import SourceError, StorageFailed
-from waygraph.registry.machine.atomic import sync_folder
+from waygraph.registry.machine.atomic import sync_path
 
 _MOST_BACKUPS = 1000
 
@@ -58,7 +58,7 @@ def _put(path: Path, before: HostConfig, content: bytes) -> None:
             with suppress(OSError):
                 fresh.unlink()
             raise
-    sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 def _refuse_changed(before: HostConfig) -> None:

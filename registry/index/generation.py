@@ -1,7 +1,7 @@
 """Generations: immutable folders beside the graph, one of them current, leased by whoever reads.
 
 tools.grafeo.index/
-    current             names the current folder; swapped by os.replace after fsync
+    current             names the current folder; written atomically
     pending             a writer is between its commit and its publication (or died there)
     gen-<revision>-…/   never modified once published; goes when no reader holds its lease
 """
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from waygraph.registry.errors import RegistryNotFound, RegistryUnusable, StorageFailed
+from waygraph.registry.machine.atomic import sync_path, write_atomically
 
 CURRENT, PENDING, LEASE = "current", "pending", "lease"
 _OPEN_ATTEMPTS = 100
@@ -109,7 +110,7 @@ def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
         _sync_tree(building)
         final = folder / f"gen-{revision:010d}-{secrets.token_hex(4)}"
         building.rename(final)
-        _point_to(folder, final.name)
+        write_atomically(folder / CURRENT, final.name.encode())
     except OSError as exc:
         raise StorageFailed(f"{folder}: the search index could not be written, the former one stays: {exc}") from exc
     finally:
@@ -148,16 +149,6 @@ def is_pending(folder: Path) -> bool:
     return (folder / PENDING).exists()
 
 
-def _point_to(folder: Path, name: str) -> None:
-    fresh = folder / f"{CURRENT}.new"
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(name)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, folder / CURRENT)
-    _sync_path(folder)
-
-
 def _set_aside(path: Path) -> bool:
     """Renames a generation that no reader holds; False if one does.
 
@@ -185,13 +176,5 @@ def _aside(path: Path) -> Path:
 
 def _sync_tree(path: Path) -> None:
     for each in path.rglob("*"):  # of folders what they hold
-        _sync_path(each)
-    _sync_path(path)
-
-
-def _sync_path(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_path(each)
+    sync_path(path)

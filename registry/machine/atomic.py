@@ -26,7 +26,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
             file.flush()
             os.fsync(file.fileno())
         whole.replace(path)
-    sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 def write_named(path: Path, text: str) -> None:
@@ -48,9 +48,9 @@ def write_named(path: Path, text: str) -> None:
         raise StorageFailed(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
-def sync_folder(path: Path) -> None:
-    """What was renamed in it stays so if the power fails. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync_path(path: Path) -> None:
+    """What a file holds, or what was renamed in a folder, stays so if the power fails. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -60,8 +60,7 @@ def sync_folder(path: Path) -> None:
 def move_into_place(folder: Path, target: Path) -> None:
     """Rename a finished folder to `target`; if another process was first, its folder stays. Raises OSError."""
     for file in folder.iterdir():
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
+        sync_path(file)
     try:
         folder.rename(target)
     except OSError:

@@ -73,7 +73,7 @@ def ingest_and_stop_before_publishing(pipe: Connection, path: Path, number: int)
 
 def ingest_and_stop_before_pointing(pipe: Connection, path: Path, number: int) -> None:
     """Says `pointing` when the new generation is built but not yet the current one, and waits there."""
-    _wait_at(generation, "_point_to", pipe, "pointing")
+    _wait_at(generation, "write_atomically", pipe, "pointing")
     ingest_on(pipe, path, number, number)
 
 

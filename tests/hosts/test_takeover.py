@@ -332,11 +332,11 @@ IMPORT_STEPS = [
     ("keeping._backed_up", 1),
     ("keeping._put", 1),
     ("keeping._refuse_changed", 1),
-    ("keeping.sync_folder", 1),
+    ("keeping.sync_path", 1),
 ]
 RESTORE_STEPS = [
     ("keeping._put", 1),
-    ("keeping.sync_folder", 1),
+    ("keeping.sync_path", 1),
     ("taken.Shelf.clear", 1),
 ]
 
