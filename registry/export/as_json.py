@@ -6,10 +6,11 @@ An agent is one line, so that two exports can be compared line by line.
 import json
 from collections.abc import Iterable, Sequence
 
-from waygraph.registry.changes import AgentEntry, OperatorSettings, SourceSummary
+from waygraph.registry.changes import AgentEntry, SourceSummary
 from waygraph.registry.export.contents import Contents
 from waygraph.registry.identity import parsed
 from waygraph.registry.model import Agent, Tool
+from waygraph.registry.wire import shapes
 
 FORMAT_VERSION = 1
 
@@ -22,7 +23,7 @@ def as_json(contents: Contents) -> str:
         f'"revision": {contents.revision}',
         f'"agents": {_lines(_agent(agent, owned[agent.id]) for agent in contents.agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
-        f'"operator": {_lines(_operator(said) for said in contents.settings.values())}',
+        f'"operator": {_lines(shapes.settings(said) for said in contents.settings.values())}',
         f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
     ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -83,14 +84,3 @@ def _has_approval(entity: Agent | Tool) -> bool:
 def _approval(entity: Agent | Tool) -> dict[str, object]:
     """Whether it waits, and what of it was approved. Flags are found again."""
     return {"id": entity.id, "pending": entity.pending, "approved_hash": entity.approved_hash}
-
-
-def _operator(said: OperatorSettings) -> dict[str, object]:
-    return {
-        "agent_id": said.agent_id,
-        "tags": said.tags,
-        "visible_to": said.visible_to,
-        "pinned": said.pinned,
-        "hidden": said.hidden,
-        "removed": said.removed,
-    }
