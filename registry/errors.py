@@ -12,7 +12,7 @@
     │   ├── RegistryLocked      another process writes (retryable)
     │   ├── RegistryClosed
     │   ├── WriteConflict       two transactions met (retryable)
-    │   ├── IndexOutdated       it was just embedded anew, or written each time that it was read (retryable)
+    │   ├── IndexOutdated       it was written while it was asked (retryable)
     │   ├── CopyDiffers         a copy of a registry is not what it was copied from
     │   ├── StorageFailed       the disk is full or refuses writes
     │   │   └── NotPublished    what was written is kept, and not shown yet
@@ -167,8 +167,8 @@ class WriteConflict(RegistryError):
 class IndexOutdated(RegistryError):
     retryable = True
 
-    def __init__(self, what: str = "was just embedded anew") -> None:
-        super().__init__(f"the registry {what}; ask again")
+    def __init__(self) -> None:
+        super().__init__("the registry was written while it was asked; ask again")
 
 
 class CopyDiffers(RegistryError):

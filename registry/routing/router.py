@@ -157,7 +157,7 @@ class Router:
             self._single(replace(query, text=text, steps=()), ask, time.perf_counter()) for text in query.steps
         )
         if len({step.revision for step in steps}) > 1:
-            raise IndexOutdated("was written between two steps")
+            raise IndexOutdated
         matches = union_of_steps(steps, query.limit)
         return replace(
             steps[0],
