@@ -8,6 +8,8 @@ from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, ModelNotFound, RecipeNeedsTexts
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import Query, Route, ToolRoute
+from waygraph.registry.routing.recipes import Rerank
+from waygraph.registry.routing.reranker import Reranker
 from waygraph.registry.routing.reranking import OpenedRerankers, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.storage.store import Store
@@ -44,21 +46,11 @@ class Answering:
 
     def route(self, asked: Query, ask: Ask) -> Route:
         """Raises as Router.route, and as `open_reranker` of a stage that cannot be opened."""
-        if not (stage := ask.recipe.rerank):
-            return self._asked(lambda router: router.route(asked, ask))
-        reranker = self._rerankers.open(stage.spec)
-        found = self._asked(lambda router: router.route(widened(asked, stage), ask))
-        with span("rerank", by=stage.spec):
-            return reranked_route(found, asked, stage, reranker)
+        return self._answered(asked, ask, Router.route, reranked_route)
 
     def find_tools(self, asked: Query, ask: Ask) -> ToolRoute:
         """Raises as `route`."""
-        if not (stage := ask.recipe.rerank):
-            return self._asked(lambda router: router.find_tools(asked, ask))
-        reranker = self._rerankers.open(stage.spec)
-        found = self._asked(lambda router: router.find_tools(widened(asked, stage), ask))
-        with span("rerank", by=stage.spec):
-            return reranked_tools(found, asked, stage, reranker)
+        return self._answered(asked, ask, Router.find_tools, reranked_tools)
 
     def router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query. Raises EmbedderMismatch."""
@@ -76,6 +68,21 @@ class Answering:
             parse_spec(self.spec)
         if self.spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
+
+    def _answered[T](
+        self,
+        asked: Query,
+        ask: Ask,
+        search: Callable[[Router, Query, Ask], T],
+        rerank: Callable[[T, Query, Rerank, Reranker], T],
+    ) -> T:
+        """What a search finds, in the order of the stage after fusion where the recipe has one."""
+        if not (stage := ask.recipe.rerank):
+            return self._asked(lambda router: search(router, asked, ask))
+        reranker = self._rerankers.open(stage.spec)
+        found = self._asked(lambda router: search(router, widened(asked, stage), ask))
+        with span("rerank", by=stage.spec):
+            return rerank(found, asked, stage, reranker)
 
     def _asked[T](self, ask: Callable[[Router], T]) -> T:
         """Asked again if the registry was embedded anew since it was last asked."""
