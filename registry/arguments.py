@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.errors import InvalidArguments
 from waygraph.registry.model import Tool
-from waygraph.registry.schemas.bounded import MAX_DEPTH, deeper_than, faults
+from waygraph.registry.schemas.bounded import MAX_DEPTH, faults, is_too_deep
 from waygraph.registry.schemas.keywords import OWN
 from waygraph.registry.schemas.plain import plainly_fits
 from waygraph.registry.schemas.words import TOLD_CHARS, expected, kind, kinds
@@ -37,7 +37,7 @@ def check_arguments(tool: Tool, arguments: object) -> None:
 
 def _not_json(arguments: Mapping[str, Any]) -> str:
     """What no JSON text can hold; empty: nothing."""
-    if deeper_than(arguments, MAX_DEPTH):
+    if is_too_deep(arguments):
         return f"values are nested deeper than {MAX_DEPTH} levels"
     try:
         json.dumps(arguments, allow_nan=False)

@@ -42,17 +42,11 @@ FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 
 
 @asynccontextmanager
-async def calling_pool(
-    launch_of: LaunchOf,
-    settings: Settings,
-    *,
-    clock: Clock | None = None,
-    connect: OpenConnections | None = None,
-) -> AsyncGenerator["Pool"]:
+async def calling_pool(launch_of: LaunchOf, settings: Settings) -> AsyncGenerator["Pool"]:
     """A pool for as long as the block; leaving it closes all connections within 2 s, and ends their processes."""
     raised: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        pool = Pool(tasks, launch_of, settings, clock or SystemClock(), connect or _connecting(settings))
+        pool = Pool(tasks, launch_of, settings, SystemClock(), _connecting(settings))
         try:
             yield pool
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it

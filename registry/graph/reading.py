@@ -134,9 +134,9 @@ class Held:
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
     owners_named: Callable[[Iterable[str]], Mapping[str, set[str]]] = lambda names: {}  # noqa: ARG005
 
-    def policy_of(self, source: str, default: Policy = "accept") -> Policy:
-        """Of a source that is not known, the default."""
-        return self.sources[source].policy if source in self.sources else default
+    def policy_of(self, source: str) -> Policy:
+        """Of a source that is not known: accept."""
+        return self.sources[source].policy if source in self.sources else "accept"
 
     def said_of(self, agent_id: str) -> OperatorSettings:
         """What operators said of an agent, which may be nothing."""

@@ -85,16 +85,17 @@ def _usable(schema_text: str) -> dict[str, Any] | None:
         schema = json.loads(schema_text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(schema, dict) or deeper_than(schema, MAX_DEPTH):
+    if not isinstance(schema, dict) or is_too_deep(schema):
         return None
     if not isinstance(schema.get("$schema", ""), str):
         return None
     return schema if describes_object({"type": "object"} | schema) else None
 
 
-def deeper_than(value: object, most: int) -> bool:
+def is_too_deep(value: object) -> bool:
+    """Whether it is nested deeper than `MAX_DEPTH`."""
     level = [value]
-    for _ in range(most):
+    for _ in range(MAX_DEPTH):
         level = [
             inner
             for each in level

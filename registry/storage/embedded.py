@@ -124,14 +124,14 @@ class EmbeddedStore:
             return
         if generation.stamp(self._pointer) is None:
             try:
-                self._publish_committed(0)
+                self._publish_committed()
             except RegistryLocked as exc:
                 if generation.stamp(self._pointer) is None:
                     raise RegistryNotFound(self.place, writer=exc.holder) from exc
         elif generation.is_pending(self.folder) or layout.is_outdated(self.folder):
             # There may be an index to answer from, whether or not the work can be finished now: the mark stays.
             try:
-                self._publish_committed(0)
+                self._publish_committed()
             except (RegistryLocked, RegistryClosed, StorageFailed):
                 pass  # somebody is at it, or nothing can be written here
             except RegistryError as exc:
@@ -168,8 +168,9 @@ class EmbeddedStore:
         finally:
             self._publishing.release()
 
-    def _publish_committed(self, timeout_s: float) -> None:
-        with self.writing(timeout_s=timeout_s):
+    def _publish_committed(self) -> None:
+        """Raises RegistryLocked at once if there is a writer."""
+        with self.writing(timeout_s=0):
             pass
 
     def look[T](self, work: "Callable[[LocalIndex], T]") -> T:

@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import get_args
 
 import pytest
 
@@ -12,7 +13,7 @@ from waygraph.ingest.datasets import read_dataset
 from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
 from waygraph.ingest.datasets.scalemcp.queries import base_queries, instances
-from waygraph.ingest.datasets.scalemcp.tools import KINDS, LAYOUTS, Layout, questions_of, tool_templates
+from waygraph.ingest.datasets.scalemcp.tools import KINDS, Layout, questions_of, tool_templates
 from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.settings import Settings
 
@@ -159,7 +160,7 @@ def test_too_few_companies_are_told(companies: tuple[Company, ...]) -> None:
 # -- the folder ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_the_folder_is_read_as_a_dataset(tmp_path: Path, companies: tuple[Company, ...], layout: Layout) -> None:
     """Every gold agent and tool is there; the daily sample is a split; questions are the tools' own."""
     made = generate(tmp_path / "d", companies, Choices(layout=layout, instances=2_500, questions=5))

@@ -66,10 +66,9 @@ class Observed:
         metrics: "Metrics",
         traces: "Traces | None" = None,
         audit: "Audit | None" = None,
-        quiet: Collection[str] = QUIET,
     ) -> None:
         self._application, self._log, self._metrics = application, log, metrics
-        self._traces, self._audit, self._quiet = traces, audit, quiet
+        self._traces, self._audit = traces, audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -142,7 +141,7 @@ class Observed:
             self._log.error("request", **fields, exception=_told(exchange.error, _secrets(scope)))
         elif status >= 500:
             self._log.error("request", **fields)
-        elif route in self._quiet:
+        elif route in QUIET:
             self._log.debug("request", **fields)
         else:
             self._log.info("request", **fields)

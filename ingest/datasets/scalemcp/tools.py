@@ -12,7 +12,6 @@ Kind = Literal["current_stock_price", "stock_price_history", "analyst_price_targ
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Layout = Literal["tools", "companies"]
 """An agent for each tool, as in the paper, or for each company."""
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 MOST_QUESTIONS = 10
 
 
