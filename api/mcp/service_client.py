@@ -4,7 +4,6 @@ The SDK's transport hands such an error to whoever asked, and all that is asked 
 end the transport.
 """
 
-import json
 import random
 import time
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ import httpx2
 
 from waygraph.api.mcp.failures import protocol_error
 from waygraph.ingest.upstream.error_body import error_code, start_of
+from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_of
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.remote.address import ServiceAddress
 from waygraph.registry.remote.answers import Broken, answer_of
@@ -30,6 +30,8 @@ NOTICE_TIMEOUT_S = 10.0
 LEAVE_TIMEOUT_S = 1.0
 """For the service to hear that a session is over."""
 _SESSION = "mcp-session-id"
+_NO_ANSWER = 502
+"""Bad Gateway, in place of an answer that did not come."""
 _MESSAGE: Call[None] = Call(method="POST", path="/mcp", read=lambda _: None, safe=False)
 """What every message is to the rules of repeats: it may have been done once it was sent."""
 
@@ -57,7 +59,7 @@ class ServiceClient(httpx2.AsyncClient):
         if request.method == "DELETE":
             with anyio.move_on_after(LEAVE_TIMEOUT_S):
                 return await self._answered(request, **how)
-            return _failure(request, protocol_error(ServiceUnavailable(self._place, "no answer in time")))
+            return error_to(request, _NO_ANSWER, protocol_error(ServiceUnavailable(self._place, "no answer in time")))
         attempts = self._patience.attempts(_MESSAGE)
         while True:
             try:
@@ -93,17 +95,17 @@ class ServiceClient(httpx2.AsyncClient):
         if response.status_code == 404 and _SESSION in request.headers and asks is not None:
             self.without_session.add(asks)
         if error_code(body) is not None:
-            return _json(request, response.status_code, body)
+            return answer_to(request, response.status_code, body)
         headers = {name.lower(): value for name, value in response.headers.items()}
         try:
             answer_of(_MESSAGE, Reply(response.status_code, headers, body), self._place)
         except WaygraphError as error:
-            return _failure(request, _with_advice(protocol_error(error), response.status_code), response.status_code)
+            return error_to(request, response.status_code, _with_advice(protocol_error(error), response.status_code))
         raise AssertionError("an answer of 400 and above is an error")
 
     def _no_answer(self, request: httpx2.Request, broken: Broken) -> httpx2.Response:
         went = broken.sent and broken.passing
-        return _failure(request, went_away(self._place) if went else protocol_error(broken.error))
+        return error_to(request, _NO_ANSWER, went_away(self._place) if went else protocol_error(broken.error))
 
 
 def _with_advice(error: dict[str, Any], status: int) -> dict[str, Any]:
@@ -147,18 +149,6 @@ class _Body(httpx2.AsyncByteStream):
 
 def _asked(request: httpx2.Request) -> str | int | None:
     """The id of a request that waits for an answer; None for all else."""
-    try:
-        message = json.loads(request.content)
-    except (httpx2.RequestNotRead, ValueError):
-        return None
-    asks = isinstance(message, dict) and "method" in message
-    found = message.get("id") if asks else None
+    message = message_of(request)
+    found = message.get("id") if "method" in message else None
     return found if isinstance(found, (str, int)) else None
-
-
-def _failure(request: httpx2.Request, error: dict[str, Any], status: int = 502) -> httpx2.Response:
-    return _json(request, status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
-
-
-def _json(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
-    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)

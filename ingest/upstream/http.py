@@ -4,7 +4,6 @@ A request that fails becomes a JSON-RPC error with its reason: the SDK hands it 
 and all that is asked beside it go on.
 """
 
-import json
 import re
 import secrets
 import ssl
@@ -23,6 +22,7 @@ from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.error_body import error_code, start_of
+from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_of
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
 from waygraph.ingest.upstream.quiet import hush
@@ -160,7 +160,7 @@ class OriginClient(httpx2.AsyncClient):
             body = await start_of(response)
             code = error_code(body)
             if code is not None and not (_session_ended(request, response) and code != METHOD_NOT_FOUND):
-                return _answer(request, response.status_code, body)
+                return answer_to(request, response.status_code, body)
             error, self._wire.refused_with = self._refused(request, response), response.status_code
         with suppress(httpx2.HTTPError):
             await response.aclose()
@@ -205,12 +205,8 @@ class OriginClient(httpx2.AsyncClient):
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
-        body = {
-            "jsonrpc": "2.0",
-            "id": None,
-            "error": {"code": -32000, "message": error.reason, "data": {self.mark: error.retryable}},
-        }
-        return _answer(request, status if status >= 400 else 502, json.dumps(body).encode())
+        told = {"code": -32000, "message": error.reason, "data": {self.mark: error.retryable}}
+        return error_to(request, status if status >= 400 else 502, told)
 
     def _missed_stream(self, status: int) -> None:
         """A server may have no stream of its own accord (405); one that was there and is gone twice is lost."""
@@ -272,7 +268,7 @@ class OriginClient(httpx2.AsyncClient):
         return UpstreamRefused(f"answered with {what}")
 
     def _undelivered(self, request: httpx2.Request) -> None:
-        named = _message(request).get("id")
+        named = message_of(request).get("id")
         if isinstance(named, int | str):
             self._wire.on_undelivered(named)
 
@@ -337,23 +333,10 @@ def _compressed(response: httpx2.Response) -> UpstreamError | None:
 
 def _asks(request: httpx2.Request) -> bool:
     """Whether a message of ours waits for an answer."""
-    message = _message(request)
+    message = message_of(request)
     return ("id" in message and "method" in message) or "jsonrpc" not in message
-
-
-def _message(request: httpx2.Request) -> dict[str, Any]:
-    """What is sent; empty if that is no message."""
-    try:
-        message = json.loads(request.content)
-    except (httpx2.RequestNotRead, ValueError):
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 def _session_ended(request: httpx2.Request, response: httpx2.Response) -> bool:
     """The server does not know it any more (MCP 2025-11-25, Transports, Session Management)."""
     return response.status_code == 404 and _OVER_SESSION in request.headers
-
-
-def _answer(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
-    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
