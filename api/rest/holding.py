@@ -1,5 +1,6 @@
 """What the registry holds, as far as the caller may see it."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -22,6 +23,7 @@ from waygraph.registry.wire.cursors import after, cursor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from waygraph.registry.changes import SourceSummary
     from waygraph.registry.model import Tool
     from waygraph.registry.wire.shapes import Shape
 
@@ -183,14 +185,15 @@ async def _tool(request: Request, service: Service, caller: Caller, name: str, d
 async def sources(request: Request, service: Serving, caller: ForRead) -> Response:
     """The sources, each with the agents that it claims."""
 
-    def told() -> "Shape":
-        return shapes.sources(service.registry.sources(principal=caller.principal))
+    @cache
+    def held() -> "list[SourceSummary]":
+        return service.registry.sources(principal=caller.principal)
 
     def stamp() -> str:
         # A sync that finds nothing new makes no revision, but was here.
-        return f"{service.registry.stamp} {[source.seen_at for source in service.registry.sources()]}"
+        return f"{service.registry.stamp} {[source.seen_at for source in held()]}"
 
-    return await unless_known(request, service, caller, told, stamp=stamp)
+    return await unless_known(request, service, caller, lambda: shapes.sources(held()), stamp=stamp)
 
 
 @router.get("/changes", **operation("changes"))

@@ -7,7 +7,9 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, manifest, served
+from waygraph.registry.changes import SourceSummary
 from waygraph.registry.errors import NotAllowed, UnknownName
+from waygraph.registry.model import Principal
 
 PATHS = (
     "/v1/agents",
@@ -129,6 +131,34 @@ def test_sources_that_were_seen_again_are_told_again(tmp_path: Path) -> None:
         assert status(client, "/v1/agents", agents) == 304
         [now] = client.get("/v1/sources", headers={"If-None-Match": known}).json()["sources"]
         assert now["seen_at"] > before["seen_at"]
+
+
+def test_a_source_that_nobody_sees_who_asks_changes_no_tag(tmp_path: Path) -> None:
+    """That it was here again is not theirs to learn; who sees it does."""
+    with served(auth=True, folder=tmp_path) as service:
+        admin = service.admin()
+        ingest(admin, "s", agent("open", "look"))
+        ingest(admin, "corp", agent("secret", visible_to=["board"]))
+        alice, board = service.caller(groups=("staff",)), service.caller(groups=("board",))
+        known, known_to_board = tag(alice, "/v1/sources"), tag(board, "/v1/sources")
+        ingest(admin, "corp", agent("secret", visible_to=["board"]))
+        assert status(alice, "/v1/sources", known) == 304
+        assert status(board, "/v1/sources", known_to_board) == 200
+
+
+def test_the_sources_are_read_once_for_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(auth=True, folder=tmp_path) as service:
+        admin, sources = service.admin(), service.registry.sources
+        reads: list[Principal | None] = []
+
+        def counted(*, principal: Principal | None = None) -> list[SourceSummary]:
+            reads.append(principal)
+            return sources(principal=principal)
+
+        ingest(admin, "s", agent("open", "look"))
+        monkeypatch.setattr(service.registry, "sources", counted)
+        tag(admin, "/v1/sources")
+        assert len(reads) == 1
 
 
 def test_another_namespace_is_another_revision(tmp_path: Path) -> None:
