@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.fake_issuer import AUDIENCE, FakeIssuer, Signer, fake_issuer, signer
-from waygraph.registry.authentication.issuer_documents import IssuerDocuments
-from waygraph.registry.authentication.issuer_keys import IssuerKeys, Patience
-from waygraph.registry.authentication.oidc import OidcTokens, TokenRules
+from waygraph.registry.authentication.issuer_keys import Patience
+from waygraph.registry.authentication.oidc import OidcTokens
 from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.settings import Settings
 
-PATIENCE = Patience(lifetime_s=600.0, stale_s=3600.0, refetch_s=10.0)
+PATIENCE = Patience(lifetime_s=500.0, stale_s=3000.0, refetch_s=7.0)
+"""Nothing of it is what the settings have by default."""
 
 
 @dataclass
@@ -31,11 +31,8 @@ class World:
         self.tokens = self.reader()
 
     def reader(self, **changes: Any) -> OidcTokens:
-        """Another reader, with other settings; the patience is fixed."""
-        settings = replace(self.settings, **changes)
-        documents = IssuerDocuments.of(settings)
-        keys = IssuerKeys(documents.keys, documents.host, PATIENCE, clock=lambda: self.now_s)
-        return OidcTokens(TokenRules.of(settings), keys, cached=settings.oidc_cached_tokens)
+        """Another reader, with other settings."""
+        return OidcTokens.of(replace(self.settings, **changes), keys_clock=lambda: self.now_s)
 
     def token(self, **changes: object) -> str:
         return self.signer.token(self.issuer.claims(**changes))
@@ -49,7 +46,14 @@ class World:
 
 
 def world_of(issuer: FakeIssuer, by: Signer) -> World:
-    settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, oidc_timeout_s=30.0)
+    settings = Settings(
+        oidc_issuer=issuer.url,
+        oidc_audience=AUDIENCE,
+        oidc_timeout_s=30.0,
+        oidc_keys_lifetime_s=PATIENCE.lifetime_s,
+        oidc_keys_stale_s=PATIENCE.stale_s,
+        oidc_refetch_s=PATIENCE.refetch_s,
+    )
     return World(issuer, by, settings)
 
 

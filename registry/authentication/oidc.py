@@ -87,15 +87,15 @@ class OidcTokens:
         self._lock = Lock()
 
     @classmethod
-    def of(cls, settings: Settings) -> "OidcTokens":
-        """As the settings say; asks nobody yet. Raises InvalidSetting."""
+    def of(cls, settings: Settings, *, keys_clock: Callable[[], float] = time.monotonic) -> "OidcTokens":
+        """As the settings say; asks nobody yet. `keys_clock`: as IssuerKeys'. Raises InvalidSetting."""
         documents = IssuerDocuments.of(settings)
         patience = Patience(
             lifetime_s=settings.oidc_keys_lifetime_s,
             stale_s=settings.oidc_keys_stale_s,
             refetch_s=settings.oidc_refetch_s,
         )
-        keys = IssuerKeys(documents.keys, documents.host, patience)
+        keys = IssuerKeys(documents.keys, documents.host, patience, keys_clock)
         return cls(TokenRules.of(settings), keys, cached=settings.oidc_cached_tokens)
 
     def caller(self, token: str) -> Caller:

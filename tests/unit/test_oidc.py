@@ -73,6 +73,22 @@ def test_clocks_may_differ_by_the_leeway(world: World) -> None:
     assert world.reason(world.token(nbf=now_s + 60)) == "it is not valid yet"
 
 
+def test_the_leeway_is_a_setting(world: World) -> None:
+    """In seconds; none, where the issuer's clock is ours."""
+    ended = world.token(exp=int(time.time()) - 20)
+    assert world.reader(oidc_leeway_s=25.0).caller(ended)
+    with pytest.raises(NotAuthenticated, match="it has expired"):
+        world.reader(oidc_leeway_s=0.0).caller(ended)
+
+
+def test_the_claims_of_groups_and_scopes_are_settings(world: World) -> None:
+    """As issuers name them: a claim within a claim, and scopes behind another prefix."""
+    tokens = world.reader(oidc_groups_claim="realm_access.roles", oidc_scope_prefix="api://way/")
+    caller = tokens.caller(world.token(realm_access={"roles": ["board"]}, scope="waygraph:read api://way/write"))
+    assert caller.principal == Principal(groups=("board",))
+    assert caller.scopes == {"write"}
+
+
 def test_a_token_without_a_key_id_is_taken_where_one_key_fits(world: World) -> None:
     """With two that fit it is not said which."""
     token = world.signer.token(world.issuer.claims(), kid=None)
