@@ -14,7 +14,7 @@ import httpx2
 
 from waygraph.api.mcp.failures import protocol_error
 from waygraph.ingest.upstream.error_body import error_code, start_of
-from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_of
+from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_in
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.remote.address import ServiceAddress
 from waygraph.registry.remote.answers import Broken, answer_of
@@ -149,6 +149,6 @@ class _Body(httpx2.AsyncByteStream):
 
 def _asked(request: httpx2.Request) -> str | int | None:
     """The id of a request that waits for an answer; None for all else."""
-    message = message_of(request)
+    message = message_in(request)
     found = message.get("id") if "method" in message else None
     return found if isinstance(found, (str, int)) else None

@@ -22,7 +22,7 @@ from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.error_body import error_code, start_of
-from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_of
+from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_in
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
 from waygraph.ingest.upstream.quiet import hush
@@ -268,7 +268,7 @@ class OriginClient(httpx2.AsyncClient):
         return UpstreamRefused(f"answered with {what}")
 
     def _undelivered(self, request: httpx2.Request) -> None:
-        named = message_of(request).get("id")
+        named = message_in(request).get("id")
         if isinstance(named, int | str):
             self._wire.on_undelivered(named)
 
@@ -333,7 +333,7 @@ def _compressed(response: httpx2.Response) -> UpstreamError | None:
 
 def _asks(request: httpx2.Request) -> bool:
     """Whether a message of ours waits for an answer."""
-    message = message_of(request)
+    message = message_in(request)
     return ("id" in message and "method" in message) or "jsonrpc" not in message
 
 

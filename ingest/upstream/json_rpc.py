@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 
-def message_of(request: httpx2.Request) -> dict[str, Any]:
+def message_in(request: httpx2.Request) -> dict[str, Any]:
     """What is sent; empty if that is no message."""
     try:
         message = json.loads(request.content)
