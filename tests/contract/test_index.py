@@ -459,6 +459,28 @@ def test_a_generation_that_is_read_survives_publications(tmp_path: Path) -> None
     assert set(tmp_path.glob("gen-*")) == {third}
 
 
+def test_a_generation_is_on_the_disk_before_it_is_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file, and every folder, as what it holds is written by its own sync: the power may fail in between."""
+    sync, point = generation.sync_path, generation.write_atomically
+    synced: set[Path] = set()
+    pointed: list[set[Path]] = []
+
+    def noted(path: Path) -> None:
+        sync(path)
+        synced.add(path)
+
+    def told(path: Path, content: bytes) -> None:
+        pointed.append({each.relative_to(tmp_path).relative_to(each.relative_to(tmp_path).parts[0]) for each in synced})
+        point(path, content)
+
+    monkeypatch.setattr(generation, "sync_path", noted)
+    monkeypatch.setattr(generation, "write_atomically", told)
+    made = publish(tmp_path, one_agent(1))
+    held = {each.relative_to(made) for each in (made, *made.rglob("*"))}
+    assert any((made / each).is_dir() and each.name for each in held)
+    assert pointed == [held]
+
+
 def test_a_failed_publication_leaves_the_former_one(tmp_path: Path) -> None:
     """If building raises, what was current stays so, and nothing half-built is left."""
     first = publish(tmp_path, one_agent(1))

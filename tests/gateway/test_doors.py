@@ -1,6 +1,7 @@
 """Who may come in over HTTP, what each sees, and whose a session is."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
+from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, process, served
 from waygraph.api.cli.app import main
@@ -89,6 +90,29 @@ def test_each_request_counts_to_its_callers_limit(toolbox: Place, tmp_path: Path
         statuses = [client.post("/mcp", json=LIST, headers=BARE).status_code for _ in range(3)]
         assert statuses == [200, 200, 200]
         assert_problem(client.post("/mcp", json=LIST, headers=BARE), 429, "too-many-requests")
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_answer_that_is_not_ready_in_time_is_told(toolbox: Place, monkeypatch: pytest.MonkeyPatch, era: Era) -> None:
+    """As over REST; the session goes on."""
+    with served(toolbox.registry, settings=Settings(request_timeout_s=0.2)) as service:
+        ready, find = threading.Event(), service.registry.find_tools
+
+        def slow(*asked: Any, **more: Any) -> Any:
+            ready.wait(10)  # less than a request may take by default
+            return find(*asked, **more)
+
+        async def walk() -> None:
+            async with over_http(f"{service.url}/mcp", era) as host:
+                with monkeypatch.context() as slowed:
+                    slowed.setattr(service.registry, "find_tools", slow)
+                    error = error_of(await host.call_tool("find_tools", {"query": "add"}))
+                assert (error["code"], error["retryable"]) == ("too-late", True)
+                assert error["message"] == "no answer was ready in time"
+                ready.set()
+                assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+
+        anyio.run(walk)
 
 
 def test_a_body_that_is_too_large_is_not_read(service: Served) -> None:

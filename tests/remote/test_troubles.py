@@ -277,6 +277,14 @@ def test_silence_ends(client: Client) -> None:
     assert len(service.seen) == 1
 
 
+def test_a_write_has_a_limit_of_its_own(client: Client) -> None:
+    """`remote_write_timeout_s`: embedding may take minutes, a look may not."""
+    with silence() as silent, flaky(silent) as service:
+        limits = {"remote_timeout_s": 60.0, "remote_write_timeout_s": 0.1}
+        error = fails(ServiceUnavailable, client, service, offer(), **limits)
+    assert "no whole answer within 0.1 s" in str(error)
+
+
 def test_an_answer_that_never_ends_is_left(client: Client) -> None:
     """Each part comes in time, all of them do not."""
     passed = count(step=25)

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -27,6 +28,7 @@ from tests.service import (
 )
 from waygraph.api.rest import protocol
 from waygraph.api.rest.heads import Headed
+from waygraph.api.rest.problems import RETRY_AFTER_S
 from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.settings import Settings
 
@@ -443,6 +445,24 @@ def test_a_sane_request_id_is_kept(service: Served, given: str) -> None:
     assert_problem(response, 404, "unknown-name")
     assert response.headers["x-request-id"] == given
     until(lambda: f'"request_id": "{given}"' in service.log, "the line of the request")
+
+
+def test_an_answer_that_is_not_ready_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `request_timeout_s`, and when to ask again; the thread that is at it goes on."""
+    with served(settings=Settings(request_timeout_s=0.2)) as service:
+        client, ready, page = service.client(), threading.Event(), service.registry.agents_page
+        ingest(client, "s", agent("a"))
+
+        def slow(**asked: Any) -> Any:
+            ready.wait(10)  # less than a request may take by default
+            return page(**asked)
+
+        monkeypatch.setattr(service.registry, "agents_page", slow)
+        response = client.get("/v1/agents")
+        ready.set()
+    told = assert_problem(response, 503, "too-late")
+    assert (told["detail"], told["retryable"]) == ("no answer was ready within 0.2 s", True)
+    assert response.headers["retry-after"] == str(RETRY_AFTER_S)
 
 
 @pytest.mark.parametrize("given", ["", "x" * 129, "a b", 'a"b', "ü", "<script>", "a\tb"])

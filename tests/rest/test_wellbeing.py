@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.observed_service import samples
-from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served
+from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served, until
 from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.index.generation import folder_of
+from waygraph.registry.settings import Settings
 
 
 def test_a_service_is_alive_and_ready(example: Served) -> None:
@@ -123,6 +124,27 @@ def test_paths_do_not_make_series(blank: Served) -> None:
 def test_a_service_without_a_registry_has_a_catalogue(blank: Served) -> None:
     response = blank.client().get("/.well-known/ai-catalog.json")
     assert [entry["url"] for entry in assert_good(response)["entries"]] == [f"{blank.url}/openapi.json"]
+
+
+def test_a_catalogue_names_the_address_that_the_world_knows() -> None:
+    """Behind a proxy the service is called by another name than its own: `public_url` says by which."""
+    with served(settings=Settings(public_url="https://agents.example.com/way/")) as service:
+        client = service.client()
+        ingest(client, "s", agent("a"))
+        catalogue = assert_good(client.get("/.well-known/ai-catalog.json"))
+    public = "https://agents.example.com/way"
+    assert [entry["url"] for entry in catalogue["entries"]] == [f"{public}/openapi.json", f"{public}/v1/agents/a"]
+    assert all(":agents.example.com:" in entry["identifier"] for entry in catalogue["entries"])
+
+
+def test_a_line_of_the_log_that_is_lost_is_counted() -> None:
+    """Its stream is closed: requests are answered all the same."""
+    with served() as service:
+        client = service.client()
+        assert samples(client.get("/metrics").content)["waygraph_log_lines_lost_total"] == 0
+        service.stream.close()
+        assert_good(client.get("/v1/recipes"))
+        until(lambda: samples(client.get("/metrics").content)["waygraph_log_lines_lost_total"] == 1, "a lost line")
 
 
 def test_a_stranger_learns_of_the_service_alone(guarded: Served) -> None:

@@ -221,6 +221,35 @@ def test_the_command_prints_markdown(record: Record, tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out.strip() == markdown([table])
 
 
+def test_the_command_prints_tools_and_one_way_of_asking(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--tools`: how well tools were ranked. `--by`: only what was asked so, which may be nothing."""
+    write_record(record, tmp_path / "a.json")
+    agents, tools = (tabulate([("a", record)], metrics=METRICS, level=level) for level in ("agents", "tools"))
+    assert markdown(agents) != markdown(tools)
+    shown = ["eval", "table", str(tmp_path / "a.json"), "--metric", "Recall@1", "--metric", "Recall@5"]
+    assert main([*shown, "--tools", "--by", "questions"]) == 0
+    assert capsys.readouterr().out.strip() == markdown(tools)
+    assert main([*shown, "--by", "united"]) == 0
+    told = capsys.readouterr()
+    assert told.out.strip() == ""
+    assert "none of these records holds such outcomes" in told.err
+
+
+def test_the_command_asks_as_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By default as the dataset usually is, with `--by` in these ways alone."""
+    agent = {"id": "mail", "description": "Sends letters", "tools": [{"name": "send"}]}
+    step = {"text": "send a letter", "gold": [["mail"]]}
+    query = {"id": "q", "text": "write to Ada", "gold": [["mail"]], "steps": [step, step]}
+    for name, told in (("agents.jsonl", agent), ("queries.jsonl", query)):
+        (tmp_path / name).write_text(json.dumps(told) + "\n", encoding="utf-8")
+    for options, asked in (([], ["questions", "steps"]), (["--by", "united"], ["united"])):
+        assert main(["eval", str(tmp_path), "--recipe", "lexical", "--json", *options]) == 0
+        outcomes = json.loads(capsys.readouterr().out)["outcomes"]
+        assert [outcome["by"] for outcome in outcomes] == asked
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [

@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from waygraph.api.cli.app import main
 from waygraph.ingest.datasets import read_dataset
 from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
@@ -201,6 +202,14 @@ def test_the_daily_sample_alone_is_that_of_the_whole(tmp_path: Path, companies: 
     generate(tmp_path / "daily", companies, Choices(instances=2_500, daily_only=True))
     whole, daily = (read_dataset(tmp_path / name, Settings()) for name in ("whole", "daily"))
     assert whole.asked("questions", split="daily") == daily.asked("questions")
+
+
+def test_the_command_writes_the_daily_sample_alone(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text(LIST, encoding="utf-8")
+    command = ["generate", "scalemcp", str(tmp_path / "list.csv"), str(tmp_path / "daily"), "--instances", "2500"]
+    assert main([*command, "--daily-only"]) == 0
+    dataset = read_dataset(tmp_path / "daily", Settings())
+    assert dataset.size["questions"] == len(dataset.asked("questions", split="daily")) == 2_000
 
 
 @pytest.mark.parametrize("about", ['{"name": "mine", "origin": "by hand"}', "[]", "{", None], ids=range(4))

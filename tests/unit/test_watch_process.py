@@ -22,6 +22,7 @@ from tests.docs.test_cli_pages import documented, misfit
 from tests.mcp_stubs import stdio_server, until, write_config
 from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_left
 from tests.service import process
+from tests.web_pages import web_pages
 from waygraph.ingest.sync import sync
 from waygraph.registry import Registry
 from waygraph.registry.changes import Manifest
@@ -100,6 +101,15 @@ def test_it_stops_with_its_servers(
             print(f" stopped in {time.monotonic() - began:.2f} s", end="")  # noqa: T201
         assert left_of(mark) == []
         assert "Traceback" not in running.text
+
+
+def test_an_address_is_asked_as_often_as_told(tmp_path: Path) -> None:
+    """By `--interval`, long before the minutes of the default."""
+    catalogue = {"waygraph": 1, "agents": [{"id": "a", "name": "a", "description": "does a"}]}
+    page = (200, {"Content-Type": "application/json"}, json.dumps(catalogue).encode())
+    with web_pages({"/a.json": page}) as web, watching(tmp_path, f"{web.url}/a.json", "--interval", "0.2") as running:
+        until(lambda: len(web.paths) > 5, "five looks after the first")
+        assert running.process.poll() is None, running.text
 
 
 def test_two_interrupts_at_once_are_one(tmp_path: Path, mark: str) -> None:
