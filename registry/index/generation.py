@@ -133,10 +133,12 @@ def remove_unused(folder: Path) -> list[str]:
 
 
 def mark_pending(folder: Path) -> None:
-    """Says that the graph may be ahead of the index, until `clear_pending`."""
+    """Says that the graph may be ahead of the index, until `clear_pending`; also if the power fails in between."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / PENDING).touch()
+        if not is_pending(folder):
+            (folder / PENDING).touch()
+            sync_path(folder)
     except OSError as exc:
         raise StorageFailed(f"{folder}: cannot be written, nothing was changed: {exc.strerror}") from exc
 

@@ -23,6 +23,7 @@ from waygraph.registry.index import build, generation
 from waygraph.registry.index.local import LocalIndex
 from waygraph.registry.index.search_index import VECTOR_LEGS, IndexState, Leg, LegHits, Scope, SearchIndex
 from waygraph.registry.index.snapshot import Snapshot, index_order
+from waygraph.registry.machine.atomic import sync_path, write_atomically
 from waygraph.registry.model import AGENT_KINDS, Agent, Filters, Principal, Tool
 from waygraph.registry.settings import Settings
 from waygraph.registry.storage.server import ServerStore
@@ -461,17 +462,16 @@ def test_a_generation_that_is_read_survives_publications(tmp_path: Path) -> None
 
 def test_a_generation_is_on_the_disk_before_it_is_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file, and every folder, as what it holds is written by its own sync: the power may fail in between."""
-    sync, point = generation.sync_path, generation.write_atomically
     synced: set[Path] = set()
     pointed: list[set[Path]] = []
 
     def noted(path: Path) -> None:
-        sync(path)
+        sync_path(path)
         synced.add(path)
 
     def told(path: Path, content: bytes) -> None:
         pointed.append({each.relative_to(tmp_path).relative_to(each.relative_to(tmp_path).parts[0]) for each in synced})
-        point(path, content)
+        write_atomically(path, content)
 
     monkeypatch.setattr(generation, "sync_path", noted)
     monkeypatch.setattr(generation, "write_atomically", told)
