@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("location", ["a\0b", "~no-such-user-as-this/x", "/"])
 def test_what_is_no_path_is_refused(location: str) -> None:
     """By the name that was given."""
-    with pytest.raises(InvalidSetting, match="cannot be the file of a registry|nobody here has such a home"):
+    with pytest.raises(InvalidSetting, match=r"cannot be the file of a registry|nobody here has such a home"):
         agents(location)
 
 
