@@ -1,7 +1,7 @@
 # `waygraph serve` in a small image: docker build -t waygraph .
 #
 #   docker run --rm -v waygraph:/data waygraph keys create ops --everything --scope route --scope read --scope write
-#   docker run -d -v waygraph:/data -p 127.0.0.1:8080:8080 waygraph
+#   docker run -d --init -v waygraph:/data -p 127.0.0.1:8080:8080 waygraph
 #
 # Its registry, keys and caches are in the volume /data. docs/operations.md says more.
 # scripts/image.py rehearses these very lines on a machine without Docker, and reads no more than it knows:
