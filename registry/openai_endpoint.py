@@ -11,6 +11,7 @@ import httpx2
 from waygraph.registry.backoff import wait_s
 from waygraph.registry.errors import WaygraphError
 from waygraph.registry.machine.proxies import http_client
+from waygraph.registry.machine.whole_body import TooMuch, TooSlow, whole_body
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -43,10 +44,6 @@ class Patience:
 
 
 _OF_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-
-
-class _TooSlow(Exception):
-    """An answer that comes, and does not end in time."""
 
 
 class OpenAIEndpoint:
@@ -111,7 +108,7 @@ class OpenAIEndpoint:
                 return self._whole(response, ends_at)
         except TRANSIENT:
             return None
-        except (httpx2.TimeoutException, _TooSlow) as exc:
+        except (httpx2.TimeoutException, TooSlow) as exc:
             raise unavailable(f"{self.host} did not answer within {self._patience.timeout_s:g} s") from exc
         except (httpx2.TransportError, httpx2.InvalidURL) as exc:
             raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
@@ -123,16 +120,14 @@ class OpenAIEndpoint:
             raise unavailable(f"{self.host} is asked nothing more: its connections were closed") from exc
 
     def _whole(self, response: httpx2.Response, ends_at: float) -> httpx2.Response:
-        """With all that it holds. The client's own limit of time is for each read; this one is for all of them."""
-        content = bytearray()
-        for part in response.iter_bytes():
-            content += part
-            if len(content) > MAX_ANSWER_BYTES:
-                raise self.refusal(f"answered more than {MAX_ANSWER_BYTES:,} bytes")
-            if self._patience.clock() > ends_at:
-                raise _TooSlow
+        """With all that it holds. Raises TooSlow."""
+        clock = self._patience.clock
+        try:
+            content = whole_body(response.iter_bytes(), most_bytes=MAX_ANSWER_BYTES, ends_at=ends_at, clock=clock)
+        except TooMuch:
+            raise self.refusal(f"answered more than {MAX_ANSWER_BYTES:,} bytes") from None
         told = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
-        return httpx2.Response(response.status_code, headers=told, content=bytes(content))
+        return httpx2.Response(response.status_code, headers=told, content=content)
 
     def _accepted(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code in {401, 403}:

@@ -13,6 +13,7 @@ from waygraph.registry.errors import InvalidSetting, IssuerUnavailable
 from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.hosts import is_loopback
 from waygraph.registry.machine.proxies import http_client
+from waygraph.registry.machine.whole_body import TooMuch, TooSlow, whole_body
 from waygraph.registry.settings import Settings
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -87,15 +88,13 @@ class IssuerDocuments:
             return self._read(response, deadline_s)
 
     def _read(self, response: httpx2.Response, deadline_s: float) -> bytes:
-        """The body as it came. The client's own limit is for each read; this one is for all of them."""
-        content = bytearray()
-        for part in response.iter_raw():
-            content += part
-            if len(content) > self._max_bytes:
-                raise self._trouble(f"answers with more than {self._max_bytes} bytes")
-            if time.monotonic() > deadline_s:
-                raise self._trouble(f"did not answer in full within {self._timeout_s:g} s")
-        return bytes(content)
+        """The body as it came."""
+        try:
+            return whole_body(response.iter_raw(), most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
+        except TooMuch:
+            raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
+        except TooSlow:
+            raise self._trouble(f"did not answer in full within {self._timeout_s:g} s") from None
 
     def _trouble(self, reason: str) -> IssuerUnavailable:
         return IssuerUnavailable(self.host, reason)

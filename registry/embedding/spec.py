@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from waygraph.registry.contributions import names
 from waygraph.registry.errors import EmbedderRefused
 from waygraph.registry.nearest import nearest
 
@@ -40,11 +39,19 @@ def parse_spec(text: str) -> EmbedderSpec:
     """Raises EmbedderRefused for an unknown scheme, a missing model or an unknown option."""
     name, _, query = text.strip().partition("?")
     scheme, _, model = name.partition(":")
-    if scheme not in OPTIONS and scheme not in names(GROUP):
-        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *names(GROUP))))
+    if scheme not in OPTIONS:
+        _check_brought(scheme)
     if bool(model) == (scheme == "none"):
         raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{_example(scheme)}`")
     return EmbedderSpec(scheme=scheme, model=model, options=_options(scheme, query))
+
+
+def _check_brought(scheme: str) -> None:
+    from waygraph.registry.contributions import names  # a start with an embedder of ours needs nothing of it
+
+    brought = names(GROUP)
+    if scheme not in brought:
+        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *brought)))
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:

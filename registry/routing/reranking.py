@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
-from waygraph.registry.contributions import names
 from waygraph.registry.embedding.texts import agent_texts, tool_texts
 from waygraph.registry.errors import InvalidSetting, LanguageModelError, RegistryClosed
 from waygraph.registry.model import AgentMatch, Query, Route, ToolMatch, ToolRoute
@@ -37,6 +36,8 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
         from waygraph.registry.routing.listwise import ListwiseReranker
 
         return ListwiseReranker(ChatModel.open(model, settings, environ))
+    from waygraph.registry.contributions import names
+
     brought = names(GROUP)
     if model and scheme in brought:
         from waygraph.registry.routing.contributed import open_contributed

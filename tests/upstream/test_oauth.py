@@ -4,8 +4,8 @@ import json
 import stat
 import threading
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -84,9 +84,7 @@ def test_a_person_logs_in_once(settings: Settings) -> None:
 
 def test_a_token_that_has_ended_is_renewed_without_a_person(settings: Settings) -> None:
     """Also in another process, which was never told by the server who renews it."""
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+    with logged_in_once(settings) as issuer:
         issuer.tokens.clear()
         assert tools_of(issuer, settings, None) == ["alpha"]
         assert len(issuer.pages) == 1
@@ -201,6 +199,15 @@ def test_a_token_that_another_process_has_replaced_is_not_held_on_to(settings: S
         assert (len(issuer.pages), issuer.gifts()) == (1, 2)
 
 
+@contextmanager
+def logged_in_once(settings: Settings) -> Iterator[Issuer]:
+    """An issuer whose token is held here, and has ended by the clock."""
+    with issuing() as issuer:
+        tools_of(issuer, settings, in_a_thread(issuer))
+        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+        yield issuer
+
+
 def renewed_elsewhere(issuer: Issuer, settings: Settings) -> None:
     token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
     assert tools_of(issuer, settings, None) == ["alpha"]
@@ -208,9 +215,7 @@ def renewed_elsewhere(issuer: Issuer, settings: Settings) -> None:
 
 def test_a_renewal_is_kept_where_whoever_asked_has_gone(settings: Settings) -> None:
     """The issuer takes the old token no more: without the new one the login were lost."""
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+    with logged_in_once(settings) as issuer:
         issuer.answers_late_s = 0.5
         anyio.run(closed_amid_a_renewal, issuer, settings)
         assert tools_of(issuer, settings, None) == ["alpha"]
@@ -222,9 +227,7 @@ def test_a_renewal_holds_up_the_end_of_its_connection_for_a_while_only(
 ) -> None:
     """However slowly the issuer speaks."""
     monkeypatch.setattr(oauth, "_RENEWAL_S", 0.3)
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+    with logged_in_once(settings) as issuer:
         issuer.drops = 50
         begun = time.monotonic()
         anyio.run(closed_amid_a_renewal, issuer, settings)
@@ -234,9 +237,7 @@ def test_a_renewal_holds_up_the_end_of_its_connection_for_a_while_only(
 def test_an_issuer_that_does_not_answer_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Soon, and the login is free for others then."""
     monkeypatch.setattr(oauth, "_RENEWAL_S", 0.3)
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+    with logged_in_once(settings) as issuer:
         issuer.answers_late_s = 5.0
         begun = time.monotonic()
         with pytest.raises(UpstreamUnreachable, match="no answer in time"):
@@ -281,9 +282,7 @@ def test_a_login_that_another_connection_is_changing_is_waited_for_a_while_only(
         async with token_file(settings.data_path, issuer.served.url).alone(0.0), opened(issuer, settings):
             pass
 
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
+    with logged_in_once(settings) as issuer:
         with pytest.raises(UpstreamUnreachable, match=r"^another connection renews its login, .* after 0\.3 s$"):
             anyio.run(ask, issuer)
         assert tools_of(issuer, settings, None) == ["alpha"]
