@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PARKED_S = ANSWER_S
 """So long does a call wait for its host to come back."""
+KEPT_S = ANSWER_S
+"""So long does what a call came to meanwhile wait for its host."""
 PARKED_AT_ONCE = 256
 PARKED_OF_ONE = 32
 """Of one caller."""
@@ -120,7 +122,7 @@ class _Call(OfSession):
             self._news.set()
         try:
             if self._hearing is None and not self._scope.cancel_called:
-                with anyio.move_on_after(PARKED_S):
+                with anyio.move_on_after(KEPT_S):
                     await self._fetched.wait()
         finally:
             self._parking.forget(self)

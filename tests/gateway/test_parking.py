@@ -100,7 +100,7 @@ def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to
     anyio.run(run)
 
 
-def test_what_a_call_came_to_waits_no_longer_than_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_call_came_to_waits_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         parking = Parking()
 
@@ -116,7 +116,7 @@ def test_what_a_call_came_to_waits_no_longer_than_a_question(monkeypatch: pytest
             with pytest.raises(InvalidQuery):
                 await parking.go_on(wanted.ticket, LOCAL.id, {}, Deaf())
 
-    monkeypatch.setattr(parking_module, "PARKED_S", 0.1)
+    monkeypatch.setattr(parking_module, "KEPT_S", 0.1)
     anyio.run(run)
 
 
