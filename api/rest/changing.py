@@ -1,7 +1,7 @@
 """What changes the registry: manifests of sources, and what operators say."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
 from waygraph.api.observing.audit import Action, Attempt
+from waygraph.api.observing.redaction import without_keys
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.holding import AgentId
@@ -27,6 +28,12 @@ from waygraph.registry.wire.bounds import MAX_NAME_CHARS
 if TYPE_CHECKING:
     from waygraph.registry.changes import Manifest
     from waygraph.registry.wire.shapes import Shape
+
+HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
+"""What a caller says of a manifest beside itself, as the audit has it."""
+SAID_CHARS = 4_000
+"""Of what is said, in the audit."""
+NOTHING: Mapping[str, object] = {}
 
 router = APIRouter(prefix="/v1", tags=["changing"])
 
@@ -59,7 +66,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
     """Pin, hide, tag or restrict an agent. It survives every sync."""
 
     def set_it() -> "Shape":
-        with _writing(service, caller, "set", agent_id):
+        with _writing(service, caller, "set", agent_id, asked.model_dump(exclude_unset=True)):
             said = service.registry.set(
                 agent_id,
                 tags=asked.tags,
@@ -105,10 +112,17 @@ async def forget_source(
 
 @contextmanager
 def _writing(
-    service: Service, caller: Caller, action: Action, target: str, *, dry_run: bool = False
+    service: Service,
+    caller: Caller,
+    action: Action,
+    target: str,
+    said: Mapping[str, object] = NOTHING,
+    *,
+    dry_run: bool = False,
 ) -> Iterator[Attempt]:
     """Recorded whatever becomes of it, also if the caller may not write."""
-    with service.audit.attempt(caller, action, target, dry_run=dry_run or None) as attempt:
+    told = json.dumps(said, ensure_ascii=False)[:SAID_CHARS] if said else ""
+    with service.audit.attempt(caller, action, target, said=without_keys(told), dry_run=dry_run or None) as attempt:
         caller.require("write")
         yield attempt
 
@@ -117,7 +131,8 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     """A report for each manifest. What came before an error stays done, and is told beside it."""
     reports: list[Shape] = []
     try:
-        with _writing(service, caller, "ingest", asked.source, dry_run=asked.dry_run) as attempt:
+        said = asked.model_dump(include=HOW, exclude_defaults=True)
+        with _writing(service, caller, "ingest", asked.source, said, dry_run=asked.dry_run) as attempt:
             if asked.kind == export.KIND:
                 # What operators set, approved and ranked comes back with it, of whichever agent the file names.
                 caller.require_everything(f"a manifest of kind {export.KIND!r}")

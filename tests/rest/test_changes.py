@@ -258,6 +258,23 @@ def test_a_dry_run_is_told_apart_in_the_audit(tmp_path: Path) -> None:
     assert [json.loads(line).get("dry_run", False) for line in lines] == [True, False]
 
 
+def test_what_was_said_is_in_the_audit(tmp_path: Path) -> None:
+    """Of an agent and of a manifest: who may see it now, and whether its changes are held."""
+    settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))
+    with served(settings=settings) as service:
+        ingest(service.client(), "s", agent("a"))
+        ingest(service.client(), "s", agent("a"), policy="hold", allow_mass_removal=True)
+        for said in ({"visible_to": ["ops"], "tags": ["sk-abcdefgh12345"]}, {"visible_to": None}):
+            assert_good(service.client().patch("/v1/agents/a", json=said))
+    lines = (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(json.loads(line).get("said", "null")) for line in lines] == [
+        None,
+        {"policy": "hold", "allow_mass_removal": True},
+        {"tags": ["sk-***"], "visible_to": ["ops"]},
+        {"visible_to": None},
+    ]
+
+
 def test_an_approval_is_in_the_audit(tmp_path: Path) -> None:
     """Who approved what, and who was refused."""
     settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))
