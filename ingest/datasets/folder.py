@@ -4,7 +4,7 @@ agents.jsonl    {"id", "name", "description", "tools": [{"name", "description", 
 queries.jsonl   {"id", "text", "gold": [[agent ids, any one is right], …], "gold_tools": [["agent/tool", …], …],
                  "steps": [{"text", "gold", "gold_tools"}], "split"}
 dataset.json    {"name", "origin", "license", "checksum", "catalog"}, each if it is wanted: `catalog` is whatever
-                `waygraph ingest` reads, relative to the folder, in place of agents.jsonl; the checksum is
+                `waygraph ingest` reads as one path, relative to the folder, in place of agents.jsonl; the checksum is
                 `gold.checksum` over the agents' file or files and the queries
 
 A need that no tool meets (its agent has none) has an empty list among `gold_tools`.
@@ -21,6 +21,7 @@ from typing import Any
 from waygraph.ingest.datasets.gold import Known, checksum
 from waygraph.ingest.manifest import AgentRecord, Intake
 from waygraph.ingest.sources import read_path
+from waygraph.ingest.sources.files import list_path
 from waygraph.ingest.sources.tools_list import tool_records
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.errors import InvalidDataset
@@ -31,6 +32,7 @@ from waygraph.registry.settings import Settings
 AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
 FILES = (QUERIES,)
 _OF_AGENT = ("id", "name", "description", "kind", "tags", "tools")
+_OF_DATASET = ("name", "origin", "license", "checksum", "catalog")
 _OF_QUERY = ("id", "text", "gold", "gold_tools", "steps", "split")
 _MISSPELT = 0.75
 
@@ -45,26 +47,32 @@ def read(path: Path, settings: Settings) -> Dataset:
     known = Known.of(catalogue)
     questions = tuple(_questions(path / QUERIES, known))
     return Dataset(
-        name=str(about.get("name") or path.name),
-        origin=str(about.get("origin") or ""),
-        license=str(about.get("license") or ""),
+        name=about.get("name") or path.name,
+        origin=about.get("origin") or "",
+        license=about.get("license") or "",
         checksum=seen,
         catalogue=catalogue,
         questions=questions,
     )
 
 
-def _agents(path: Path, about: Mapping[str, Any], settings: Settings) -> tuple[Manifest, list[Path]]:
+def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[Manifest, list[Path]]:
     """The catalogue, and the files that it is in."""
     named = about.get("catalog")
     if not named:
         return _catalogue(path / AGENTS, settings), [path / AGENTS]
-    place = path / str(named)
+    place = path / named
     manifests = list(read_path(str(place), settings))
     entries = manifests[0].entries if len(manifests) == 1 else tuple(_of_export(manifests))
     rejected = tuple(each for manifest in manifests for each in manifest.rejected)
-    files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
-    return Manifest(source=str(place), entries=entries, rejected=rejected), files
+    return Manifest(source=str(place), entries=entries, rejected=rejected), _files(place)
+
+
+def _files(place: Path) -> list[Path]:
+    """All of a folder's, also those that are no sources; else those that are read."""
+    if place.is_dir():
+        return sorted(file for file in place.rglob("*") if file.is_file())
+    return [Path(name) for name, _ in list_path(str(place)).files]
 
 
 def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
@@ -99,13 +107,18 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     return record
 
 
-def _about(path: Path) -> Mapping[str, Any]:
+def _about(path: Path) -> Mapping[str, str]:
     if not path.is_file():
         return {}
     try:
-        return _object(path.read_text(encoding="utf-8-sig"), str(path))
-    except UnicodeDecodeError as error:
+        about = _object(path.read_text(encoding="utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+    _refuse_misspelt(about, _OF_DATASET, str(path))
+    for name in _OF_DATASET:
+        if not isinstance(about.get(name) or "", str):
+            raise InvalidDataset(str(path), f"{name}: expected a text, found {type(about[name]).__name__}")
+    return about
 
 
 def _catalogue(path: Path, settings: Settings) -> Manifest:
@@ -152,7 +165,7 @@ def _refuse_misspelt(record: Mapping[str, Any], fields: Sequence[str], where: st
 
 
 def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
-    if not isinstance(record.get("id"), str | int) or isinstance(record["id"], bool):
+    if not isinstance(record.get("id"), str | int) or isinstance(record["id"], bool) or record["id"] == "":
         raise InvalidDataset(where, "a query needs an id")
     steps = [] if record.get("steps") is None else record["steps"]
     if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):

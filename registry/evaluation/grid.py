@@ -1,10 +1,10 @@
 """Ablations: every combination of what is to be varied, as trials."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-from waygraph.registry.errors import RecipeNeedsTexts
+from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.trial import Trial, varied
 from waygraph.registry.model import TextForm
@@ -29,11 +29,11 @@ class Grid:
         """In the order of the values; a recipe that is made for other texts than those asked for is left out, and one
         that merges by score is not tried by k, which it has not.
 
-        Raises RecipeNeedsTexts if none is left, InvalidSetting for a k or depth that cannot be.
+        Raises InvalidSetting if none is left, or for a k or depth that cannot be.
         """
         trials = tuple(self._trials())
         for recipe, texts in () if trials else self.unfit:
-            raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=texts)
+            raise InvalidSetting(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
         return trials
 
     @property
@@ -46,14 +46,27 @@ class Grid:
         """Those that `ks` cannot vary."""
         return [recipe for recipe in self.recipes if recipe.merge == "by_score" and any(k is not None for k in self.ks)]
 
+    @property
+    def never_withholding(self) -> Sequence[Recipe]:
+        """Those that are also tried in a way for which they were not calibrated.
+
+        Orders are compared then: where one of them withholds nothing, none of that recipe does.
+        """
+        return [recipe for recipe in self.recipes if recipe.calibration and not self._stay_calibrated(recipe)]
+
+    def _stay_calibrated(self, recipe: Recipe) -> bool:
+        varieties = product(self.weights, self.depths)
+        return all(varied(recipe, weights=weights, depth=depth).calibration for weights, depth in varieties)
+
     def _trials(self) -> Iterator[Trial]:
         for recipe in self.recipes:
+            compared = replace(recipe, calibration=None) if recipe in self.never_withholding else recipe
             ks = (None,) if recipe in self.without_k else self.ks
             texts_taken = [texts for texts in self.texts if texts is None or recipe.takes(texts)]
             combined = product(self.bys, self.embedders, texts_taken, self.weights, ks, self.depths)
             for by, embedder, texts, weights, k, depth in combined:
                 yield Trial(
-                    recipe=varied(recipe, weights=weights, k=k, depth=depth),
+                    recipe=varied(compared, weights=weights, k=k, depth=depth),
                     by=by,
                     texts=texts or recipe.texts or DEFAULT_TEXTS,
                     embedder=embedder,

@@ -5,7 +5,7 @@ none. A ranking is a list of ids, best first and without repeats; an empty one s
 first ids count, 1 or more.
 
 `recall` asks of each item whether any of its ids is there, so one id may find several items. In every other metric an
-id finds one item, the first in the order of `gold` that it fits and that was not found before it.
+id finds one item: a rank counts where the ids so far can be given to more items, each its own, than those before it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -79,16 +79,21 @@ def measured(ranked: Sequence[str], gold: Gold) -> dict[str, float]:
 
 
 def _found_at(ranked: Sequence[str], gold: Gold, depth: int) -> list[int]:
-    """The ranks, rising and from 1, of the ids that find an item not found before them."""
+    """The ranks, rising and from 1, of the ids that find an item more. They do not depend on the order of `gold`."""
     _refuse_unjudged(gold)
-    open_items = list(gold)
-    ranks = []
-    for rank, ranked_id in enumerate(ranked[:depth], start=1):
-        item = next((item for item in open_items if ranked_id in item), None)
-        if item is not None:
-            open_items.remove(item)
-            ranks.append(rank)
-    return ranks
+    finders: dict[int, str] = {}
+    return [rank for rank, each in enumerate(ranked[:depth], start=1) if _finds(each, gold, finders, set())]
+
+
+def _finds(ranked_id: str, gold: Gold, finders: dict[int, str], tried: set[int]) -> bool:
+    """Gives it an item of `gold`, whose finder takes another then, if there is one (Kuhn's augmenting paths)."""
+    for place, item in enumerate(gold):
+        if ranked_id in item and place not in tried:
+            tried.add(place)
+            if place not in finders or _finds(finders[place], gold, finders, tried):
+                finders[place] = ranked_id
+                return True
+    return False
 
 
 def _refuse_unjudged(gold: Gold) -> None:

@@ -84,6 +84,7 @@ def test_the_checksum_is_that_of_the_files(tmp_path: Path) -> None:
         (AGENTS, [{**QUERY, "steps": [{"text": "a", "gold_tool": []}]}], r":1, step 1: unknown field 'gold_tool'"),
         (AGENTS, ["", "", "no"], r"queries\.jsonl:3: is not JSON"),
         (AGENTS, [{**QUERY, "id": None}], r"queries\.jsonl:1: a query needs an id"),
+        (AGENTS, [{**QUERY, "id": ""}], r"queries\.jsonl:1: a query needs an id"),
         (AGENTS, [{**QUERY, "id": True}], r"queries\.jsonl:1: a query needs an id"),
         (AGENTS, [{**QUERY, "gold": {}}], r"queries\.jsonl:1: gold: expected a list of lists"),
         (AGENTS, [{**QUERY, "steps": {}}], r"queries\.jsonl:1: steps: expected a list"),
@@ -103,6 +104,37 @@ def test_what_is_wrong_is_told_with_its_line(
     """Nothing is judged by half: an unknown gold id is an error, not a miss."""
     with pytest.raises(InvalidDataset, match=told):
         read_dataset(written(tmp_path, agents, queries), Settings())
+
+
+@pytest.mark.parametrize(
+    ("about", "told"),
+    [
+        ({"catalogue": "c.json"}, "unknown field 'catalogue'; did you mean 'catalog'"),
+        ({"name": 5}, "name: expected a text, found int"),
+        ({"catalog": ["c.json"]}, "catalog: expected a text, found list"),
+        ([], "expected an object, found list"),
+    ],
+)
+def test_what_is_told_of_a_dataset_is_checked(tmp_path: Path, about: object, told: str) -> None:
+    with pytest.raises(InvalidDataset, match=rf"dataset\.json: {told}"):
+        read_dataset(written(tmp_path, AGENTS, [QUERY], about), Settings())
+
+
+def test_a_catalogue_may_be_a_pattern(tmp_path: Path) -> None:
+    """Its checksum is of the files that it meets."""
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for agent in AGENTS:
+        of_part = {"waygraph": 1, "agents": [agent]}
+        (parts / f"{agent['id'][:4]}.json").write_text(json.dumps(of_part), encoding="utf-8")
+    folder = written(tmp_path, [], [QUERY], {"catalog": "parts/*.json"})
+    first = read_dataset(folder, Settings())
+    assert first.size["agents"] == 2
+    (parts / "notes.txt").write_text("no part of it", encoding="utf-8")
+    assert read_dataset(folder, Settings()).checksum == first.checksum
+    whole = parts / "mail.json"
+    whole.write_text(whole.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    assert read_dataset(folder, Settings()).checksum != first.checksum
 
 
 def test_a_line_ends_where_json_lines_end_it(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from waygraph.registry.errors import (
     InvalidDataset,
     InvalidQuery,
     InvalidSetting,
-    RecipeNeedsTexts,
     StorageFailed,
     UnknownName,
 )
@@ -97,7 +96,7 @@ def test_what_cannot_be_varied_is_refused_or_left_as_it_is() -> None:
         Grid(recipes=[PAPER], ks=[float("nan")]).trials()
     with pytest.raises(InvalidSetting, match="depth=0"):
         Grid(recipes=[HYBRID], depths=[0]).trials()
-    with pytest.raises(RecipeNeedsTexts):
+    with pytest.raises(InvalidSetting, match="paper is not tried over contextual texts"):
         Grid(recipes=[PAPER], texts=["contextual"]).trials()
     merged = Grid(recipes=[HYBRID, PAPER], ks=[1.0, 10.0])
     assert [trial.name for trial in merged.trials()] == ["hybrid", "paper k=1", "paper k=10"]
@@ -109,6 +108,17 @@ def test_what_is_varied_to_what_it_is_stays_as_it_is() -> None:
     assert varied(HYBRID, weights=(HYBRID.agent_weight, HYBRID.tool_weight), depth=HYBRID.depth) == HYBRID
     assert varied(HYBRID, weights=(2.0, 1.0)).calibration is None
     assert HYBRID.calibration is not None
+
+
+def test_orders_are_compared_where_a_recipe_is_varied() -> None:
+    """None of them withholds, whatever the recipe's own weights are: else the one that does seemed to be worse."""
+    grid = Grid(recipes=[HYBRID, LEXICAL], weights=[(1.0, 1.0), (2.0, 1.0)])
+    calibrated = [(trial.recipe.name, trial.recipe.calibration is not None) for trial in grid.trials()]
+    assert calibrated == [("hybrid", False)] * 2 + [("lexical", True)] * 2
+    assert grid.never_withholding == [HYBRID]
+    own = Grid(recipes=[HYBRID], weights=[(HYBRID.agent_weight, HYBRID.tool_weight)])
+    assert [trial.recipe for trial in own.trials()] == [HYBRID]
+    assert not own.never_withholding
 
 
 def test_records_of_other_queries_are_not_compared(record: Record) -> None:

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import permutations
 from math import log2
 
 import ir_measures
@@ -63,7 +64,7 @@ separate_golds = st.builds(apart, st.permutations(IDS), st.lists(st.integers(1, 
         pytest.param("abc", [A, B, C], 2, 2 / 3, 1, 2 / 3, 1, 1, 0, id="more items than the depth"),
         pytest.param("ax", [A, A], 2, 1, 1 / (1 + SECOND), 1 / 2, 1, 1, 0, id="an item twice, one id for it"),
         pytest.param("bxa", [AB, AB], 3, 1, (1 + THIRD) / (1 + SECOND), 5 / 6, 1, 1, 1, id="an item twice, two ids"),
-        pytest.param("ab", [AB, A], 2, 1, 1 / (1 + SECOND), 1 / 2, 1, 1, 0, id="an id takes the first open item"),
+        pytest.param("ab", [AB, A], 2, 1, 1, 1, 1, 1, 1, id="the wide item first"),
         pytest.param("ab", [A, AB], 2, 1, 1, 1, 1, 1, 1, id="the narrow item first"),
         pytest.param("ba", [AB, A], 2, 1, 1, 1, 1, 1, 1, id="an id passes to what is still open"),
     ],
@@ -163,6 +164,26 @@ def test_success_is_full_recall_and_a_hit_is_any(ranked: list[str], gold: Gold, 
     found = {name: metric(ranked, gold, depth) for name, metric in METRICS.items()}
     assert found["Success"] == (found["Recall"] == 1)
     assert found["Hit"] == (found["Recall"] > 0) == (found["MRR"] > 0)
+
+
+@metrics
+@unhurried
+@given(ranked=rankings, gold=golds, depth=depths, data=st.data())
+def test_the_order_of_items_does_not_matter(
+    name: str, ranked: list[str], gold: Gold, depth: int, data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(gold))
+    assert METRICS[name](ranked, shuffled, depth) == pytest.approx(METRICS[name](ranked, gold, depth))
+
+
+@unhurried
+@given(ranked=rankings, gold=golds, depth=depths)
+def test_success_is_an_id_of_its_own_for_each_item(ranked: list[str], gold: Gold, depth: int) -> None:
+    """However they are given out: all ways are tried."""
+    ways = permutations(ranked[:depth], len(gold))
+    assert METRICS["Success"](ranked, gold, depth) == any(
+        all(each in item for each, item in zip(way, gold, strict=True)) for way in ways
+    )
 
 
 @metrics

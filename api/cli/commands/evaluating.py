@@ -63,8 +63,11 @@ def run(
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.grid import Grid
     from waygraph.registry.evaluation.record import summary_of
+    from waygraph.registry.machine.atomic import refuse_unwritable
     from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 
+    if output == Path("-"):
+        raise typer.BadParameter("expected a file; --json prints what a table shows", param_hint="'--output'")
     told = invocation(context)
     dataset = read_dataset(folder, told.settings())
     grid = Grid(
@@ -78,8 +81,10 @@ def run(
         split=split,
     )
     trials = grid.trials()
+    if output:
+        refuse_unwritable(output)
     record = _record(told, dataset, trials)
-    _remark_on_words(told, trials, record)
+    _remark_on_words(record)
     _remark(grid)
     unwritten = _unwritten(record, output) if output else None
     show(summary_of(record), shapes.evaluated, evaluation_views.evaluated, as_json)
@@ -200,13 +205,17 @@ def _weights(pair: str) -> tuple[float, float]:
     return agent, tool
 
 
-def _remark_on_words(told: Invocation, trials: "Sequence[Trial]", record: "Record") -> None:
-    """That recipes which need a model had none, though nobody asked for that."""
-    usual = told.settings().embedder
-    meant = [trial for trial in trials if (trial.embedder or usual) != "none"]
-    wordless = [trial.recipe.name for trial in meant if trial.recipe.needs_vectors]
-    if wordless and not any(outcome["embedder"] for outcome in record["outcomes"]):
-        note(f"there is no model on this machine: {', '.join(dict.fromkeys(wordless))} searched by words only")
+def _remark_on_words(record: "Record") -> None:
+    """That recipes which need a model had none."""
+    from waygraph.registry.index.search_index import VECTOR_LEGS
+
+    wordless = [
+        outcome["recipe"]["name"]
+        for outcome in record["outcomes"]
+        if not outcome["embedder"] and any(use["leg"] in VECTOR_LEGS for use in outcome["recipe"]["legs"])
+    ]
+    if wordless:
+        note(f"{', '.join(dict.fromkeys(wordless))} searched by words only: there was no model")
 
 
 def _remark(grid: "Grid") -> None:
@@ -214,6 +223,8 @@ def _remark(grid: "Grid") -> None:
         note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
     for recipe in grid.without_k:
         note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
+    for recipe in grid.never_withholding:
+        note(f"{recipe.name} withholds nothing here, as in routing it does: it is calibrated for its own weights")
 
 
 def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":

@@ -21,19 +21,20 @@ def evaluated(record: "Record") -> Iterator[Block]:
             ("dataset", held["name"]),
             ("agents", held["agents"]),
             ("tools", held["tools"]),
-            ("embedder", ", ".join(dict.fromkeys(outcome["embedder"] for outcome in record["outcomes"]))),
+            ("embedder", ", ".join(dict.fromkeys(outcome["embedder"] or "none" for outcome in record["outcomes"]))),
         )
     )
     for level in ("agents", "tools"):
         rows = [_outcome_row(outcome, level) for outcome in record["outcomes"] if outcome[level]]
+        counts = ("judged", "withheld") if level == "agents" else ("judged",)
         if rows:
-            yield Table(title=level, columns=("recipe", "asked by", "judged", *SHOWN_METRICS, "p50 ms"), rows=rows)
+            yield Table(title=level, columns=("recipe", "asked by", *counts, *SHOWN_METRICS, "p50 ms"), rows=rows)
 
 
 def _outcome_row(outcome: "Record", level: str) -> list[Cell]:
     values = [f"{outcome[level][name][0]:.3f}" for name in SHOWN_METRICS]
-    judged = outcome["judged" if level == "agents" else "judged_tools"]
-    return [outcome["name"], outcome["by"], judged, *values, f"{outcome['p50_ms']:.2f}"]
+    counts = [outcome["judged"], outcome["withheld"]] if level == "agents" else [outcome["judged_tools"]]
+    return [outcome["name"], outcome["by"], *counts, *values, f"{outcome['p50_ms']:.2f}"]
 
 
 def tables(found: "Iterable[evaluation.Table]") -> Iterator[Block]:
