@@ -5,12 +5,13 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from waygraph.ingest.offering import Offer, offer_of_listing, offer_of_manifest, offered
 from waygraph.ingest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.server_statuses import with_statuses
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources, refuse_unused
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused
 from waygraph.ingest.sources.reading import Parts, answered
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.sync import sync
@@ -22,6 +23,9 @@ from waygraph.registry.model import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.client import RemoteRegistry
 from waygraph.registry.settings import Settings
+
+type Given = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A path, an address, the words of a command, or a document as a file would hold it in JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,7 @@ class Ingestion:
 
 def ingest(
     registry: Registry,
-    given: str | os.PathLike[str] | Sequence[str],
+    given: Given,
     *,
     source: str = "",
     namespace: str = "",
@@ -148,7 +152,8 @@ def ingest(
 ) -> list[SyncReport]:
     """What `waygraph ingest` does with one source: a report of it, several of an export.
 
-    `given`: a file, folder, glob or address, or the words of a command that starts an MCP server. The servers of an
+    `given`: a file, folder, glob or address, the words of a command that starts an MCP server, or what a file would
+    hold as JSON, in memory; that needs `source`, the name by which it is known when it comes again. The servers of an
     MCP host's configuration are started, or reached, and asked for their tools; `connect` also asks those that a
     registry lists (True), or none (False). `headers` go to an address, `env` to a command; like configurations they
     may refer to variables, of `environ` (default: the process's).
@@ -168,20 +173,33 @@ def ingest(
         ask=partial(_asked, registry.settings),
     )
     sources = opened(given, how)
-    named, command = ((os.fspath(given),), ()) if isinstance(given, (str, os.PathLike)) else ((), given)
-    refuse_unused(named, command, how)
+    named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
+    refuse_unused(named, () if named or _is_document(given) else _words(given), how)
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     return [each.report for each in terms.ingest(registry, sources, progress)]
 
 
-def opened(given: str | os.PathLike[str] | Sequence[str], how: Opening) -> list[OpenedSource]:
-    """The sources that one text, path or command names. Raises SourceError."""
+def opened(given: Given, how: Opening) -> list[OpenedSource]:
+    """The sources that one text, path, command or document names. Raises SourceError."""
     if isinstance(given, (str, os.PathLike)):
         return open_sources(os.fspath(given), how)
+    if _is_document(given):
+        return open_value(given, how)
+    return [open_command(_words(given), how)]
+
+
+def _is_document(given: object) -> bool:
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return bool(given) and all(isinstance(each, Mapping) for each in given)
+    return isinstance(given, Mapping)
+
+
+def _words(given: object) -> list[str]:
+    """Of a command. Raises SourceError for what is none."""
     if not isinstance(given, Sequence) or not all(isinstance(word, str) for word in given):
-        kind = type(given).__name__
-        raise SourceError("ingest", f"expected a path, an address, or a list of the words of a command, not {kind}")
-    return [open_command(given, how)]
+        expected = "expected a path, an address, a list of the words of a command, or a document as a dict"
+        raise SourceError("ingest", f"{expected}, not {type(given).__name__}")
+    return list(given)
 
 
 def _asked(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:

@@ -79,7 +79,7 @@ def _bounded(read: Iterable[Document], source: str, most_bytes: int) -> list[Doc
             raise SourceError(
                 source,
                 f"has more than the {most_bytes:,} bytes that a service takes at once (WAYGRAPH_MAX_MANIFEST_BYTES, "
-                "here and there); ingest it in parts, each under a --source name",
+                "here and there); ingest it in parts, each under a source name of its own",
             )
         kept.append(document)
     return kept

@@ -375,7 +375,7 @@ class MassRemoval(WaygraphError):
         self.source, self.removed, self.held = source, removed, held
         super().__init__(
             f"source {source!r} would lose {removed} of its {held} agents in one sync; nothing was changed. "
-            "If that is meant, repeat with --allow-mass-removal."
+            "If that is meant, allow_mass_removal (--allow-mass-removal) lets it."
         )
 
 
@@ -484,5 +484,5 @@ class NeedsRegistry(ServiceError):
         self.place = place
         super().__init__(
             f"{place} is a service, and this needs the registry itself: run it where the registry is, "
-            "with a file or neo4j:// as --registry."
+            "with a file or neo4j:// as its place."
         )

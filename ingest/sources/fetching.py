@@ -89,9 +89,9 @@ def _check_headers(headers: Mapping[str, str]) -> None:
     """The library's own error would quote the value."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            raise SourceError("--header", "a header's name has letters, digits and dashes")
+            raise SourceError("headers", "a header's name has letters, digits and dashes")
         if not _HEADER_VALUE.fullmatch(value):
-            raise SourceError("--header", f"the value of {name} holds characters that no header may")
+            raise SourceError("headers", f"the value of {name} holds characters that no header may")
 
 
 @dataclass(slots=True)

@@ -1,8 +1,10 @@
 """Files, folders, globs and standard input: which documents a source has, and what each holds."""
 
 import glob
+import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,6 +66,16 @@ def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> L
     """Standard input, as `read_stream` reads it."""
     name = source or "stdin"
     return Listing(files=[("stdin", stream.read)], source=name, namespace=namespace or agent_id(name))
+
+
+def list_value(value: object, *, source: str, namespace: str = "") -> Listing:
+    """A document in memory, as if a file held it as JSON. Raises SourceError if JSON cannot."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise SourceError(source, f"cannot be written as JSON: {exc}") from exc
+    content = BytesIO(text.encode("utf-8", "surrogatepass"))
+    return Listing(files=[(source, content.read)], source=source, namespace=namespace or agent_id(source))
 
 
 def documents(listing: Listing, settings: Settings) -> Iterator[Document]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from waygraph.ingest.manifest import AgentRecord, Refusal
 from waygraph.ingest.path_keys import without_path_keys
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
-from waygraph.ingest.sources.files import STDIN, list_path, list_stream
+from waygraph.ingest.sources.files import STDIN, list_path, list_stream, list_value
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.naming import REGISTRY_PREFIX, key_of_command, key_of_url, name_of_command
@@ -98,10 +98,10 @@ def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) ->
     """Raises SourceError for what would go to none of the sources: it was meant of one of them."""
     is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in given)
     if (how.headers or how.oauth) and not is_of_web:
-        name = "--header" if how.headers else "--oauth"
-        raise SourceError(name, "is for an address, and none is named; servers of a configuration have their own in it")
+        name = "headers" if how.headers else "oauth"
+        raise SourceError(name, "meant for an address, and none is named; servers of a configuration have theirs in it")
     if how.env and not command:
-        raise SourceError("--env", "is for a command, and none is named; servers of a configuration have theirs in it")
+        raise SourceError("env", "meant for a command, and none is named; servers of a configuration have theirs in it")
 
 
 def open_sources(given: str, how: Opening) -> list[OpenedSource]:
@@ -109,7 +109,7 @@ def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     if not given.strip():
         raise SourceError("ingest", "an empty text names no source; `.` is this folder")
     if how.since and not given.startswith(REGISTRY_PREFIX):
-        raise SourceError(given, "--since asks an MCP registry what changed; this source is read whole")
+        raise SourceError(given, "only an MCP registry is asked what changed since a time; this source is read whole")
     if given.startswith(REGISTRY_PREFIX):
         return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
     if given.startswith(_OF_WEB):
@@ -123,10 +123,17 @@ def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how, path=path)
 
 
+def open_value(value: object, how: Opening) -> list[OpenedSource]:
+    """What a file would hold, in memory. Raises SourceError if JSON cannot say it, or it has no name."""
+    if not how.source:
+        raise SourceError("ingest", "what comes in memory needs a name, by which it is known next time: source='…'")
+    return _documents(_kept(list_value(value, source=how.source, namespace=how.namespace)), how)
+
+
 def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
     """A server that is started by a command. Raises SourceError for none, and for a variable that is not set."""
     if not command or not command[0].strip():
-        raise SourceError("--", "a command is missing after the dashes")
+        raise SourceError("ingest", "a command is missing: the words that start a server")
     entry: dict[str, object] = {"command": command[0], "args": list(command[1:])}
     if how.env:
         entry["env"] = dict(how.env)
@@ -196,7 +203,7 @@ class _Read:
 
 
 def _kept(listing: Listing) -> Callable[[], Listing]:
-    """Standard input can be read once only."""
+    """Of one document. Standard input can be read once only."""
     [(name, content)] = listing.files
     held: list[bytes] = []
 
@@ -298,5 +305,5 @@ def _resolved(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
         told = {name: resolver.text(value) for name, value in headers.items()}
         resolver.finish()
     except Unresolved as exc:
-        raise SourceError("--header", str(exc)) from None
+        raise SourceError("headers", str(exc)) from None
     return told

@@ -139,5 +139,5 @@ def _checked_time(since: str) -> str:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        raise SourceError("--since", f"expected a time such as 2026-11-21T08:00:00Z, found {since[:40]!r}")
+        raise SourceError("since", f"expected a time such as 2026-11-21T08:00:00Z, found {since[:40]!r}")
     return time.isoformat().replace("+00:00", "Z")

@@ -375,8 +375,8 @@ def _taken(reply: Reply) -> Taken:
 def _refuse_principal(principal: Principal | None) -> None:
     if principal is not None:
         raise InvalidQuery(
-            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, "
-            "--group): ask with that caller's key"
+            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, or "
+            "its groups): ask with that caller's key"
         )
 
 

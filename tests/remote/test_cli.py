@@ -360,7 +360,7 @@ def test_what_a_service_does_not_offer_needs_the_registry(run: Run, blank: Serve
     assert (answer.status, answer.out) == (1, "")
     assert answer.err == (
         f"error: {blank.url} is a service, and this needs the registry itself: run it where the registry is, "
-        "with a file or neo4j:// as --registry.\n"
+        "with a file or neo4j:// as its place.\n"
     )
 
 

@@ -92,9 +92,9 @@ def test_an_option_that_cannot_be_read_is_wrong_usage(run: Run, words: tuple[str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--header", "X-Key: s3cret"), "error: --header: is for an address, and none is named"),
-        (("--oauth",), "error: --oauth: is for an address, and none is named"),
-        (("--env", "TIDE_KEY=s3cret"), "error: --env: is for a command, and none is named"),
+        (("--header", "X-Key: s3cret"), "error: headers: meant for an address, and none is named"),
+        (("--oauth",), "error: oauth: meant for an address, and none is named"),
+        (("--env", "TIDE_KEY=s3cret"), "error: env: meant for a command, and none is named"),
     ],
 )
 def test_an_option_that_no_source_takes_is_refused(
@@ -176,7 +176,7 @@ def test_since_is_asked_of_registries_alone(run: Run, home: Path) -> None:
     """Elsewhere it would say nothing, without a word."""
     answer = run("ingest", home / ".cursor" / "mcp.json", "--since", "2026-01-01T00:00:00Z")
     assert answer.status == 1
-    assert "--since asks an MCP registry" in answer.err
+    assert "only an MCP registry is asked what changed" in answer.err
 
 
 def test_one_launch_through_two_configurations_is_one_agent(run: Run, home: Path, tmp_path: Path) -> None:

@@ -113,10 +113,46 @@ def test_a_dry_run_refuses_the_texts_that_the_run_refuses(
         ingest(registry, str(catalog), texts=texts, dry_run=dry_run)
 
 
-@pytest.mark.parametrize("given", [None, 5, {"agents": []}, ["python", 3]])
+@pytest.mark.parametrize("given", [None, 5, b"{}", {"a", "b"}, ["python", 3], [{}, "python"]])
 def test_what_names_no_source_is_an_error(registry: Registry, given: Any) -> None:
-    with pytest.raises(SourceError, match="expected a path, an address, or a list of the words of a command"):
+    with pytest.raises(SourceError, match="expected a path, an address, a list of the words of a command, or"):
         ingest(registry, given)
+
+
+def test_a_document_comes_in_memory_as_from_a_file(registry: Registry) -> None:
+    """A catalogue, or tools alone; what is left out next time is removed."""
+    agents = [{"id": "a", "tools": [{"name": "look"}]}, {"id": "b"}, {"id": "c"}]
+    said = {"waygraph": 1, "agents": agents}
+    [report] = ingest(registry, said, source="mine")
+    assert (report.changes.source, [agent.id for agent in registry.agents()]) == ("mine", ["a", "b", "c"])
+    ingest(registry, {"waygraph": 1, "agents": agents[:2]}, source="mine")
+    assert [agent.id for agent in registry.agents()] == ["a", "b"]
+    ingest(registry, {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}, source="sums")
+    assert tools_of(registry) == ["a/look", "sums/add"]
+    [unchanged] = ingest(registry, said, source="mine", dry_run=True)
+    assert unchanged.changes.created_agents == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "why"),
+    [
+        ({"waygraph": 1, "agents": []}, "", "what comes in memory needs a name"),
+        ({"waygraph": 1, "agents": [{"id": "a", "tags": {1, 2}}]}, "mine", "mine: cannot be written as JSON"),
+        ({"waygraph": 1, "agents": [{"id": "a", "x": float("nan")}]}, "mine", "mine: cannot be written as JSON"),
+        ({"agents": 3}, "mine", "mine at /: has `agents` but no `waygraph: 1`"),
+        ([{"agent": 3}], "mine", "no kind of source is known by this shape"),
+    ],
+)
+def test_a_document_that_cannot_be_taken_is_an_error(registry: Registry, given: Any, source: str, why: str) -> None:
+    with pytest.raises(SourceError, match=why):
+        ingest(registry, given, source=source)
+    assert not registry.exists
+
+
+def test_a_document_in_memory_goes_to_a_service_too(tmp_path: Path) -> None:
+    with served(tmp_path / "r.grafeo") as service, Registry.open(service.url) as registry:
+        [report] = ingest(registry, {"waygraph": 1, "agents": [{"id": "a"}]}, source="mine")
+        assert (report.changes.source, [agent.id for agent in registry.agents()]) == ("mine", ["a"])
 
 
 def test_what_is_not_there_is_an_error(registry: Registry, tmp_path: Path) -> None:

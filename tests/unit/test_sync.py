@@ -150,7 +150,7 @@ def test_a_sync_that_loses_more_than_half_is_refused(graph: Graph, kept: int, re
     if not refused:
         refuse_mass_removal(held, changes)
         return
-    with pytest.raises(MassRemoval, match="--allow-mass-removal") as caught:
+    with pytest.raises(MassRemoval, match="allow_mass_removal") as caught:
         refuse_mass_removal(held, changes)
     assert (caught.value.source, caught.value.removed, caught.value.held) == ("a", 4 - kept, 4)
 

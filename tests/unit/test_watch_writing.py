@@ -36,7 +36,7 @@ def test_a_removal_that_is_refused_keeps_nothing_else_back(*, partial: bool) -> 
         assert [tool.id for tool in registry.tools("c")] == ["c/read"]
         assert [event.reason for event in told if isinstance(event, SourceFailed)] == [
             "source 'servers' would lose 2 of its 3 agents in one sync; nothing was changed. "
-            "If that is meant, repeat with --allow-mass-removal."
+            "If that is meant, allow_mass_removal (--allow-mass-removal) lets it."
         ]
         writer.allow_mass_removal = True
         writer.write(
