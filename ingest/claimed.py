@@ -1,10 +1,11 @@
 """Who claims what, as one source sees it: its own claims, those of the others, and whose word counts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from waygraph.registry.changes import STRICTNESS, Claim, Manifest, Policy
 from waygraph.registry.graph.reading import Held
+from waygraph.registry.speaking import speaks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +29,9 @@ class Claims:
         return cls(source=manifest.source, rank=manifest.rank, mine=mine, others=others)
 
     def speaks_for(self, agent_id: str) -> bool:
-        """Whether this source's word counts for a shared agent.
-
-        A live source speaks before a catalogue. Of live ones that asked last speaks: what they tell of is one server.
-        Of catalogues it is the earliest claim.
-        """
-        others = self.others.get(agent_id, ())
-        if self.rank > 0:
-            return all(claim.rank <= self.rank for claim in others)
-        since = self.mine[agent_id].since if agent_id in self.mine else "~"
-        own = (-self.rank, since, self.source)
-        return all(own <= (-claim.rank, claim.since, claim.source) for claim in others)
+        """Whether this source's word counts for a shared agent. One that it does not claim yet it claims last."""
+        new = Claim(source=self.source, agent_id=agent_id, key="", hash="", since="~")
+        return speaks(replace(self.mine.get(agent_id, new), rank=self.rank), self.others.get(agent_id, ()))
 
     def live_policies(self, held: Held, agent_id: str) -> list[Policy]:
         """Those of the other live sources of an agent, if this one is live too: any of them may speak for it."""

@@ -137,16 +137,16 @@ class _Plan:
     # -- claims ------------------------------------------------------------------------------------
 
     def _claims(self) -> list[Claim]:
-        """Claims that are new, under another key, or state something else of an agent that this source speaks for."""
+        """Claims that are new, under another key, or state something else: also where another source speaks, since that
+        one may be forgotten.
+        """
         before = {claim.agent_id: (claim.key, claim.hash) for claim in self.claims.mine.values()}
         return [
             Claim(
                 source=self.manifest.source, agent_id=e.agent.id, key=e.key, hash=e.bundle_hash, rank=self.manifest.rank
             )
             for e in self.placement.entries
-            if e.agent.id not in before
-            or before[e.agent.id][0] != e.key
-            or (before[e.agent.id][1] != e.bundle_hash and self.claims.speaks_for(e.agent.id))
+            if before.get(e.agent.id) != (e.key, e.bundle_hash)
         ]
 
     def _released(self) -> list[str]:

@@ -27,10 +27,12 @@ from waygraph.registry.graph.reading import Held, RegistryState, read_held, read
 from waygraph.registry.identity import namespaced_id
 from waygraph.registry.model import Principal, TextForm
 from waygraph.registry.registry import Registry
+from waygraph.registry.speaking import unheard
 from waygraph.registry.writing import WriteSession, Written, refuse_unseen
 
 MASS_REMOVAL_SHARE = 0.5
 HELD_BACK = "Some of the source could not be read, so no agent of it was removed but those that it says are gone."
+UNHEARD = "Agents that this source lists no more stay as it described them; others that list them say something else."
 RESTORING = "Ingest the export with --kind export, which brings them back, with policies and approvals."
 
 
@@ -64,19 +66,20 @@ def sync(
     if dry_run:
         return _rehearsed(registry, manifest, allowed, texts)
 
-    def work(session: WriteSession) -> tuple[ChangeSet, Written, RegistryState | None]:
-        changes = allowed(session.held())
-        if _is_refused_whole(session.held(), changes):
-            return changes, Written(revision=_revision(session.state())), session.state()
-        return changes, session.commit(changes, progress), session.state()
+    def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
+        held = session.held()
+        changes = allowed(held)
+        if _is_refused_whole(held, changes):
+            return held, changes, Written(revision=_revision(session.state())), session.state()
+        return held, changes, session.commit(changes, progress), session.state()
 
-    changes, written, state = registry.change(work, texts=texts)
+    held, changes, written, state = registry.change(work, texts=texts)
     return SyncReport(
         changes=changes,
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
-        notice=" ".join(_notices(registry, manifest, changes, state)),
+        notice=" ".join((*_unheard(held, changes), *_notices(registry, manifest, changes, state))),
     )
 
 
@@ -88,6 +91,12 @@ def _is_refused_whole(held: Held, changes: ChangeSet) -> bool:
     """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
     taken = changes.claims or changes.written or changes.operator
     return bool(changes.rejected) and not taken and changes.source not in held.sources
+
+
+def _unheard(held: Held, changes: ChangeSet) -> Iterator[str]:
+    """What a source leaves to others is told where these say something else of it."""
+    if again := unheard(held, changes.source, set(changes.released) - set(changes.removed_agents)):
+        yield f"{UNHEARD} Ingest again: {', '.join(again)}."
 
 
 def _notices(registry: Registry, manifest: Manifest, changes: ChangeSet, state: RegistryState | None) -> Iterator[str]:
@@ -110,13 +119,14 @@ def _rehearsed(
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
 
-    def work(session: GraphSession) -> tuple[RegistryState | None, ChangeSet]:
-        return read_state(session), allowed(read_held(session))
+    def work(session: GraphSession) -> tuple[RegistryState | None, Held, ChangeSet]:
+        held = read_held(session)
+        return read_state(session), held, allowed(held)
 
     try:
-        state, changes = registry.read(work)
+        state, held, changes = registry.read(work)
     except RegistryNotFound:
-        state, changes = None, allowed(Held())
+        state, held, changes = None, Held(), allowed(Held())
     if state:
         refuse_other_texts(texts, state.texts)
     return SyncReport(
@@ -125,7 +135,7 @@ def _rehearsed(
         seconds=time.perf_counter() - started,
         texts_embedded=0,
         dry_run=True,
-        notice=" ".join(_notices(registry, manifest, changes, state)),
+        notice=" ".join((*_unheard(held, changes), *_notices(registry, manifest, changes, state))),
     )
 
 

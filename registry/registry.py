@@ -391,7 +391,8 @@ class Registry:
         return self._changed(lambda session: session.put_statuses(statuses))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        """Removes a source and the agents that only it claimed, which the answer names.
+        """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
+        for another agent now and must be ingested again to be heard.
 
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
         """

@@ -36,6 +36,7 @@ from waygraph.registry.graph.writing import (
     write_vectors,
 )
 from waygraph.registry.model import Principal, TextForm
+from waygraph.registry.speaking import unheard
 from waygraph.registry.storage.store import Writing
 
 DEFAULT_TEXTS: TextForm = "contextual"
@@ -51,10 +52,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten(Written):
-    """The ids of what went with a source."""
+    """The ids of what went with a source.
+
+    `ingest_again`: sources that speak for an agent now, and say something else than is held until they are read again.
+    """
 
     agents: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    ingest_again: tuple[str, ...] = ()
 
 
 class WriteSession:
@@ -166,7 +171,7 @@ class WriteSession:
         return Written(revision=revision)
 
     def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
-        """Removes a source, its claims, and the agents that only it claimed.
+        """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
 
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
         """
@@ -182,7 +187,12 @@ class WriteSession:
             session.run(load("sync/remove_source"), source=name)
 
         revision = self._write(state.revision, gone, work)
-        return Forgotten(revision=revision, agents=tuple(sorted(gone)), tools=tuple(sorted(tools)))
+        return Forgotten(
+            revision=revision,
+            agents=tuple(sorted(gone)),
+            tools=tuple(sorted(tools)),
+            ingest_again=unheard(held, name, mine),
+        )
 
     def _claimed_by(self, name: str, held: Held, principal: Principal | None) -> list[str]:
         """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""

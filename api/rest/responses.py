@@ -320,6 +320,9 @@ class Forgotten(Answer):
     texts_embedded: int
     agents: list[str]
     tools: list[str]
+    ingest_again: list[str] = Field(
+        description="Sources that speak for an agent now. What the forgotten one said holds until they are read again."
+    )
 
 
 class Rows(Answer):

@@ -185,11 +185,12 @@ def settings(told: Json) -> OperatorSettings:
 
 
 def forgotten(told: Json) -> Forgotten:
-    """A service of before tells no ids."""
+    """A service of before tells no ids, or no sources."""
     return Forgotten(
         **_of(told, ("revision", "texts_embedded")),
         agents=_texts(told.get("agents", ())),
         tools=_texts(told.get("tools", ())),
+        ingest_again=_texts(told.get("ingest_again", ())),
     )
 
 

@@ -245,7 +245,8 @@ def written(done: "Written") -> Shape:
 
 
 def forgotten(done: "Forgotten") -> Shape:
-    return {**written(done), "agents": list(done.agents), "tools": list(done.tools)}
+    told = {"agents": done.agents, "tools": done.tools, "ingest_again": done.ingest_again}
+    return {**written(done), **{name: list(ids) for name, ids in told.items()}}
 
 
 def changes(found: "Iterable[Change]") -> Shape:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.faults.fleet import entry
 from tests.places import PLACES, Servers, new_place
+from tests.sync_graph import entry as described
 from waygraph.ingest.sources import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry.changes import AgentEntry, Manifest
@@ -111,11 +113,27 @@ def test_a_forgotten_source_takes_its_agents_along(registry: Registry) -> None:
     """What only it claimed goes, what another claims stays."""
     sync(registry, manifest(entry("a", 1, 1), entry("b", 1, 1), source="one"))
     sync(registry, manifest(entry("b", 1, 1), source="two"))
-    assert registry.forget("one").revision == 3
+    forgotten = registry.forget("one")
+    assert (forgotten.revision, forgotten.ingest_again) == (3, ())
     assert found(registry) == {"b"}
     assert [source.name for source in registry.sources()] == ["two"]
     with pytest.raises(UnknownName):
         registry.forget("one")
+
+
+def test_who_is_to_be_heard_now_is_told(registry: Registry) -> None:
+    """By the source that lists a shared agent no more, and by one that is forgotten; once it was read all is well."""
+    as_one_says, as_two_says = (described("a", said, transport="T") for said in ("one says", "two says"))
+    without = manifest(entry("b", 1, 1), source="one")
+    sync(registry, replace(without, entries=(as_one_says, *without.entries)))
+    sync(registry, manifest(as_two_says, source="two"))
+    assert sync(registry, without, dry_run=True).notice.endswith("again: two.")
+    assert sync(registry, without).notice.endswith("again: two.")
+    sync(registry, manifest(as_two_says, source="two"))
+    sync(registry, manifest(as_one_says, source="three"))
+    assert registry.forget("two").ingest_again == ("three",)
+    sync(registry, manifest(as_one_says, source="three"))
+    assert registry.agent("a").description == "one says"
 
 
 def test_hostile_texts_go_in_and_come_out(registry: Registry, tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_a_source_goes_with_the_agents_that_only_it_claims(client: httpx2.Client
     told = assert_problem(client.delete("/v1/sources/team/one.jso"), 404, UnknownName)
     assert told["facts"]["nearest"] == ["team/one.json"]
     gone = assert_good(client.delete("/v1/sources/team/one.json"))
-    assert gone == {"revision": 3, "texts_embedded": 0, "agents": ["b"], "tools": []}
+    assert gone == {"revision": 3, "texts_embedded": 0, "agents": ["b"], "tools": [], "ingest_again": []}
     assert ids(client) == ["a"]
     assert [each["name"] for each in assert_good(client.get("/v1/sources"))["sources"]] == ["two"]
     assert_problem(client.delete("/v1/sources/team%2fone.json"), 404, UnknownName)

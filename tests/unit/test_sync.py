@@ -258,16 +258,44 @@ def test_a_live_source_speaks_before_a_catalogue(graph: Graph) -> None:
 
 
 def test_a_shadowed_source_takes_over_when_the_first_is_forgotten(graph: Graph) -> None:
-    """What it says counts with its next sync, once nobody before it claims the agent."""
+    """What it says counts with its next sync, once nobody before it claims the agent, and who forgets is told so."""
     first, second = entry("x", "first", transport="T"), entry("x", "second", transport="T")
     graph.sync(manifest("a", first))
     graph.sync(manifest("b", second))
-    graph.session.forget_source("a")
+    assert graph.session.forget_source("a").ingest_again == ("b",)
     assert graph.agents()["x"].description == "first"
     changes, _ = graph.sync(manifest("b", second))
     assert graph.agents()["x"].description == "second"
     assert not changes.is_empty
     assert graph.sync(manifest("b", second))[0].is_empty
+
+
+def test_who_says_what_is_held_need_not_be_ingested_again(graph: Graph) -> None:
+    """Of a shared agent the source that speaks is left, or one that says the same; a third was never heard."""
+    same, other = entry("x", "same", transport="T"), entry("x", "other", transport="T")
+    for source, said in (("a", same), ("b", same), ("c", other)):
+        graph.sync(manifest(source, said))
+    assert graph.session.forget_source("c").ingest_again == ()
+    graph.sync(manifest("c", other))
+    assert graph.session.forget_source("a").ingest_again == ()
+    assert graph.session.forget_source("b").ingest_again == ("c",)
+
+
+def test_what_a_shadowed_source_said_last_counts(graph: Graph) -> None:
+    """It said the same at first, and something else since."""
+    graph.sync(manifest("a", entry("x", "same", transport="T")))
+    graph.sync(manifest("b", entry("x", "same", transport="T")))
+    graph.sync(manifest("b", entry("x", "other", transport="T")))
+    assert graph.sync(manifest("b", entry("x", "other", transport="T")))[0].is_empty
+    assert graph.session.forget_source("a").ingest_again == ("b",)
+
+
+def test_of_live_sources_one_that_asked_before_must_be_asked_again(graph: Graph) -> None:
+    """A catalogue beside it has no word."""
+    graph.sync(manifest("catalogue", entry("x", "as listed", transport="T")))
+    graph.sync(manifest("before", entry("x", "as it was", transport="T"), rank=1))
+    graph.sync(manifest("last", entry("x", "as it is", transport="T"), rank=1))
+    assert graph.session.forget_source("last").ingest_again == ("before",)
 
 
 def test_a_source_removes_only_what_it_claims(graph: Graph) -> None:

@@ -63,7 +63,7 @@ def written(done: "Written") -> Iterator[Block]:
 
 
 def forgotten(done: "Forgotten") -> Iterator[Block]:
-    """The numbers, then each agent that went, with its tools."""
+    """The numbers, then each agent that went, with its tools, and the sources that are to be read again."""
     yield Fields((("agents", len(done.agents)), ("tools", len(done.tools)), ("revision", done.revision)))
     if done.agents:
         names: dict[str, list[str]] = {agent_id: [] for agent_id in done.agents}
@@ -71,6 +71,8 @@ def forgotten(done: "Forgotten") -> Iterator[Block]:
             agent_id, _, name = tool_id.partition("/")
             names[agent_id].append(name)
         yield Table(columns=("removed", "tools"), rows=list(names.items()))
+    if done.ingest_again:
+        yield Table(columns=("ingest again",), rows=[(name,) for name in done.ingest_again])
 
 
 def ingest(outcomes: "Sequence[Outcome]") -> Iterator[Block]:
