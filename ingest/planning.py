@@ -31,6 +31,7 @@ class _Plan:
         released = self._released()
         compared = self._compared(released)
         created_agents, created_tools = compared.created_agents(), compared.created_tools()
+        stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
         updated_agents, updated_tools = compared.updated_agents(), compared.updated_tools()
         return ChangeSet(
             source=said.source,
@@ -46,7 +47,7 @@ class _Plan:
             removed_agents=tuple(compared.gone),
             removed_tools=tuple(compared.removed_tools()),
             unchanged_agents=len(entries) - len(created_agents) - len(updated_agents),
-            unchanged_tools=sum(len(e.tools) for e in entries) - len(created_tools) - len(updated_tools),
+            unchanged_tools=stated_tools - len(created_tools) - len(updated_tools),
             claims=tuple(self._claims()),
             released=tuple(released),
             renamed=tuple(self.placement.renamed),
@@ -75,6 +76,11 @@ class _Plan:
             return True
         same = stored.bundle_hash == entry.bundle_hash and entry.agent.status in (KNOWN, stored.agent.status)
         return not same and self.claims.speaks_for(entry.agent.id)
+
+    def _is_in_force(self, entry: AgentEntry) -> bool:
+        """Whether the agent is as the entry says, or will be: another source may speak for it."""
+        stored, agent_id = self.held.agents.get(entry.agent.id), entry.agent.id
+        return stored is None or stored.bundle_hash == entry.bundle_hash or self.claims.speaks_for(agent_id)
 
     def _with_status(self, entry: AgentEntry) -> AgentEntry:
         """The entry with the status that is held, unless it tells another itself."""

@@ -257,6 +257,16 @@ def test_a_live_source_speaks_before_a_catalogue(graph: Graph) -> None:
     assert graph.agents()["x"].description == "as it is"
 
 
+def test_tools_of_which_another_source_speaks_are_not_counted(graph: Graph) -> None:
+    """They may be none of the agent's. Those of a source that says the same word for word are its tools."""
+    said = entry("x", tools=["one", "two"], transport="T")
+    graph.sync(manifest("a", said))
+    shadowed, _ = graph.sync(manifest("b", entry("x", tools=["three"], transport="T"), entry("y")))
+    assert (shadowed.unchanged_agents, shadowed.unchanged_tools) == (1, 0)
+    assert shadowed.created_tools == ("y/run",)
+    assert graph.sync(manifest("c", said))[0].unchanged_tools == 2
+
+
 def test_a_shadowed_source_takes_over_when_the_first_is_forgotten(graph: Graph) -> None:
     """What it says counts with its next sync, once nobody before it claims the agent, and who forgets is told so."""
     first, second = entry("x", "first", transport="T"), entry("x", "second", transport="T")
