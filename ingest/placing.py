@@ -107,6 +107,8 @@ class _Ids:
         return said is not None and said.removed
 
     def _new(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
+        if self.manifest.restores and self._is_free(entry.agent.id, entry, taken):
+            return entry.agent.id  # the id that it had, whichever others are launched like it
         free = self._free_id(entry, taken)
         return free if self.is_removed(free) else self._same_launch(entry, alone, taken) or free
 
@@ -124,11 +126,13 @@ class _Ids:
             return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
         known = self._spoken_of(namespaced) and not self._spoken_of(wanted)
-        for candidate in (namespaced, wanted) if known else (wanted, namespaced):
-            stored = self.held.agents.get(candidate)
-            if candidate not in taken and (stored is None or same_agent(stored, entry)):
-                return candidate
-        return own
+        candidates = (namespaced, wanted) if known else (wanted, namespaced)
+        return next((candidate for candidate in candidates if self._is_free(candidate, entry, taken)), own)
+
+    def _is_free(self, candidate: str, entry: AgentEntry, taken: set[str]) -> bool:
+        """Whether no other agent has this id."""
+        stored = self.held.agents.get(candidate)
+        return candidate not in taken and (stored is None or same_agent(stored, entry))
 
     def _spoken_of(self, agent_id: str) -> bool:
         """Whether operators said anything that holds: a word that was taken back counts no more."""

@@ -15,6 +15,8 @@ from waygraph.registry.settings import Settings
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
 
+SHAPE = 'what `waygraph export` wrote as JSON, {"waygraph_export": 1, "agents": […], "sources": […]}'
+
 _Name = Annotated[str, StringConstraints(min_length=1)]
 
 

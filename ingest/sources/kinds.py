@@ -13,6 +13,7 @@ from waygraph.ingest.sources import (
     a2a_card,
     catalogue,
     docker_catalog,
+    export,
     livemcpbench,
     mcp_config,
     mcp_registry,
@@ -100,10 +101,13 @@ def kind_named(name: str, document: object, where: str) -> Kind:
     if kind is None:
         raise SourceError(name, f"is no kind of source; known: {_known_names()}")
     if not kind.fits(document):
-        raise SourceError(
-            where, f"is not of the kind {name}: expected {kind.shape}, found {_top(document)}", pointer="/"
-        )
+        raise of_another_kind(name, kind.shape, document, where)
     return kind
+
+
+def of_another_kind(name: str, shape: str, document: object, where: str) -> SourceError:
+    """Why a document is not of the kind that a person named."""
+    return SourceError(where, f"is not of the kind {name}: expected {shape}, found {_top(document)}", pointer="/")
 
 
 def _contributed_kind_of(document: object, where: str) -> Kind | None:
@@ -128,8 +132,8 @@ def _contributed() -> "Contributed":
 
 
 def _known_names() -> str:
-    """The kinds, and which of other packages are not among them."""
-    return "; ".join([", ".join(kind.name for kind in known_kinds()), *_contributed().faults])
+    """The kinds, and which of other packages are not among them. An export holds other sources, and is no `Kind`."""
+    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *_contributed().faults])
 
 
 def _top(document: object) -> str:

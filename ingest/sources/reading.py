@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import export
-from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of
+from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parsing import Content, parse
 from waygraph.ingest.surroundings import Surroundings
@@ -74,10 +74,11 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings)
-            if export.fits(document) and len(listing.files) == 1:
+            is_export = _is_export(document, where, reading.kind)
+            if is_export and len(listing.files) == 1:
                 held = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
                 return [Parts(manifest=manifest) for manifest in held]
-            if export.fits(document):
+            if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
             merged.take(document, where, reading)
         except SourceError as error:
@@ -85,6 +86,13 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
                 raise
             merged.refuse(error)
     return [merged.parts(listing)]
+
+
+def _is_export(document: object, where: str, kind: str) -> bool:
+    """Whether it is one, and is not called another kind. Raises SourceError for what is none and is called one."""
+    if kind == export.KIND and not export.fits(document):
+        raise of_another_kind(export.KIND, export.SHAPE, document, where)
+    return kind in ("", export.KIND) and export.fits(document)
 
 
 def answered(parts: Parts, ask: Ask | None) -> Manifest:

@@ -173,6 +173,26 @@ def test_an_agent_that_two_sources_claim_comes_back_with_both(
     assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
 
 
+SHARED_LAUNCH = [
+    ("a", [{"id": "x", "transport": {"command": "T"}}]),
+    ("b", [{"id": name, "transport": {"command": "T"}} for name in ("y", "z")]),
+    ("b", [{"id": "y", "transport": {"command": "T"}}]),
+]
+PINNED_BESIDE = [("z", [{"id": "a.x", "description": "pinned"}]), ("a", [{"id": "x"}])]
+
+
+@pytest.mark.parametrize("history", [SHARED_LAUNCH, PINNED_BESIDE], ids=["one launch", "an operator's word"])
+def test_agents_come_back_under_their_ids(
+    registry: Registry, other: Registry, tmp_path: Path, history: list[tuple[str, list[dict[str, object]]]]
+) -> None:
+    """Also those that would be placed elsewhere, were they new: the ids of an export are taken already."""
+    for source, agents in history:
+        take_document(registry, tmp_path / f"{source}.json", catalogue(*agents))
+    registry.set(registry.agents()[0].id, pinned=True)
+    take_export(other, tmp_path / "export.json", export(registry, "json"))
+    assert graph_of(other) == graph_of(registry)
+
+
 ODD: list[dict[str, object]] = [
     {"id": "@scope/pkg name", "name": "  odd  ", "description": HOSTILE, "version": "1"},
     {"id": "天気", "description": "天気予報 🦊\r\n\ttab", "kind": "custom", "tags": ["b", "a", "b"]},

@@ -429,6 +429,15 @@ def test_what_operators_set_comes_back_only_when_asked(tmp_path: Path) -> None:
         read_path(str(broken), Settings(), kind="export")
 
 
+def test_an_export_is_called_no_other_kind_and_no_other_an_export(tmp_path: Path) -> None:
+    """The refusal says what is expected of the kind that was named, and what is there."""
+    config = written(tmp_path, {"mcpServers": {}})
+    assert "is not of the kind export: expected what `waygraph export` wrote" in refused(config, kind="export").reason
+    exported = written(tmp_path, {"waygraph_export": 1, "agents": [], "sources": []})
+    assert "is not of the kind catalogue: expected" in refused(exported, kind="catalogue").reason
+    assert ", export" in refused(config, kind="exports").reason
+
+
 # -- YAML ------------------------------------------------------------------------------------------
 
 LAUGHS = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "\n".join(
