@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from waygraph.ingest.hosts import json_text, toml_text
 from waygraph.ingest.hosts.host import Host
+from waygraph.ingest.sources.repeated import repeated
 from waygraph.registry.errors import SourceError
 
 _BLANK = "\ufeff \t\r\n"
@@ -38,6 +39,11 @@ class HostConfig:
             if not isinstance(table, dict):
                 raise self._fault(f"{name} is no object")
         return dict(table)
+
+    def repeated(self, folder: str = "") -> list[str]:
+        """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
+        there = self.servers_of(folder)
+        return _SYNTAXES[self.host.syntax].repeated(self.text or "", self._table(folder)) if there else []
 
     @property
     def others(self) -> dict[str, Any]:
@@ -105,6 +111,9 @@ class Syntax(Protocol):
     def parsed(self, text: str) -> Any: ...
 
     @abstractmethod
+    def repeated(self, text: str, table: Sequence[str]) -> list[str]: ...
+
+    @abstractmethod
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str: ...
 
     @abstractmethod
@@ -116,6 +125,9 @@ class _Json:
 
     def parsed(self, text: str) -> Any:
         return json_text.parsed(text)
+
+    def repeated(self, text: str, table: Sequence[str]) -> list[str]:
+        return repeated(member.name for member in json_text.members(text, table) or ())
 
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
         return json_text.with_member(text, table, name, entry)
@@ -129,6 +141,9 @@ class _Toml:
 
     def parsed(self, text: str) -> Any:
         return toml_text.parsed(text)
+
+    def repeated(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
+        return []
 
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
         return toml_text.with_member(text, table[0], name, entry)

@@ -9,7 +9,7 @@ Each step leaves a state from which the next run goes on, or `put_back` undoes i
 5. the host's file is replaced, whole.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -69,16 +69,24 @@ def offer_of(target: Target) -> Offer:
     places = _of_folder(target)
     everywhere = {key: entry for key, entry in target.config.servers.items() if key != target.name}
     own = target.config.servers_of(target.folder) if places else {}
+    unclear = {*target.config.repeated(), *_keys_of(places, target.config.repeated(target.folder) if places else ())}
     for key, entry in {**everywhere, **{key: own[name] for key, (_, name) in places.items()}}.items():
         project = Path(target.folder) if key in places else target.project
         if fault := name_fault(key):
             stays[key] = f"the gateway cannot call it so: {fault}"
+            continue
+        if key in unclear:
+            stays[key] = "the file has more than one of this name: leave one there"
             continue
         try:
             servers[key] = standard(target.config.host, entry, project=project)
         except Stays as why:
             stays[key] = str(why)
     return Offer(servers=servers, stays=stays, places={key: places[key] for key in servers if key in places})
+
+
+def _keys_of(places: Mapping[str, tuple[str, str]], names: Collection[str]) -> list[str]:
+    return [key for key, (_, name) in places.items() if name in names]
 
 
 def _of_folder(target: Target) -> dict[str, tuple[str, str]]:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.sources import jsonc
+from waygraph.ingest.sources.repeated import Note, Objects, unheeded
 from waygraph.ingest.sources.skill_folder import is_skill, skill_of
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
@@ -37,16 +38,17 @@ class Lines:
     lines: tuple[Line, ...]
 
 
-def parse(where: str, content: Content, settings: Settings) -> Any:
+def parse(where: str, content: Content, settings: Settings, note: Note = unheeded) -> Any:
     """Plain values, or `Lines`. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
     if is_skill(PurePath(where)) and text.lstrip()[:1] != "{":  # by itself, not packed with its folder
         return skill_of(text, folder=PurePath(where).parent.name)
     if _is_named(where, JSON_LINES):
-        return _parse_lines(text)
+        return _parse_lines(text, note)
     if _is_named(where, YAML):
-        return parse_yaml(where, text)
-    return _parse_json(where, text) if _is_named(where, JSON) else _parse_unnamed(where, text)
+        return parse_yaml(where, text, note)
+    parse_rest = _parse_json if _is_named(where, JSON) else _parse_unnamed
+    return parse_rest(where, text, note)
 
 
 def parse_file(path: PurePath | str, settings: Settings) -> Any:
@@ -83,25 +85,25 @@ def _is_named(where: str, suffixes: tuple[str, ...]) -> bool:
     return where.lower().endswith(suffixes)
 
 
-def _parse_unnamed(where: str, text: str) -> object:
+def _parse_unnamed(where: str, text: str, note: Note) -> object:
     """Standard input, what an address gave, a file of another name."""
     begin = text.lstrip()
     if (where == "stdin" or "://" in where) and begin[:1] not in "{[":
-        return parse_yaml(where, text)
+        return parse_yaml(where, text, note)
     first, _, rest = begin.partition("\n")
-    in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first).fault
-    return _parse_lines(text) if in_lines else _parse_json(where, text)
+    in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first, unheeded).fault
+    return _parse_lines(text, note) if in_lines else _parse_json(where, text, note)
 
 
-def _parse_lines(text: str) -> Lines:
+def _parse_lines(text: str, note: Note) -> Lines:
     # Not `splitlines`: a JSON string may hold other characters that end a line.
     numbered = enumerate(text.split("\n"), start=1)
-    return Lines(tuple(_line(number, line) for number, line in numbered if line.strip()))
+    return Lines(tuple(_line(number, line, note) for number, line in numbered if line.strip()))
 
 
-def _line(number: int, text: str) -> Line:
+def _line(number: int, text: str, note: Note) -> Line:
     try:
-        return Line(number, json.loads(text))
+        return Line(number, _loaded(text, lambda place: note(f"L{number}{place}")))
     except json.JSONDecodeError as exc:
         what = "UTF-8 text" if "\0" in text else "JSON"
         return Line(number, fault=f"is not {what}: {exc.msg} at column {exc.colno}")
@@ -111,9 +113,9 @@ def _line(number: int, text: str) -> Line:
         return Line(number, fault="is nested too deeply")
 
 
-def _parse_json(where: str, text: str) -> object:
+def _parse_json(where: str, text: str, note: Note) -> object:
     try:
-        return _strictly_or_with_comments(text)
+        return _strictly_or_with_comments(text, note)
     except json.JSONDecodeError as exc:
         raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
     except ValueError as exc:  # a number of more digits than Python reads
@@ -122,24 +124,32 @@ def _parse_json(where: str, text: str) -> object:
         raise SourceError(where, "is nested too deeply") from exc
 
 
-def _strictly_or_with_comments(text: str) -> object:
+def _strictly_or_with_comments(text: str, note: Note) -> object:
     """Raises ValueError, RecursionError."""
     try:
-        return json.loads(text)
+        return _loaded(text, note)
     except json.JSONDecodeError:
         if (without := jsonc.plain(text)) == text:
             raise
-        return json.loads(without)
+        return _loaded(without, note)
 
 
-def parse_yaml(where: str, text: str) -> object:
+def _loaded(text: str, note: Note) -> object:
+    """Raises ValueError, RecursionError."""
+    objects = Objects()
+    document = json.loads(text, object_pairs_hook=objects)
+    objects.tell(document, note)
+    return document
+
+
+def parse_yaml(where: str, text: str, note: Note = unheeded) -> object:
     """Raises SourceError with line and column of what is wrong, and for what unfolds without end."""
     import yaml
 
     from waygraph.ingest.sources import yaml_text
 
     try:
-        return yaml_text.parse(text)
+        return yaml_text.parse(text, note)
     except yaml.YAMLError as exc:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
     except yaml_text.Unbounded as exc:

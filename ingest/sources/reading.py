@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import export
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parsing import Content, parse
+from waygraph.ingest.sources.repeated import REPEATED
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest, Rejected
@@ -73,7 +75,7 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     merged = _Merged(Intake(where=listing.source, settings=reading.settings))
     for where, content in listing.files:
         try:
-            document = parse(where, content, reading.settings)
+            document = parse(where, content, reading.settings, partial(merged.note_repeated, where))
             is_export = _is_export(document, where, reading.kind)
             if is_export and len(listing.files) == 1:
                 held = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
@@ -151,6 +153,9 @@ class _Merged:
         self.intake.rejected += intake.rejected
         self.intake.cut += intake.cut
         self.intake.gone += intake.gone
+
+    def note_repeated(self, where: str, place: str) -> None:
+        self.intake.cut.append(Rejected(where=f"{where}#{place}", reason=REPEATED))
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already

@@ -12,6 +12,7 @@ from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources import script_head
 from waygraph.ingest.sources.foreign import fields_of, items_of, scalar_of, text_of
 from waygraph.ingest.sources.parsing import parse_yaml
+from waygraph.ingest.sources.repeated import REPEATED
 from waygraph.ingest.sources.skill_folder import SCRIPTS
 from waygraph.registry.errors import SourceError
 
@@ -37,7 +38,7 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     folder = text_of(document["folder"])
     try:
-        front = _front(document["skill"], where)
+        front = _front(document["skill"], where, intake)
     except SourceError as error:
         intake.reject_agent(error.pointer, error.reason, key=folder)
         intake.partial = True  # it may be held under a name of its own, which cannot be read
@@ -59,11 +60,11 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     )
 
 
-def _front(stated: object, where: str) -> Mapping[str, Any]:
+def _front(stated: object, where: str, intake: Intake) -> Mapping[str, Any]:
     """Raises SourceError."""
     if not isinstance(stated, str):
         raise SourceError(where, "has no front matter: a SKILL.md begins with `---`, its fields in YAML, and `---`")
-    front = parse_yaml(where, stated)
+    front = parse_yaml(where, stated, lambda place: intake.note_cut(place, REPEATED))
     if not isinstance(front, Mapping):
         raise SourceError(where, f"its front matter is {shape_of(front)}: expected fields such as name and description")
     return front

@@ -6,6 +6,9 @@ from typing import Any
 
 import yaml
 
+from waygraph.ingest.sources.pointer import pointer
+from waygraph.ingest.sources.repeated import Note, repeated, unheeded
+
 MAX_DEPTH = 200
 """The C parser ends the process at a few ten thousand."""
 MAX_UNFOLDED_CHARS = 10_000_000
@@ -18,10 +21,37 @@ class Unbounded(ValueError):
     """Nested too deeply, or an alias that stands for too much."""
 
 
-def parse(text: str) -> object:
+def parse(text: str, note: Note = unheeded) -> object:
     """Raises yaml.YAMLError, Unbounded, ValueError for a date or number that cannot be."""
     _check(text)
-    return _with_text_keys(yaml.load(text, Loader=LOADER))  # noqa: S506 - the safe loader, in C
+    loader = LOADER(text)
+    node = loader.get_single_node()
+    if node is None:
+        return None
+    for place in _repeated(node, "", set()):
+        note(place)
+    return _with_text_keys(loader.construct_document(node))
+
+
+def _repeated(node: Any, place: str, seen: set[int]) -> Iterator[str]:
+    """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen.add(id(node))
+    items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(node)
+    if isinstance(node, yaml.MappingNode):
+        yield from (f"{place}{pointer(name)}" for name in repeated(str(name) for name, _ in items))
+    for name, value in items:
+        yield from _repeated(value, f"{place}{pointer(name)}", seen)
+
+
+def _members(node: Any) -> list[tuple[str, Any]]:
+    """Of several `<<` each counts; a key that is no scalar is none of JSON."""
+    return [
+        (key.value, value)
+        for key, value in node.value
+        if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge")
+    ]
 
 
 def _with_text_keys(value: Any) -> Any:

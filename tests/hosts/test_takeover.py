@@ -91,6 +91,17 @@ def test_what_does_not_answer_and_what_is_off_stays_with_the_host(home: Home) ->
     assert [*json.loads((home.shelf / "cursor.json").read_text())["mcpServers"]] == ["tides"]
 
 
+def test_servers_of_one_name_stay_with_the_host(home: Home) -> None:
+    """Nobody can say which of them is meant, and the other would be in no file any more."""
+    tides = '"tides": {"command": "PYTHON", "args": ["-u", "PROGRAM"]}'
+    twice = '"two": {"command": "PYTHON", "args": ["-u", "PROGRAM"]}, "two": {"command": "/never-there"}'
+    file = home.put("cursor", f'{{"mcpServers": {{{tides}, {twice}}}}}')
+    told = home.run("connect", "cursor", "--import", "--json").told
+    assert told["taken"] == ["tides"]
+    assert told["stays"] == {"two": "the file has more than one of this name: leave one there"}
+    assert file.read_text().count('"two": {') == 2
+
+
 def test_if_nothing_answers_nothing_changes(home: Home) -> None:
     file = home.put("cursor", '{"mcpServers": {"dead": {"command": "/never-there", "env": {"T": "s3cr3t-value"}}}}')
     before = file.read_bytes()

@@ -315,6 +315,46 @@ def test_an_id_listed_twice_counts_once(tmp_path: Path) -> None:
     assert not manifest.partial
 
 
+TWICE_IN_JSON = """{"mcpServers": {
+  "a": {"command": "x"}, "b/c": {"url": "u", "url": "https://h"}, "a": {"command": "y"}}}"""
+TWICE_IN_LINES = """{"name": "a", "url": "https://x", "url": "https://y"}
+
+{"name": "b", "name": "c", "url": "https://z"}"""
+TWICE_IN_YAML = """waygraph: 1
+agents:
+- id: a
+  id: b
+  x: &x {v: 1}
+  y: {<<: *x, <<: *x}
+- {id: c, name: n, name: m, 1: a, '1': b}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "places"),
+    [
+        ("mcp.json", TWICE_IN_JSON, ["/mcpServers/a", "/mcpServers/b~1c/url"]),
+        ("mcp.json", '{"servers": {"a": {}}, // older\n"servers": {"a": {"command": "y"}},}', ["/servers"]),
+        ("lines.jsonl", TWICE_IN_LINES, ["L1/url", "L3/name"]),
+        ("catalogue.yaml", TWICE_IN_YAML, ["/agents/0/id", "/agents/1/name", "/agents/1/1"]),
+        ("SKILL.md", "---\nname: a\ndescription: first\ndescription: second\n---\n", ["/description"]),
+    ],
+)
+def test_a_name_that_is_there_twice_is_told(tmp_path: Path, name: str, text: str, places: list[str]) -> None:
+    """The last one counts, as for every host; no parser says that there was another."""
+    path = written(tmp_path, text, name)
+    told = [cut for cut in read(path).cut if cut.reason == "is there more than once; the last one counts"]
+    assert [cut.where for cut in told] == [f"{path}#{place}" for place in places]
+
+
+def test_names_are_told_at_any_depth(tmp_path: Path) -> None:
+    """Where the parser goes, what it found can be told."""
+    deep = '{"a":' * 900 + '{"b": 1, "b": 2}' + "}" * 900
+    tool = f'{{"name": "t", "description": "", "inputSchema": {deep}}}'
+    [cut] = [c for c in read(written(tmp_path, f'{{"tools": [{tool}]}}')).cut if "more than once" in c.reason]
+    assert cut.where.endswith("/a/a/b")
+
+
 @pytest.mark.parametrize("version", [2, "1", None, 0])
 def test_another_format_version_is_rejected(tmp_path: Path, version: object) -> None:
     """A catalogue of another version is told, not guessed at."""
