@@ -5,13 +5,14 @@ is the one schema that all of them have here, and the tool says what may be aske
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources import service_list
 from waygraph.ingest.sources.foreign import fields_of, items_of, lines_of, mostly, tags_of, text_of, version_of
+from waygraph.ingest.sources.repeated import repeated
 from waygraph.registry.identity import digest
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.skill_message import SKILL_MESSAGE
@@ -54,18 +55,19 @@ def fits(document: Any) -> bool:
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
-    """An agent a card. One of a list that has another's name is told apart by its address."""
+    """An agent a card. Those of a list that have one name are told apart by their addresses."""
     if not isinstance(document, list):
         yield _agent(document, "", "", intake)
         return
-    names: set[str] = set()
+    cards = [entry for entry in document if isinstance(entry, Mapping) and "metadata" not in entry]
+    shared = frozenset(repeated(text_of(card.get("name")) for card in cards))
     for number, entry in enumerate(document):
         if not isinstance(entry, Mapping):
             intake.reject_agent(f"/{number}", f"expected an agent card, found {shape_of(entry)}")
         elif "metadata" in entry:
             yield from _listed(entry, f"/{number}", intake)
         else:
-            yield _agent(entry, _told_apart(entry, names), f"/{number}", intake)
+            yield _agent(entry, _told_apart(entry, shared), f"/{number}", intake)
 
 
 def _is_card(document: Any) -> bool:
@@ -98,12 +100,11 @@ def _listed(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[
     yield _agent({**told, **card}, key, f"{pointer}/metadata", intake)
 
 
-def _told_apart(card: Mapping[str, Any], names: set[str]) -> str:
+def _told_apart(card: Mapping[str, Any], shared: Collection[str]) -> str:
+    """By nothing that changes with the order of the list. An agent that had the plain name keeps its id as a launch."""
     name = text_of(card.get("name"))
     address = next((interface["url"] for interface in _interfaces(card)), "")
-    key = f"{name[:100]}-{digest(address)[:8]}" if name in names and address else name
-    names.add(name)
-    return key
+    return f"{name[:100]}-{digest(address)[:8]}" if name in shared and address else name
 
 
 def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> AgentRecord:

@@ -1,5 +1,5 @@
-"""Names that an object of JSON has more than once. The last value counts, as in what other programs read of the same
-file; that there were others is told.
+"""Names that come more than once, first of all in an object of JSON: there the last value counts, as for other programs
+that read the same file, and that there were others is told.
 """
 
 from collections import Counter

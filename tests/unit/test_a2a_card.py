@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
+from tests.sync_graph import new_graph
 from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import a2a_card, read_path
 from waygraph.ingest.sync import sync
@@ -144,13 +145,33 @@ def test_the_list_of_an_a2x_registry_goes_in_whole() -> None:
 
 
 def test_a_list_tells_agents_of_one_name_apart() -> None:
-    """By their address; the same card twice has one key, and a sync keeps the first."""
+    """By their address, whichever comes first; the same card twice has one key, and the first is kept."""
     other = {**CARD_0_3, "url": "https://elsewhere.example/a2a"}
-    keys = [entry.key for entry in read([CARD_0_3, other, CARD_0_3, CARD_1_0]).entries]
-    assert keys[0] == "Chandler"
-    assert keys[3] == "Pilot Desk"
-    assert len(set(keys[:2])) == 2
-    assert keys == [entry.key for entry in read([CARD_0_3, other, CARD_0_3, CARD_1_0]).entries]
+
+    def keys(*cards: dict[str, Any]) -> dict[str, str]:
+        return {str(json.loads(entry.agent.transport)["url"]): entry.key for entry in read(list(cards)).entries}
+
+    told = keys(CARD_0_3, other, CARD_0_3, CARD_1_0)
+    assert len(set(told.values())) == 3
+    assert told == keys(CARD_1_0, other, CARD_0_3)
+    assert sorted(key.partition("-")[0] for key in told.values()) == ["Chandler", "Chandler", "Pilot Desk"]
+
+
+def test_an_agent_keeps_its_id_when_a_list_gets_another_of_its_name() -> None:
+    """Also when they change places, and when the other goes."""
+    other = {**CARD_0_3, "url": "https://elsewhere.example/a2a"}
+
+    def ids(*cards: dict[str, Any]) -> dict[str, str]:
+        graph.sync(read(list(cards)).manifest("cards", "cards"))
+        return {json.loads(agent.transport)["url"]: agent_id for agent_id, agent in graph.agents().items()}
+
+    graph = new_graph()
+    alone = ids(CARD_0_3)
+    assert [*alone.values()] == ["Chandler"]
+    both = ids(CARD_0_3, other)
+    assert both | alone == both
+    assert ids(other, CARD_0_3) == both
+    assert ids(CARD_0_3) == alone
 
 
 def test_a_list_of_an_a2x_registry_may_hold_plain_services_too() -> None:
