@@ -16,12 +16,15 @@ from waygraph.registry.paths import as_written
 
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
-LEAST = dict.fromkeys(
-    "calls_at_once cypher_workers max_embedded_chars max_query_chars mcp_registry_max_pages openai_batch_texts "
-    "remote_pool_size upstream_asked_at_once upstream_max_pages upstream_starts_at_once".split(),
-    1,
-) | {"neo4j_pool_size": 2}
-"""With fewer nothing could ever be done; a writer on a server marks its commit over a connection of its own."""
+MAY_BE_ZERO = frozenset(
+    "call_idle_s cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept mcp_registry_retries neo4j_retry_s "
+    "oidc_cached_tokens oidc_keys_stale_s oidc_leeway_s openai_retries progress_after_s query_cache_entries "
+    "rate_per_minute remote_retries remote_retry_s service_threads sessions_per_caller upstream_stderr_bytes "
+    "write_timeout_s".split()
+)
+"""Of these the docs say what 0 means. With 0 of any other nothing could ever be done."""
+LEAST = {"neo4j_pool_size": 2}
+"""A writer on a server marks its commit over a connection of its own."""
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -191,14 +194,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Raises InvalidSetting for a number that is none, or below the least that can be."""
         for setting in fields(self):
-            value = getattr(self, setting.name)
-            if isinstance(setting.default, bool) or not isinstance(setting.default, (int, float)):
-                continue
-            kinds = (int,) if isinstance(setting.default, int) else (int, float)
-            least = LEAST.get(setting.name, 0)
-            if not isinstance(value, kinds) or isinstance(value, bool) or not value >= least:
-                what = "whole number" if kinds == (int,) else "number"
-                raise InvalidSetting(f"{PREFIX}{setting.name.upper()}={value!r}: expected a {what} from {least}")
+            if isinstance(setting.default, (int, float)) and not isinstance(setting.default, bool):
+                _check_number(setting.name, getattr(self, setting.name), whole=isinstance(setting.default, int))
 
     @cached_property
     def cache_path(self) -> Path:
@@ -234,12 +231,24 @@ class Settings:
         return self.data_path / "registry.grafeo"
 
 
+def _check_number(name: str, value: Any, *, whole: bool) -> None:
+    """Raises InvalidSetting."""
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    zero_fits = name in MAY_BE_ZERO
+    least = LEAST.get(name, 0 if zero_fits else 1) if whole else 0
+    if is_number and (value >= least if whole or zero_fits else value > 0):
+        return
+    expected = f"whole number from {least}" if whole else "number from 0" if zero_fits else "number above 0"
+    raise InvalidSetting(f"{PREFIX}{name.upper()}={value!r}: expected a {expected}")
+
+
+VARIABLES = frozenset(PREFIX + setting.name.upper() for setting in fields(Settings))
+
+
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Settings from the environment. Raises InvalidSetting for a value out of shape."""
     environ = os.environ if environ is None else environ
-    names = {f.name for f in fields(Settings)}
-    given = any(environ.get(PREFIX + name.upper()) for name in names)
-    return _parse(environ) if given else Settings()
+    return _parse(environ) if any(environ.get(name) for name in VARIABLES) else Settings()
 
 
 def _parse(environ: Mapping[str, str]) -> Settings:

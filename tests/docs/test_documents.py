@@ -19,6 +19,7 @@ from waygraph.ingest.sources.kinds import BUILT_IN
 from waygraph.registry import RECIPES, Settings
 from waygraph.registry.embedding.spec import OPTIONS
 from waygraph.registry.index.search_index import Leg
+from waygraph.registry.settings import MAY_BE_ZERO
 
 IMPORT_NAMES = {
     "PyJWT": "jwt",
@@ -62,6 +63,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
     """docs/settings.md lists the fields of Settings, in their order, each with its default."""
     told = [(cells[0], cells[1]) for cells in rows(DOCS / "settings.md")[1:]]
     assert told == [(f"`{field.name}`", str(field.default or "(empty)")) for field in fields(Settings)]
+
+
+def test_what_zero_means_is_documented_where_it_means_something() -> None:
+    """docs/settings.md says of no other number that it may be 0."""
+    told = {cells[0].strip("`") for cells in rows(DOCS / "settings.md")[1:] if re.search(r"\b0: ", cells[2])}
+    assert told == MAY_BE_ZERO
 
 
 def test_every_recipe_is_documented_with_its_legs() -> None:

@@ -15,7 +15,7 @@ from waygraph.ingest.upstream.opening import connect
 from waygraph.registry.errors import InvalidSetting, UpstreamUnreachable
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.settings import LEAST, PREFIX, Settings, load_settings
+from waygraph.registry.settings import LEAST, MAY_BE_ZERO, PREFIX, Settings, load_settings
 
 
 def test_without_variables_the_defaults_hold() -> None:
@@ -48,13 +48,29 @@ def test_a_value_out_of_shape_names_the_variable(name: str, value: str) -> None:
         load_settings({PREFIX + name: value})
 
 
-@pytest.mark.parametrize(("name", "least"), sorted(LEAST.items()))
-def test_with_fewer_of_some_nothing_could_be_done(name: str, least: int) -> None:
-    with pytest.raises(
-        InvalidSetting, match=f"{PREFIX}{name.upper()}={least - 1}: expected a whole number from {least}"
-    ):
+NUMBERS = {
+    field.name: LEAST.get(field.name, 1)
+    for field in fields(Settings)
+    if field.type in (int, float) and field.name not in MAY_BE_ZERO
+}
+
+
+@pytest.mark.parametrize(("name", "least"), sorted(NUMBERS.items()))
+def test_with_less_of_most_nothing_could_be_done(name: str, least: int) -> None:
+    """No time, no bytes, no place to work: refused by the variable's name, and not at the first request."""
+    value = getattr(Settings(), name).__class__(least - 1)
+    allowed = f"whole number from {least}" if isinstance(value, int) else "number above 0"
+    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}={value}: expected a {allowed}$"):
         load_settings({PREFIX + name.upper(): str(least - 1)})
     assert getattr(load_settings({PREFIX + name.upper(): str(least)}), name) == least
+
+
+@pytest.mark.parametrize("name", sorted(MAY_BE_ZERO))
+def test_zero_of_some_means_something(name: str) -> None:
+    """Less than nothing does not."""
+    assert getattr(load_settings({PREFIX + name.upper(): "0"}), name) == 0
+    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}=-1.*: expected a .*number from 0$"):
+        load_settings({PREFIX + name.upper(): "-1"})
 
 
 def _neo4j_pool(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> object:
