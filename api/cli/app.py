@@ -13,7 +13,8 @@ from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.on_demand import CommandsOnDemand
 from waygraph.api.cli.quick import QuickGroup
-from waygraph.api.cli.shown.output import complain, flush, is_of_a_stream, leave_unwritten, open_closed_streams
+from waygraph.api.cli.shown.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
+from waygraph.api.cli.variables import misspelt
 
 _COMMANDS = {
     "ingest": "ingesting:ingest",
@@ -96,6 +97,7 @@ def before_command(
     ] = False,
 ) -> None:
     """Keep agents and their tools as a graph, and find those that can do a task."""
+    note(misspelt(os.environ))
     context.obj = Invocation(location=registry, embedder=embedder)
 
 

@@ -1,0 +1,66 @@
+"""Variables that look like settings: what is misspelt is told once, what is somebody else's is not."""
+
+import pytest
+
+from benchmarks.world import DATA_VARIABLE
+from waygraph.api.cli.app import main
+from waygraph.api.cli.variables import misspelt
+from waygraph.api.rest.serving import CHOSEN
+from waygraph.ingest.sources.interpolation import INPUT_PREFIX
+from waygraph.registry.settings import VARIABLES
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("WAYGRAPH_EMBEDER", "WAYGRAPH_EMBEDDER"),
+        ("WAYGRAPH_LOGLEVEL", "WAYGRAPH_LOG_LEVEL"),
+        ("WAYGRAPH_REQUEST_TIMEOUT", "WAYGRAPH_REQUEST_TIMEOUT_S"),
+        ("WAYGRAPH_KEY_FILE", "WAYGRAPH_KEYS_FILE"),
+        ("WAYGRAPH_REGISTERY", "WAYGRAPH_REGISTRY"),
+    ],
+)
+def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) -> None:
+    assert misspelt({given: "anything", "HOME": "/"}) == f"{given} sets nothing; did you mean {meant}?"
+
+
+def test_several_are_told_in_one_line() -> None:
+    told = misspelt({"WAYGRAPH_LOGFORMAT": "", "WAYGRAPH_API_KEYS": "secret"})
+    assert told == (
+        "WAYGRAPH_API_KEYS sets nothing; did you mean WAYGRAPH_API_KEY?; "
+        "WAYGRAPH_LOGFORMAT sets nothing; did you mean WAYGRAPH_LOG_FORMAT?"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *sorted(VARIABLES),
+        "WAYGRAPH_REGISTRY",
+        CHOSEN,
+        DATA_VARIABLE,
+        f"{INPUT_PREFIX}API_KEY",
+        "WAYGRAPH_TEST_CACHE",
+        "WAYGRAPH_REQUIRE_NEO4J",
+        "WAYGRAPH_SERVICE_HOST",
+        "WAYGRAPH_SERVICE_PORT_HTTP",
+        "WAYGRAPH_PORT_8080_TCP_ADDR",
+        "WAYGRAPH_NEO4J_SERVICE_HOST",
+        "WAYGRAPH_NEO4J_PORT_7687_TCP",
+        "WAYGRAPH_SECRET",
+        "EMBEDER",
+    ],
+)
+def test_no_other_variable_is(name: str) -> None:
+    """Settings; what the program, tests and benchmarks read; what a cluster tells of a service; somebody's own."""
+    assert misspelt({name: "anything"}) == ""
+
+
+def test_a_command_tells_it_once_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYGRAPH_EMBEDER", "none")
+    main(["--registry", ":memory:", "agents"])
+    note, *rest = capsys.readouterr().err.splitlines()
+    assert note == "note: WAYGRAPH_EMBEDER sets nothing; did you mean WAYGRAPH_EMBEDDER?"
+    assert [line[:24] for line in rest] == ["error: there is no regis"]
