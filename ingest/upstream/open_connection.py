@@ -34,7 +34,7 @@ from waygraph.ingest.upstream.raw import raw_request
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.tool_calls import ToolCalls
 from waygraph.ingest.upstream.underway import CallsUnderway, Underway
-from waygraph.ingest.upstream.wire import Counted, Watched, Wire
+from waygraph.ingest.upstream.wire import UNREAD, Counted, Watched, Wire
 from waygraph.registry.errors import (
     CallTimedOut,
     UpstreamAnswered,
@@ -52,8 +52,6 @@ _END_S = 2.0
 """For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
-_UNREAD = "Failed to parse "
-"""How it begins those of an answer that it could not read."""
 _MOST_DATA_CHARS = 64 * 1024
 """Of what a server adds to an error."""
 _COUNT_S = 5.0
@@ -350,8 +348,8 @@ class OpenConnection:
             return self.wire.trouble
         if cut:
             return UpstreamUnreachable("the connection was closed before the answer")
-        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(_UNREAD)  # and that one
-        return UpstreamRefused("answered with what is no JSON-RPC") if unread else None
+        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)  # and that one
+        return UpstreamRefused("its answer is not of the protocol") if unread else None
 
 
 async def _nobody(*_: Any, **__: Any) -> ErrorData:

@@ -7,23 +7,25 @@ standard output may hold what is no message, and a line without end is not gathe
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import anyio
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.child import CHUNK, Child
 from waygraph.ingest.upstream.launch import StdioLaunch
 from waygraph.ingest.upstream.messages import GONE, Item, MessagesIn, MessagesOut, read_message
 from waygraph.ingest.upstream.telling import Discretion
-from waygraph.ingest.upstream.wire import Wire
+from waygraph.ingest.upstream.wire import UNREAD, Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
 
@@ -219,7 +221,7 @@ class _Server:
 
 
 def message_of(line: bytes) -> JSONRPCMessage | None:
-    """The JSON-RPC message of a line, None if it is none.
+    """The JSON-RPC message of a line, None if it is none; an error in place of an answer that is not of the protocol.
 
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
     surrogate, deep nesting) costs nothing here.
@@ -230,8 +232,21 @@ def message_of(line: bytes) -> JSONRPCMessage | None:
         return read_message(line)
     with suppress(ValueError, RecursionError):
         document = json.loads(line.decode("utf-8", "replace"))
-        return jsonrpc_message_adapter.validate_python(document, by_name=False)
+        try:
+            return jsonrpc_message_adapter.validate_python(document, by_name=False)
+        except ValidationError:
+            return _in_place_of(document)
     return None
+
+
+def _in_place_of(document: Mapping[str, Any]) -> JSONRPCError | None:
+    """What whoever waits for this answer is told; None for what is no answer. As the SDK does it over HTTP."""
+    request_id = document.get("id")
+    is_answer = "method" not in document and ("result" in document or "error" in document)
+    if not is_answer or not isinstance(request_id, int | str):
+        return None
+    error = ErrorData(code=PARSE_ERROR, message=f"{UNREAD}its answer")
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 def ended(status: int, last_words: str) -> UpstreamError:

@@ -26,6 +26,9 @@ NOTICES = frozenset({"notifications/message", "notifications/progress"})
 _UNASKED = CHANGES | NOTICES | {"notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
+UNREAD = "Failed to parse "
+"""How the SDK begins the error that it puts in the place of an answer that it could not read."""
+
 
 @dataclass(slots=True)
 class Wire:

@@ -79,8 +79,9 @@ STDIO = (
     Row("list_result", '{"tools": null}', error=NO, says="tools"),
     Row("list_result", '{"tools": {"alpha": {}}}', error=NO, says="tools"),
     Row("list_result", '{"tools": [], "nextCursor": 5}', error=NO, says="(?i)cursor"),
-    Row("list_result", "[]", error=AWAY, says="1 s", settings=LISTS_SOON),
-    Row("list_result", '"none"', error=AWAY, says="1 s", settings=LISTS_SOON),
+    Row("list_result", "[]", error=NO, says="not of the protocol"),
+    Row("list_result", '"none"', error=NO, says="not of the protocol"),
+    Row("list_result", "null", error=NO, says="not of the protocol"),
     # Amounts
     Row("long_line", "50", error=NO, says="16,777,216 bytes"),
     Row("long_line", "1", tools=("alpha", "long")),
@@ -211,6 +212,7 @@ HTTP: Sequence[tuple[Behaviour, Row]] = (
     (web.lists_half, Row("dies mid answer", error=AWAY)),
     (web.no_json, Row("no JSON", error=ANY)),
     (web.lists_no_json, Row("lists no JSON", error=ANY)),
+    (web.lists_null, Row("null in place of a result", error=NO, says="not of the protocol")),
     (web.lists_wrong_ids, Row("wrong ids", error=ANY, settings=LISTS_SOON)),
 )
 

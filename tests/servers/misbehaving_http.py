@@ -211,6 +211,10 @@ def no_json(exchange: Exchange, message: dict[str, Json]) -> None:
     exchange.send(200, b"{this is not JSON \xff")
 
 
+def null(exchange: Exchange, message: dict[str, Json]) -> None:
+    exchange.send(200, result_of(message, None))
+
+
 def wrong_ids(exchange: Exchange, message: dict[str, Json]) -> None:
     exchange.send(200, result_of({"id": "somebody-else's"}, listing()))
 
@@ -236,6 +240,7 @@ lists_never = _at_listing(never_answers)
 lists_drip = _at_listing(drips)
 lists_half = _at_listing(dies_mid_answer)
 lists_no_json = _at_listing(no_json)
+lists_null = _at_listing(null)
 lists_wrong_ids = _at_listing(wrong_ids)
 
 

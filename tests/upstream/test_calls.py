@@ -17,7 +17,7 @@ from waygraph.ingest.upstream.questions import Questions
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.underway import ANSWERED_S, MOST_NOTICES, CallsUnderway
 from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamUnreachable
+from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
 
 KEY = "k-0123456789"
 
@@ -354,6 +354,18 @@ def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() ->
         with pytest.raises(CallTimedOut, match=r"'waits' did not answer within 0.2 s"):
             await calls.raw("waits", timeout_s=0.2)
         await calls.until_heard(lambda message: message.get("method") == "notifications/cancelled")
+
+    over(tools_by_hand(), act)
+
+
+@pytest.mark.parametrize("tool", ["answers_null", "answers_error_of_words"])
+def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str) -> None:
+    """And the connection goes on."""
+
+    async def act(calls: Asking) -> None:
+        with pytest.raises(UpstreamRefused, match="its answer is not of the protocol"):
+            await calls.raw(tool)
+        assert await calls.json("echo", a=1) == {"a": 1}
 
     over(tools_by_hand(), act)
 

@@ -129,6 +129,14 @@ def dies_afterwards(call: Call) -> None:
     os._exit(0)
 
 
+def answers_null(call: Call) -> None:
+    say(id=call[0], result=None)
+
+
+def answers_error_of_words(call: Call) -> None:
+    say(id=call[0], error="out of paper")
+
+
 def sleeps(call: Call) -> Any:
     time.sleep(call[1]["seconds"])
     return text_of("woke")
@@ -148,6 +156,8 @@ TOOLS: dict[str, Callable[[Call], Any]] = {
     "dies_quietly": dies_quietly,
     "dies_afterwards": dies_afterwards,
     "sleeps": sleeps,
+    "answers_null": answers_null,
+    "answers_error_of_words": answers_error_of_words,
 }
 
 
