@@ -5,11 +5,13 @@ and the session of the handshake era, which is begun anew, unseen by the host, w
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import anyio
@@ -36,8 +38,10 @@ from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, went_away
 from waygraph.api.mcp.stamping import Stamp
 from waygraph.api.mcp.stopping import stopped_by_signal
 from waygraph.ingest.upstream.quiet import hush, quietly
+from waygraph.ingest.upstream.wire import UNREAD
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
 from waygraph.registry.remote.address import ServiceAddress, api_key
+from waygraph.registry.remote.answers import stranger
 from waygraph.registry.settings import Settings
 
 CANCELLED, INITIALIZED = "notifications/cancelled", "notifications/initialized"
@@ -46,6 +50,9 @@ _CHANGED = {
     "resources": "notifications/resources/list_changed",
     "prompts": "notifications/prompts/list_changed",
 }
+
+_UNREAD = re.compile(rf"{UNREAD}\w+ \w+: \d+ validation error")
+"""So the SDK begins what it says of an answer that is no message."""
 
 
 def serve_bridge(place: str, settings: Settings, *, namespace: str = "") -> None:
@@ -241,12 +248,16 @@ class Bridge:
         return message.model_copy(update={"params": {**params, "requestId": known_as}})
 
     def _told_plainly(self, message: JSONRPCError) -> JSONRPCError:
-        """What the SDK says of an answer that broke off means that the service went away."""
+        """What the SDK says in place of an answer that broke off, or that it could not read."""
         said, code = message.error.message, message.error.code
         broke = code == CONNECTION_CLOSED and said.startswith("SSE stream ")
-        if not broke and not (code == PARSE_ERROR and said.endswith("the connection broke")):
+        if broke or (code == PARSE_ERROR and said.endswith("the connection broke")):
+            told = went_away(self._link.place)
+        elif code == PARSE_ERROR and _UNREAD.match(said):
+            told = protocol_error(stranger(HTTPStatus.OK, self._link.place))
+        else:
             return message
-        return message.model_copy(update={"error": ErrorData.model_validate(went_away(self._link.place))})
+        return message.model_copy(update={"error": ErrorData.model_validate(told)})
 
     async def _tell(self, message: JSONRPCMessage) -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):

@@ -7,6 +7,8 @@ end the transport.
 import random
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 import anyio
@@ -14,10 +16,10 @@ import httpx2
 
 from waygraph.api.mcp.failures import protocol_error
 from waygraph.ingest.upstream.error_body import error_code, start_of
-from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_in
+from waygraph.ingest.upstream.json_rpc import KINDS, answer_to, error_to, kind_of, message_in
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.remote.address import ServiceAddress
-from waygraph.registry.remote.answers import Broken, answer_of
+from waygraph.registry.remote.answers import Broken, answer_of, stranger
 from waygraph.registry.remote.call import Call, Reply
 from waygraph.registry.remote.connection import client_options, patience
 from waygraph.registry.remote.limits import Limits
@@ -70,7 +72,7 @@ class ServiceClient(httpx2.AsyncClient):
                     return self._no_answer(request, unanswered.broken)
                 await anyio.sleep(pause_s)
             else:
-                return response if response.status_code < 400 else await self._refusal(request, response, asks)
+                return await self._taken(request, response, asks)
 
     async def _answered(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         """Raises _Unanswered."""
@@ -86,6 +88,19 @@ class ServiceClient(httpx2.AsyncClient):
             # One event is bounded by the SDK; a stream has no end.
             response.stream = _Body(response.stream, None if is_stream else self._most_bytes)
         return response
+
+    async def _taken(
+        self, request: httpx2.Request, response: httpx2.Response, asks: str | int | None
+    ) -> httpx2.Response:
+        """The answer, if it is one; what answers otherwise than any service of MCP is none of ours."""
+        if response.status_code >= 400:
+            return await self._refusal(request, response, asks)
+        is_answer = response.status_code == HTTPStatus.OK and kind_of(response) in KINDS
+        if asks is None or is_answer or response.has_redirect_location:
+            return response
+        with suppress(httpx2.HTTPError):
+            await response.aclose()
+        return error_to(request, _NO_ANSWER, protocol_error(stranger(response.status_code, self._place)))
 
     async def _refusal(
         self, request: httpx2.Request, response: httpx2.Response, asks: str | int | None

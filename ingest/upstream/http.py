@@ -22,7 +22,7 @@ from waygraph.ingest.causes import causes
 from waygraph.ingest.origins import PublicOnly, same_origin
 from waygraph.ingest.trust import trust
 from waygraph.ingest.upstream.error_body import error_code, start_of
-from waygraph.ingest.upstream.json_rpc import answer_to, error_to, message_in
+from waygraph.ingest.upstream.json_rpc import KINDS, answer_to, error_to, kind_of, message_in
 from waygraph.ingest.upstream.launch import HttpLaunch
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
 from waygraph.ingest.upstream.quiet import hush
@@ -36,7 +36,6 @@ from waygraph.registry.settings import Settings
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 _OVER_SESSION = "mcp-session-id"
-_KINDS = frozenset({"application/json", "text/event-stream"})
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r")
 """A line without anything on it, whichever of the three ends of a line stand around it: how an event ends."""
 _RETRYABLE = frozenset({408, 425, 429})
@@ -182,8 +181,8 @@ class OriginClient(httpx2.AsyncClient):
         return None
 
     def _no_protocol(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if request.method != "POST" or response.status_code != 200 or kind in _KINDS or not _asks(request):
+        kind = kind_of(response)
+        if request.method != "POST" or response.status_code != 200 or kind in KINDS or not _asks(request):
             return None
         said = self._line(kind) or "something"
         return UpstreamRefused(f"answered with {said}, as no MCP server does; is this its address?")

@@ -9,6 +9,15 @@ from typing import Any
 
 import httpx2
 
+KINDS = frozenset({"application/json", "text/event-stream"})
+"""As which a request is answered over streamable HTTP."""
+
+
+def kind_of(response: httpx2.Response) -> str:
+    """Its media type, without parameters."""
+    named: str = response.headers.get("content-type", "")
+    return named.partition(";")[0].strip().lower()
+
 
 def message_in(request: httpx2.Request) -> dict[str, Any]:
     """What is sent; empty if that is no message."""

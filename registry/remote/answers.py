@@ -54,7 +54,7 @@ def problem_in(reply: Reply) -> Mapping[str, Any] | None:
 def _error(call: Call[Any], reply: Reply, place: str) -> WaygraphError:
     problem = problem_in(reply)
     if problem is None:
-        return _stranger(reply, place)
+        return stranger(reply.status, place)
     if problem.get("code") in NOT_TAKEN:
         return call.refused(f"{place} does not take this: {problem.get('detail')}")
     error = error_of(problem, place)
@@ -65,12 +65,12 @@ def _error(call: Call[Any], reply: Reply, place: str) -> WaygraphError:
     return error
 
 
-def _stranger(reply: Reply, place: str) -> WaygraphError:
+def stranger(status: int, place: str) -> WaygraphError:
     """For an answer that no service of ours gives."""
-    known = reply.status in HTTPStatus
-    seen = f"it answers {reply.status}{f' ({HTTPStatus(reply.status).phrase})' if known else ''}"
-    if reply.status in OF_GATEWAYS or reply.status == HTTPStatus.TOO_MANY_REQUESTS:
+    known = status in HTTPStatus
+    seen = f"it answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
+    if status in OF_GATEWAYS or status == HTTPStatus.TOO_MANY_REQUESTS:
         return ServiceUnavailable(place, seen)
-    if 300 <= reply.status < 400:
+    if 300 <= status < 400:
         return ServiceFailed(place, f"{seen}; redirects are not followed: give the address where the service is")
     return ServiceFailed(place, f"{seen}, and not as a Waygraph service does; is this its address?")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +15,9 @@ import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp import types as mcp
+from mcp.types import CONNECTION_CLOSED
 
-from tests.bridge.service_double import Service, server, service
+from tests.bridge.service_double import Asgi, Service, server, service
 
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 Era = Literal["auto", "legacy"]
@@ -234,16 +236,31 @@ def test_the_key_is_shown_and_a_namespace_is_a_path(double: Service) -> None:
 def test_what_the_service_refuses_is_told_as_it_said_it(
     double: Service, status: int, kind: str, body: bytes, said: str
 ) -> None:
-    async def refusing(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            head = {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]}
-            await send(head)
-            await send({"type": "http.response.body", "body": body})
-
     double.stop()
-    double.start(refusing)
+    double.start(_answering(status, kind, body))
     error = _raw(double, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})[0]["error"]
     assert said in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (200, "text/html", b"<p>A page for people</p>"),
+        (200, "application/json", b'{"hello": "world"}'),
+        (200, "application/json; charset=utf-8", b"no JSON"),
+        (200, "text/event-stream", b'data: {"a": 1}\n\n'),
+        (202, "text/plain", b""),
+    ],
+)
+def test_an_address_without_a_service_is_told_as_such(double: Service, status: int, kind: str, body: bytes) -> None:
+    """In one sentence that names it, without what the SDK makes of the answer."""
+    double.stop()
+    double.start(_answering(status, kind, body))
+    error = _raw(double, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})[0]["error"]
+    phrase = HTTPStatus(status).phrase
+    said = f"it answers {status} ({phrase}), and not as a Waygraph service does; is this its address?"
+    assert error["message"] == f"the service at {double.url}: {said}"
+    assert error["code"] == CONNECTION_CLOSED
 
 
 def test_what_is_no_message_is_answered_and_the_next_one_is_served(double: Service) -> None:
@@ -350,6 +367,18 @@ def test_a_place_that_is_none_is_refused_before_anything_is_said(place: str) -> 
 
 
 # -- what the tests share --------------------------------------------------------------------------
+
+
+def _answering(status: int, kind: str, body: bytes) -> Asgi:
+    """Whatever it is asked."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            head = {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]}
+            await send(head)
+            await send({"type": "http.response.body", "body": body})
+
+    return app
 
 
 async def _echo(client: Client) -> str:
