@@ -24,6 +24,9 @@ from waygraph.registry.access import LOCAL
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings
 
+MOST_AT_WORK = 40
+"""Questions to the registry, at a time; whatever else waits for its turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
@@ -72,14 +75,24 @@ def _opened(served: Served, rules: Rules, audit: Audit) -> AbstractAsyncContextM
         served.surroundings,
         rules,
         audit=audit,
-        ask=in_thread,
+        ask=InThreads(served.settings.request_timeout_s),
         asker_of=lambda _: asker,
         surface=served.surface,
     )
 
 
-async def in_thread[T](work: Callable[[], T], /) -> T:
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+class InThreads:
+    """An `Ask`: threads of its own, so that finds that hang take none of those in which calls are prepared.
+
+    Raises TimeoutError for work that takes longer than `timeout_s`; its thread may go on, and another takes its place.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s, self._places = timeout_s, anyio.CapacityLimiter(MOST_AT_WORK)
+
+    async def __call__[T](self, work: Callable[[], T], /) -> T:
+        with anyio.fail_after(self._timeout_s):
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._places)
 
 
 def _leave(served: Served, audit: Audit) -> None:

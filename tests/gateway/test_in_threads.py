@@ -1,0 +1,40 @@
+"""Questions to the registry in threads, for a host on standard input: what hangs holds up nobody for ever."""
+
+from threading import Event
+
+import anyio
+import pytest
+
+from waygraph.api.mcp.stdio import MOST_AT_WORK, InThreads
+
+
+def test_what_hangs_is_given_up_and_the_next_is_answered() -> None:
+    """However much hangs; and the threads of all else are free meanwhile."""
+    ready = Event()
+
+    async def main() -> None:
+        ask = InThreads(0.3)
+
+        async def hangs() -> None:
+            with pytest.raises(TimeoutError):
+                await ask(ready.wait)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(MOST_AT_WORK):
+                tasks.start_soon(hangs)
+            assert await anyio.to_thread.run_sync(lambda: "free") == "free"
+        ask._timeout_s = 60.0
+        assert await ask(lambda: "answered") == "answered"
+
+    try:
+        anyio.run(main)
+    finally:
+        ready.set()
+
+
+def test_an_error_is_the_askers_own() -> None:
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await InThreads(60)(lambda: 1 / 0)
+
+    anyio.run(main)
