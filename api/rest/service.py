@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.observing.observed import called_by
 from waygraph.registry.access import LOCAL, Caller, Scope
-from waygraph.registry.errors import NotAuthenticated, WaygraphError
+from waygraph.registry.errors import IssuerUnavailable, NotAuthenticated, WaygraphError
 from waygraph.registry.model import Principal
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Service:
         try:
             known = authenticator.known(*shown)
             return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
-        except NotAuthenticated:
+        except (NotAuthenticated, IssuerUnavailable):
             self.failures.failed(request.client.host if request.client else "")
             raise
 

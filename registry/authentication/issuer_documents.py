@@ -14,6 +14,7 @@ from waygraph.registry.machine.coding import IDENTITY, coding_of
 from waygraph.registry.machine.hosts import is_loopback
 from waygraph.registry.machine.proxies import http_client
 from waygraph.registry.machine.whole_body import TooMuch, TooSlow, whole_body
+from waygraph.registry.machine.whole_exchange import CutOff
 from waygraph.registry.settings import Settings
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -61,11 +62,13 @@ class IssuerDocuments:
             raise self._trouble(f"publishes no usable address of keys: {exc}") from None
 
     def _fetched(self, url: httpx2.URL) -> Document:
+        cut_off = CutOff(self._timeout_s)
         try:
-            parsed = json.loads(self._content(url))
-        except httpx2.TimeoutException as exc:
-            raise self._trouble(f"did not answer within {self._timeout_s:g} s") from exc
+            with cut_off:
+                parsed = json.loads(self._content(url, cut_off))
         except (httpx2.HTTPError, OSError) as exc:
+            if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
+                raise self._too_slow() from exc
             raise self._trouble(f"cannot be reached: {exc or type(exc).__name__}") from exc
         except (ValueError, RecursionError):
             raise self._trouble("answers with what is no JSON") from None
@@ -73,12 +76,12 @@ class IssuerDocuments:
             raise self._trouble("answers with JSON that is no object")
         return parsed
 
-    def _content(self, url: httpx2.URL) -> bytes:
+    def _content(self, url: httpx2.URL, cut_off: CutOff) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         with (
             http_client(httpx2.Client, timeout=self._timeout_s, follow_redirects=False, headers=headers) as client,
-            client.stream("GET", url) as response,
+            client.stream("GET", url, extensions={"trace": cut_off.seen}) as response,
         ):
             if response.status_code != 200:
                 moved = "; redirects are not followed" if response.is_redirect else ""
@@ -94,7 +97,10 @@ class IssuerDocuments:
         except TooMuch:
             raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
         except TooSlow:
-            raise self._trouble(f"did not answer in full within {self._timeout_s:g} s") from None
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> IssuerUnavailable:
+        return self._trouble(f"did not answer in full within {self._timeout_s:g} s")
 
     def _trouble(self, reason: str) -> IssuerUnavailable:
         return IssuerUnavailable(self.host, reason)

@@ -84,10 +84,10 @@ class IssuerKeys:
         Asks the issuer where it must and may. Raises IssuerUnavailable if that cannot be told without it.
         """
         held = self._held
-        if held is None or self._too_old(held) or held.find(kid, algorithm) is None:
-            with self._lock:
-                self._renew(held)
-        elif self._is_due(held) and self._lock.acquire(blocking=False):
+        is_needed = held is None or self._too_old(held) or held.find(kid, algorithm) is None
+        is_due = held is not None and self._is_due(held)
+        # While the issuer does not answer one waits for it; the others are told what came of the last try.
+        if (is_needed or is_due) and self._lock.acquire(blocking=is_needed and not self._trouble):
             try:
                 self._renew(held)
             finally:

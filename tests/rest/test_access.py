@@ -222,6 +222,26 @@ def test_an_issuer_that_does_not_answer_is_told_so(tmp_path: Path) -> None:
             assert_good(service.caller("read").get("/v1/agents"))
 
 
+def test_an_issuer_that_is_down_is_asked_once_and_callers_not_known_are_slowed(tmp_path: Path) -> None:
+    """Who shows tokens that nobody can check is not known: an address has its limit."""
+    own = signer()
+    with fake_issuer(own) as issuer:
+        token = own.token(issuer.claims())
+        issuer.status = 500
+        settings = Settings(
+            oidc_issuer=issuer.url,
+            oidc_audience=AUDIENCE,
+            oidc_refetch_s=600.0,
+            failures_per_minute=6,
+            failures_burst=3,
+        )
+        with served(auth=True, folder=tmp_path, settings=settings) as service:
+            for _ in range(3):
+                assert_problem(service.client(token).get("/v1/agents"), 503, "issuer-unavailable")
+            assert_problem(service.client(token).get("/v1/agents"), 429, TooManyRequests)
+            assert issuer.fetches == 1
+
+
 # -- limits ---------------------------------------------------------------------------------------------
 
 

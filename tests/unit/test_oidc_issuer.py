@@ -136,6 +136,26 @@ def test_one_thread_renews_while_the_others_go_on(world: World) -> None:
     assert world.issuer.fetches == 2
 
 
+def test_one_waits_for_an_issuer_that_is_down_and_the_others_do_not(world: World) -> None:
+    """Whoever comes while it is tried again is told what came of the last try: threads of a service are few."""
+    token = world.token()
+    world.issuer.status = 500
+    with pytest.raises(IssuerUnavailable):
+        world.tokens.caller(token)
+    world.now_s += PATIENCE.refetch_s
+    world.issuer.gate.clear()
+    with ThreadPoolExecutor(1) as pool:
+        trying = pool.submit(world.tokens.caller, token)
+        while len(world.issuer.requests) < 2:
+            time.sleep(0.005)
+        with pytest.raises(IssuerUnavailable, match="answers 500"):
+            world.tokens.caller(token)
+        assert not trying.done()
+        world.issuer.status = 200
+        world.issuer.gate.set()
+        assert trying.result().id == "oidc:user-1"
+
+
 def test_known_never_asks_the_issuer(world: World) -> None:
     """It says None where `caller` would: at first, for an unknown key; after that it knows."""
     token = world.token()
@@ -205,8 +225,9 @@ def test_remembered_tokens_are_bounded(world: World, checks: list[str]) -> None:
         ({"body": b'{"keys": [7, {"kty": "RSA"}]}'}, "publishes no public key"),
         ({"body": b'{"keys": [' + b" " * 2_000_000 + b"]}"}, "more than 1048576 bytes"),
         ({"headers": {"Content-Encoding": "gzip"}}, "compressed"),
-        ({"gate": False}, "did not answer within 1 s"),
+        ({"gate": False}, "did not answer in full within 1 s"),
         ({"drip_s": 0.1}, "did not answer in full within 1 s"),
+        ({"head_drip_s": 0.1}, "did not answer in full within 1 s"),
         ({"discovery": {"issuer": "https://evil.example.com"}}, "of another issuer"),
         ({"discovery": {"jwks_uri": "http://keys.example.com/keys"}}, "must begin with https://"),
         ({"discovery": {"jwks_uri": "file:///etc/passwd"}}, "must be an address"),
@@ -221,7 +242,7 @@ def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any],
             world.issuer.gate.clear()
         else:
             setattr(world.issuer, name, value)
-    tokens = world.reader(oidc_timeout_s=1.0 if "gate" in behaviour or "drip_s" in behaviour else 30.0)
+    tokens = world.reader(oidc_timeout_s=1.0 if behaviour.keys() & {"gate", "drip_s", "head_drip_s"} else 30.0)
     with pytest.raises(IssuerUnavailable, match=told):
         tokens.caller(world.token())
 
@@ -238,6 +259,15 @@ def test_an_authority_of_ones_own_vouches_for_the_issuer(tmp_path: Path, monkeyp
         world = world_of(issuer, signer())
         assert world.tokens.caller(world.token()).id == "oidc:user-1"
         assert issuer.requests == [DISCOVERY, "/keys"]
+
+
+def test_an_issuer_that_drips_over_tls_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by = certified(tmp_path)
+    with fake_issuer(signer(), tls=by.context()) as issuer:
+        monkeypatch.setenv("SSL_CERT_FILE", str(by.authority))
+        issuer.head_drip_s = 0.1
+        with pytest.raises(IssuerUnavailable, match="did not answer in full within 1 s"):
+            world_of(issuer, signer()).reader(oidc_timeout_s=1.0).caller(signer().token(issuer.claims()))
 
 
 def test_an_issuer_that_nobody_vouches_for_is_asked_nothing(tmp_path: Path) -> None:
