@@ -15,6 +15,7 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.calling.claims import Claimed, claims_on, servers_vouched_for
+from waygraph.ingest.calling.last_of import LastOf
 from waygraph.ingest.calling.reach import HOW_TO_NAME
 from waygraph.ingest.manifest import Refusal
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
@@ -40,11 +41,11 @@ class Launches:
     settings: Settings
     surroundings: Surroundings = field(repr=False)
     vouched: VouchedFile
-    _known: dict[str, "_Known"] = field(default_factory=dict, repr=False)
+    _known: LastOf["_Known"] = field(default_factory=LastOf, repr=False)
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
-        known = self._known.setdefault(agent.id, _Known())
+        self._known[agent.id] = known = self._known.get(agent.id) or _Known()
         if launch := known.fresh(agent):
             return launch
         async with known.lock:

@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from waygraph.ingest.calling.call import STOPPING
+from waygraph.ingest.calling.last_of import LastOf
 from waygraph.ingest.upstream.clock import Clock, SystemClock, first_of
 from waygraph.ingest.upstream.connection import CallConnection, NotDelivered
 from waygraph.ingest.upstream.host import QUESTIONS, Host, Result
@@ -77,10 +78,10 @@ class Pool:
         self._connect = connect
         self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
         self._lines: dict[str, _Line] = {}
-        self._failures: dict[str, _Failure] = {}
-        self._muted: dict[str, Launch] = {}
+        self._failures = LastOf[_Failure]()
+        self._muted = LastOf[Launch]()
         """By which launch a server could not ask."""
-        self._stood: dict[str, Launch] = {}
+        self._stood = LastOf[Launch]()
         """By which launch a server was started well."""
         self._is_closed = False
 

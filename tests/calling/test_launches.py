@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
 from waygraph.ingest.calling.claims import claims_on
+from waygraph.ingest.calling.last_of import LastOf
 from waygraph.ingest.ingestion import Ingestion
 from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
@@ -396,6 +398,19 @@ def test_a_launch_is_looked_for_once_a_second(here: Here) -> None:
             await launches.fresh(agent)
 
     anyio.run(main)
+
+
+def test_launches_of_agents_that_came_and_went_are_forgotten(here: Here) -> None:
+    """They hold values that were resolved."""
+    agents = here.ingest(here.config({"scales": here.entry, "till": here.entry}))
+    launches = replace(here.launches, _known=LastOf(1))
+
+    async def main() -> None:
+        for agent in agents:
+            await launches.fresh(agent)
+
+    anyio.run(main)
+    assert [agent.id for agent in agents[1:]] == list(launches._known)
 
 
 def test_the_file_of_what_was_vouched_for_is_its_owner_s_and_holds_no_value(here: Here) -> None:
