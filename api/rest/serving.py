@@ -194,7 +194,15 @@ def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening
         followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
     ):
         config = configuration(app, settings, factory=True, workers=chosen.workers)
-        Multiprocess(config, sockets=[listening]).run()
+        _Workers(config, sockets=[listening]).run()
+
+
+class _Workers(Multiprocess):
+    def terminate_all(self) -> None:
+        """Who comes from now on is refused: held open here, the port would take connections that nobody serves."""
+        for listening in self.sockets:
+            listening.close()
+        super().terminate_all()
 
 
 def configuration(

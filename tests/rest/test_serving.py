@@ -57,6 +57,32 @@ def test_what_was_begun_ends_before_it_stops(tmp_path: Path, number: signal.Sign
         assert "Traceback" not in running.told
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_who_comes_while_it_stops_is_refused(tmp_path: Path, workers: str) -> None:
+    """At once, and does not wait for the end of what was begun, which is answered."""
+    environ = {"WAYGRAPH_BODY_TIMEOUT_S": "600", "WAYGRAPH_DRAIN_TIMEOUT_S": "600"}
+    with process(tmp_path / "r.grafeo", tmp_path, "--workers", workers, environ=environ) as running:
+        ingest(running.client(), "s", agent("a", "look"))
+        body = b'{"text": "look"}'
+        head = b"POST /v1/route HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        with running.connect() as begun:
+            begun.sendall(head + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(body))
+            assert b"100 Continue" in begun.recv(65_536)
+            running.signal(signal.SIGTERM)
+            until(lambda: not _is_taken(running.port), "a connection that is refused")
+            begun.sendall(body)
+            assert b" 200 OK" in begun.recv(65_536)
+        assert running.wait() == 0
+
+
+def _is_taken(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def test_a_write_that_outlasts_its_patience_is_given_up_before_its_commit(tmp_path: Path) -> None:
     """Minutes of embedding are not waited for, and nothing of it is there afterwards."""
     home, manifest_of_many = tmp_path / "r.grafeo", manifest("many", agent("b", *(f"tool_{n}" for n in range(400))))
