@@ -69,3 +69,14 @@ def test_a_result_whose_meta_is_no_object_comes_without_it(open_host: Open, era:
                 assert (result.content, result.is_error) == ([], False)
 
     anyio.run(call)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_number_that_no_float_holds_comes_as_null_and_a_long_one_whole(open_host: Open, era: Era) -> None:
+    async def call() -> None:
+        async with open_host(era) as host:
+            assert (await host.call_tool("bad__large_float", {})).structured_content == {"n": None}
+            assert (await host.call_tool("bad__nan", {})).structured_content == {"n": None, "i": None}
+            assert (await host.call_tool("bad__long_number", {})).structured_content == {"n": int("9" * 4000)}
+
+    anyio.run(call)
