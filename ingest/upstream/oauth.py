@@ -45,7 +45,9 @@ _CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 """An error's, as RFC 6749 has them: any page in the person's browser can come to the callback with another."""
 _MOST_REQUEST_BYTES = 16 * 1024
 _RENEWAL_S = 10.0
-"""How long a renewal goes on for a request that was cancelled, and how long its issuer may be silent."""
+"""How long a renewal goes on for a request that was cancelled."""
+_SILENT_S = _RENEWAL_S
+"""How long its issuer may be silent."""
 _TURN_S = 2 * _RENEWAL_S
 """For another connection that is renewing the login; if a person can be asked here, it may be asking them as well."""
 _PAGE = "<!doctype html><meta charset=utf-8><title>Waygraph</title><p>{}</p>"
@@ -209,7 +211,7 @@ class Provider(OAuthClientProvider):
 
     async def _refresh_token(self) -> httpx2.Request:
         request = await super()._refresh_token()
-        request.extensions["timeout"] = httpx2.Timeout(_RENEWAL_S).as_dict()
+        request.extensions["timeout"] = httpx2.Timeout(_SILENT_S).as_dict()
         return request
 
     async def _redirect(self, page: str) -> None:

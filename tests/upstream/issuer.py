@@ -52,7 +52,7 @@ class Issuer:
         """A person who logs in: follows the page, which sends them back to the callback."""
         self.pages.append(page)
         assert page.startswith(self.origin)
-        with urllib.request.urlopen(page, timeout=10) as answer:  # noqa: S310 - a loopback address
+        with urllib.request.urlopen(page, timeout=60) as answer:  # noqa: S310 - a loopback address
             answer.read()
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, str], Any]:

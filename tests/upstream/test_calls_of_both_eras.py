@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from tests.processes_left import MARK, left_of, needs_proc, new_mark
-from tests.upstream.calling import Asking, Listening, over
+from tests.upstream.calling import PATIENCE_S, Asking, Listening, over
 from tests.upstream.launches import PROGRAMS, SETTINGS
 from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
@@ -232,14 +232,20 @@ def test_an_error_of_the_protocol_is_handed_on(launch: Launch) -> None:
 def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, request: pytest.FixtureRequest) -> None:
     mark = request.node.name
 
-    async def act(calls: Asking) -> None:
-        with anyio.move_on_after(0.3):
-            await calls.raw("waits", of=f"cancelled {mark}")
-        with pytest.raises(CallTimedOut):
-            await calls.raw("waits", of=f"timed out {mark}", timeout_s=0.3)
-        with anyio.fail_after(60):
-            while not {f"cancelled {mark}", f"timed out {mark}"} <= set(await calls.json("knows")):
+    async def until_noted(calls: Asking, note: str) -> None:
+        with anyio.fail_after(PATIENCE_S):
+            while note not in await calls.json("knows"):
                 await anyio.sleep(0.02)
+
+    async def act(calls: Asking) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(calls.raw, "waits", of=f"one {mark}"))
+            await until_noted(calls, f"one {mark} begun")
+            group.cancel_scope.cancel()
+        with pytest.raises(CallTimedOut):
+            await calls.raw("waits", of=f"other {mark}", timeout_s=1.0)
+        await until_noted(calls, f"one {mark} cancelled")
+        await until_noted(calls, f"other {mark} cancelled")
 
     over(launch, act)
 

@@ -21,12 +21,14 @@ from tests.upstream.marked import gone_within, marked
 from tests.upstream.served import served
 from waygraph.ingest.manifest import AgentRecord
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
+from waygraph.ingest.upstream import starts
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.upstream.listing import ServerListing
 from waygraph.ingest.upstream.opening import connect as really
 from waygraph.registry.changes import Manifest
 
 NOWHERE = StdioLaunch(command="no-such-program-4711")
+PATIENCE_S = 60.0
 SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
 
 
@@ -115,11 +117,12 @@ def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
     assert manifest.silent == (("odd", "failing: unexpected LookupError"),)
 
 
-def test_servers_that_never_answer_do_not_hold_the_others() -> None:
+def test_servers_that_never_answer_do_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than may start at once: the others get their turn long before they are given up."""
+    monkeypatch.setattr(starts, "START_S", 0.2)
     silent = [entry(f"silent{number}", SILENT) for number in range(3)]
     manifest, told = read(
-        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=9.0
+        *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=12.0
     )
     assert [found.key for found in manifest.entries] == ["shake"]
     assert {fault.key for fault in manifest.rejected if fault.key} == {"silent0", "silent1", "silent2"}
@@ -154,13 +157,13 @@ def test_an_interrupt_ends_the_asking(how: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark], env=environ, stdout=subprocess.PIPE
     ) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while len(marked(mark)) < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert len(marked(mark)) == 3
         process.send_signal(how)
-        assert gone_within(mark, 10.0), marked(mark)
-        process.wait(10)
+        assert gone_within(mark, PATIENCE_S), marked(mark)
+        process.wait(PATIENCE_S)
     assert process.returncode == (-9 if how is signal.SIGKILL else 130)
 
 

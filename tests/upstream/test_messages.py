@@ -87,10 +87,18 @@ def lines_of(chunk: bytes) -> list[Item]:
 def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> None:
     async def run() -> list[str]:
         reading, writing, found = Pipe(ends[0]), MessagesOut(Pipe(ends[1])), b""
+        given_up = anyio.CancelScope()
+
+        async def send_until_given_up() -> None:
+            with given_up:
+                await writing.send(note("a" * LONG))
+
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writing.run)
-            with anyio.move_on_after(0.05) as given_up:
-                await writing.send(note("a" * LONG))
+            tasks.start_soon(send_until_given_up)
+            await anyio.wait_all_tasks_blocked()
+            given_up.cancel()
+            await anyio.wait_all_tasks_blocked()
             assert given_up.cancelled_caught
             tasks.start_soon(writing.send, note("b" * LONG))
             tasks.start_soon(writing.send, note("c"))
@@ -119,7 +127,7 @@ def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
             tasks.start_soon(writing.run)
             tasks.start_soon(send)
             tasks.start_soon(send)
-            await anyio.sleep(0.05)
+            await anyio.wait_all_tasks_blocked()
             ends[0].close()
         with pytest.raises(anyio.ClosedResourceError):
             await writing.send(note("b"))
@@ -168,7 +176,7 @@ def test_an_end_wakes_who_waits(ends: Ends) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen, reading, heard)
-            await anyio.sleep(0.02)
+            await anyio.wait_all_tasks_blocked()
             reading.end()
         assert heard == []
         assert reading.left.is_set()
@@ -188,7 +196,7 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
         async with anyio.create_task_group() as tasks:
             if is_waiting:
                 tasks.start_soon(listen, reading, heard)
-                await anyio.sleep(0.02)
+                await anyio.wait_all_tasks_blocked()
             ends[1].write(b"the answer\n")
             ends[1].flush()
             reading.end_as_it_stands()

@@ -11,7 +11,8 @@ from mcp.server.stdio import stdio_server
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 MOST = 100
-cancelled: list[str] = []
+noted: list[str] = []
+"""What became of calls that wait."""
 SURE = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {"yes": {"type": "boolean"}}}}
 REQUESTS: dict[str, dict[str, Any]] = {
     "elicitation": {"method": "elicitation/create", "params": {"mode": "form", **SURE}},
@@ -44,16 +45,17 @@ async def log(context: Any, level: str, data: str) -> None:
 
 
 async def waits(_: Any, given: dict[str, Any]) -> types.CallToolResult:
+    noted.append(f"{given['of']} begun")
     try:
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
-        cancelled.append(given["of"])
+        noted.append(f"{given['of']} cancelled")
         raise
     return text_of("never")
 
 
 async def knows(_: Any, __: dict[str, Any]) -> types.CallToolResult:
-    return text_of(cancelled)
+    return text_of(noted)
 
 
 async def headers(context: Any, _: dict[str, Any]) -> types.CallToolResult:

@@ -3,13 +3,15 @@
 Standard library alone. It goes on reading while a tool waits, and lists in place of tools what it got.
 """
 
+import array
+import fcntl
 import json
 import os
 import sys
-import threading
+import termios
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 RICH = {
     "content": [
@@ -28,6 +30,7 @@ heard: list[Any] = []
 asked: dict[str, Any] = {}
 """By the id of our question, the id of the call for which it was asked."""
 waiting: list[Any] = []
+speaks_late: list[str] = []
 
 
 def say(**message: Any) -> None:
@@ -79,19 +82,23 @@ def asks_and_withdraws(call: Call) -> Any:
     return text_of("never mind")
 
 
-def asks_later(_: Call) -> Any:
-    """After its answer it logs, too."""
+def asks_later(call: Call) -> Any:
+    """After its answer, once a call waits, or once it is asked for its tools. It logs, too."""
+    speaks_late.append(call[1].get("once", "waits"))
+    return text_of("wait and see")
 
-    def later() -> None:
+
+def speak_late(once: str) -> None:
+    if once in speaks_late:
+        speaks_late.remove(once)
         logs((None, {}, {}))
         ask(None, "elicitation/create", {"message": "?"})
-
-    threading.Timer(0.1, later).start()
-    return text_of("wait and see")
 
 
 def waits(call: Call) -> None:
     waiting.append(call[0])
+    heard.append({"waits": call[0]})
+    speak_late("waits")
 
 
 def release(_: Call) -> Any:
@@ -110,11 +117,19 @@ def dies(call: Call) -> None:
     os._exit(4)
 
 
+def held_by_pipe(pipe: TextIO) -> int:
+    """How many bytes nobody has read yet."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
 def complains(call: Call) -> Any:
     """And goes on."""
     sys.stderr.write("Traceback (most recent call last):\nValueError: an error that is survived\n")
     sys.stderr.flush()
-    time.sleep(0.2)  # it is heard before the answer is
+    while held_by_pipe(sys.stderr):  # it is heard before the answer is
+        time.sleep(0.01)
     return text_of("as ever")
 
 
@@ -144,6 +159,7 @@ def sleeps(call: Call) -> Any:
 
 TOOLS: dict[str, Callable[[Call], Any]] = {
     "echo": lambda call: text_of(call[1]),
+    "waiting": lambda _: text_of(len(waiting)),
     "who": lambda _: text_of(os.getpid()),
     "rich": lambda _: RICH,
     "fails": lambda _: {**text_of("out of paper"), "isError": True},
@@ -196,6 +212,7 @@ def main() -> None:
         elif method == "initialize":
             say(id=message["id"], result=greeting(message["params"]))
         elif method == "tools/list":
+            speak_late(method)
             say(id=message["id"], result={"tools": heard})
         elif method == "notifications/initialized":
             say(id="roots-1", method="roots/list")
