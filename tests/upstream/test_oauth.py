@@ -25,7 +25,6 @@ from waygraph.ingest.upstream.tokens import TokenFile, token_file
 from waygraph.registry.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.settings import Settings
 
-
 PATIENCE_S = 60.0
 LIFETIME_S = 3600
 """Of a token."""
