@@ -12,6 +12,7 @@ import pytest
 
 from tests.calling.a2a_agent import PNG, Served, serving
 from tests.calling.opened_here import Here
+from tests.service import until
 from tests.web_pages import web_pages
 from waygraph.ingest.calling.call import Deaf, Result, ToolCall
 from waygraph.ingest.calling.executor import open_executor
@@ -130,9 +131,9 @@ def test_a_task_that_fails_is_a_result_that_is_an_error(
 def test_a_call_that_is_given_up_cancels_the_task(here: Here, agent: Served) -> None:
     began = time.monotonic()
     with pytest.raises(CallTimedOut):
-        run(here, "forever", deadline_s=1.0)
-    assert time.monotonic() - began < 5
-    assert len(agent.cancelled) == 1
+        run(here, "forever", deadline_s=2.0)
+    assert time.monotonic() - began < 60, "less than the 600 s that the agent takes"
+    until(lambda: len(agent.cancelled) == 1, "the agent hears that nobody waits")
 
 
 def test_an_error_of_the_protocol_is_the_agent_s_own(here: Here, agent: Served) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.moved_time import run
 from waygraph.ingest.calling.call import Deaf, Question, Result, ToolCall
 from waygraph.ingest.calling.executor import Executor
 from waygraph.registry.errors import (
@@ -49,7 +50,7 @@ def call(agent_id: str = "a", *, seconds: float = 0.0, deadline_s: float = 30.0)
 def test_a_call_that_takes_longer_than_its_deadline_is_ended_and_named() -> None:
     way = Sleeping()
     with pytest.raises(CallTimedOut, match=r"'a__t' did not answer within 0\.05 s"):
-        anyio.run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
+        run(Executor({"mcp_server": way}, 4).call, call(seconds=HANG_S, deadline_s=0.05))
     assert way.ended == ["a"]
 
 
@@ -75,10 +76,10 @@ class Asking(Sleeping):
 def test_what_a_person_takes_to_answer_does_not_count_to_the_deadline() -> None:
     """Only what the tool takes does, before and after."""
     executor, host = Executor({"mcp_server": Asking()}, 4), Thinking(0.6)
-    result = anyio.run(executor.call, replace(call(deadline_s=0.3), host=host))
+    result = run(executor.call, replace(call(deadline_s=0.3), host=host))
     assert result["answer"] == {"action": "accept"}
     with pytest.raises(CallTimedOut, match=r"within 0\.3 s"):
-        anyio.run(executor.call, replace(call(seconds=HANG_S, deadline_s=0.3), host=host))
+        run(executor.call, replace(call(seconds=HANG_S, deadline_s=0.3), host=host))
 
 
 class Failing:
@@ -95,13 +96,13 @@ class Failing:
 def test_a_failure_names_the_agent_whose_it_is(kind: type[UpstreamError]) -> None:
     executor = Executor({"mcp_server": Failing(kind("was ended by SIGKILL"))}, 4)
     with pytest.raises(kind, match=r"^a: was ended by SIGKILL$"):
-        anyio.run(executor.call, call())
+        run(executor.call, call())
 
 
 def test_what_a_server_itself_answers_stays_as_it_is() -> None:
     answered = UpstreamAnswered(-32000, "out of paper", {"tray": 2})
     with pytest.raises(UpstreamAnswered) as raised:
-        anyio.run(Executor({"mcp_server": Failing(answered)}, 4).call, call())
+        run(Executor({"mcp_server": Failing(answered)}, 4).call, call())
     assert raised.value is answered
 
 
@@ -115,7 +116,7 @@ def test_waiting_for_a_place_counts_to_the_deadline() -> None:
                 await executor.call(call("b", deadline_s=0.05))
             tasks.cancel_scope.cancel()
 
-    anyio.run(main)
+    run(main)
 
 
 def test_an_agent_that_hangs_leaves_room_for_others() -> None:
@@ -130,7 +131,7 @@ def test_an_agent_that_hangs_leaves_room_for_others() -> None:
             tasks.cancel_scope.cancel()
         return answer
 
-    assert anyio.run(main)["content"][0]["text"] == "alive"
+    assert run(main)["content"][0]["text"] == "alive"
 
 
 def test_a_caller_whose_calls_hang_leaves_room_for_others() -> None:
@@ -148,7 +149,7 @@ def test_a_caller_whose_calls_hang_leaves_room_for_others() -> None:
             tasks.cancel_scope.cancel()
         return answer
 
-    assert anyio.run(main)["content"][0]["text"] == "alive"
+    assert run(main)["content"][0]["text"] == "alive"
 
 
 def test_no_more_calls_are_under_way_than_the_setting_allows() -> None:
@@ -160,7 +161,7 @@ def test_no_more_calls_are_under_way_than_the_setting_allows() -> None:
             for number in range(12):
                 tasks.start_soon(executor.call, call(f"agent-{number}", seconds=0.005))
 
-    anyio.run(main)
+    run(main)
     assert (way.most, len(way.ended)) == (3, 12)
 
 
@@ -179,7 +180,7 @@ def test_calls_under_way_end_with_an_error_when_it_closes() -> None:
         with pytest.raises(UpstreamUnreachable, match="being stopped"):
             await executor.call(call())
 
-    anyio.run(main)
+    run(main)
 
 
 def test_a_call_may_be_made_on_behalf_of_another() -> None:
@@ -192,7 +193,7 @@ def test_a_call_may_be_made_on_behalf_of_another() -> None:
             return await executor.call(inner) if call.agent.id == "outer" else {"content": []}
 
     executor = Executor({"mcp_server": Nesting()}, 4)
-    assert anyio.run(executor.call, call("outer")) == {"content": []}
+    assert run(executor.call, call("outer")) == {"content": []}
 
 
 def test_whoever_asked_can_cancel() -> None:
@@ -203,10 +204,10 @@ def test_whoever_asked_can_cancel() -> None:
             await Executor({"mcp_server": way}, 4).call(call(seconds=HANG_S))
         assert scope.cancelled_caught
 
-    anyio.run(main)
+    run(main)
     assert way.ended == ["a"]
 
 
 def test_a_kind_that_nothing_runs_says_so() -> None:
     with pytest.raises(NotCallable, match="nothing here runs tools of a mcp_server agent"):
-        anyio.run(Executor({}, 4).call, call())
+        run(Executor({}, 4).call, call())
