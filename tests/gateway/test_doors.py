@@ -19,7 +19,7 @@ from waygraph.api.cli.app import main
 from waygraph.registry import Registry
 from waygraph.registry.settings import Settings
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
 BARE = {**ACCEPT, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
@@ -95,7 +95,7 @@ def test_each_request_counts_to_its_callers_limit(toolbox: Place, tmp_path: Path
 @pytest.mark.parametrize("era", ERAS)
 def test_an_answer_that_is_not_ready_in_time_is_told(toolbox: Place, monkeypatch: pytest.MonkeyPatch, era: Era) -> None:
     """As over REST; the session goes on."""
-    with served(toolbox.registry, settings=Settings(request_timeout_s=0.2)) as service:
+    with served(toolbox.registry) as service:
         ready, find = threading.Event(), service.registry.find_tools
 
         def slow(*asked: Any, **more: Any) -> Any:
@@ -106,6 +106,7 @@ def test_an_answer_that_is_not_ready_in_time_is_told(toolbox: Place, monkeypatch
             async with over_http(f"{service.url}/mcp", era) as host:
                 with monkeypatch.context() as slowed:
                     slowed.setattr(service.registry, "find_tools", slow)
+                    slowed.setattr(service.service.lanes, "_timeout_s", 0.2)
                     error = error_of(await host.call_tool("find_tools", {"query": "add"}))
                 assert (error["code"], error["retryable"]) == ("too-late", True)
                 assert error["message"] == "no answer was ready in time"

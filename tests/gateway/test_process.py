@@ -5,9 +5,8 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,29 @@ from tests.service import Running, process, until
 PATIENCE_S = 60.0
 
 
+PATIENT = """
+import sys
+from waygraph.api.cli.app import main
+from waygraph.api.mcp import last_answers
+from waygraph.ingest.upstream import stdio
+last_answers.LAST_S = float(sys.argv.pop(1))
+stdio.LEAVE_S = 60.0
+sys.exit(main(sys.argv[1:]))
+"""
+"""The gateway's program, with another time for what runs when its host leaves, and all there is for its servers."""
+
+
 @contextmanager
-def gateway(place: Place, *options: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+def gateway(place: Place, *options: str, last_s: float | None = None, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """`waygraph mcp` with pipes to it. What it writes to stderr goes to a file."""
     launch = on_stdio(place, *options, **environ)
     assert launch.env is not None
+    arguments = launch.args
+    if last_s is not None:
+        arguments = ["-W", "error", "-c", PATIENT, str(last_s), *launch.args[launch.args.index("--registry") :]]
     with (place.folder / "stderr.txt").open("w") as stderr:
         started = subprocess.Popen(
-            [launch.command, *launch.args],
+            [launch.command, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -62,7 +76,13 @@ def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 @pytest.fixture
 def begun(toolbox: Place) -> Iterator[subprocess.Popen[str]]:
-    with gateway(toolbox) as started:
+    with greeted(toolbox) as started:
+        yield started
+
+
+@contextmanager
+def greeted(toolbox: Place, last_s: float | None = None) -> Iterator[subprocess.Popen[str]]:
+    with gateway(toolbox, last_s=last_s) as started:
         say(started, id=0, method="initialize", params=HELLO["params"])
         assert hear(started)["result"]["protocolVersion"] == HANDSHAKE
         say(started, method="notifications/initialized")
@@ -89,28 +109,28 @@ def test_only_the_protocol_is_written_to_output(begun: subprocess.Popen[str], to
     assert "audit" in (toolbox.folder / "stderr.txt").read_text()
 
 
-def test_what_runs_when_its_host_closes_its_side_is_answered(begun: subprocess.Popen[str], toolbox: Place) -> None:
+def test_what_runs_when_its_host_closes_its_side_is_answered(toolbox: Place) -> None:
     """A script writes its requests, closes the pipe, and reads then."""
-    say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
-    assert hear(begun)["id"] == 1, "its server runs"
-    for number in (2, 3):
-        asked = {"name": "box__add", "arguments": {"a": 1, "b": number, "after_s": 0.2}}
-        say(begun, id=number, method="tools/call", params=asked)
-    out, _ = begun.communicate(timeout=PATIENCE_S)
+    with greeted(toolbox, last_s=600.0) as begun:
+        say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
+        assert hear(begun)["id"] == 1, "its server runs"
+        for number in (2, 3):
+            asked = {"name": "box__add", "arguments": {"a": 1, "b": number, "after_s": 0.2}}
+            say(begun, id=number, method="tools/call", params=asked)
+        out, _ = begun.communicate(timeout=PATIENCE_S)
     answers = {message["id"]: message for message in map(json.loads, out.splitlines())}
     assert [answers[number]["result"]["structuredContent"] for number in (2, 3)] == [{"total": 3}, {"total": 4}]
     assert begun.returncode == 0
     assert [line["outcome"] for line in toolbox.audit[-3:]] == ["ok"] * 3
 
 
-def test_what_does_not_end_when_its_host_closes_its_side_is_cancelled(
-    begun: subprocess.Popen[str], toolbox: Place
-) -> None:
+def test_what_does_not_end_when_its_host_closes_its_side_is_cancelled(toolbox: Place) -> None:
     """Its server is told, the audit has its line, and the host an answer if it still reads."""
     waits, cancelled = toolbox.notes.count("waits"), toolbox.notes.count("cancelled")
-    say(begun, id=1, method="tools/call", params={"name": "box__wait", "arguments": {}})
-    until(lambda: toolbox.notes.count("waits") > waits, "the call is under way")
-    out, _ = begun.communicate(timeout=PATIENCE_S)
+    with greeted(toolbox, last_s=0.5) as begun:
+        say(begun, id=1, method="tools/call", params={"name": "box__wait", "arguments": {}})
+        until(lambda: toolbox.notes.count("waits") > waits, "the call is under way")
+        out, _ = begun.communicate(timeout=PATIENCE_S)
     assert [json.loads(line)["id"] for line in out.splitlines()] == [1]
     assert begun.returncode == 0
     last = toolbox.audit[-1]
@@ -226,47 +246,46 @@ def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool
 
 @pytest.fixture
 def running(toolbox: Place, tmp_path: Path) -> Iterator[Running]:
-    with process(toolbox.registry, tmp_path, environ={"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}) as service:
+    environ = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"], "WAYGRAPH_DRAIN_TIMEOUT_S": "600"}
+    with process(toolbox.registry, tmp_path, environ=environ) as service:
         yield service
 
 
-def test_a_service_that_is_told_to_stop_ends_what_was_begun(running: Running) -> None:
+def test_a_service_that_is_told_to_stop_ends_what_was_begun(running: Running, toolbox: Place) -> None:
     """A call that is under way is answered; streams that have no end are closed at once; its servers end."""
     accept = {"Accept": "application/json, text/event-stream"}
     begun = running.client(**accept).post("/mcp", json=HELLO)
     session = {**accept, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
-    endless = threading.Thread(target=lambda: read(running.client(**session), "GET"))
+    streams = [threading.Event(), threading.Event()]
+    endless = threading.Thread(target=lambda: read(streams[0], running.client(**session), "GET"))
     endless.start()
     listen_params = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
     listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listen_params}
     modern = running.client(**{**BARE, "Mcp-Method": "subscriptions/listen"})
-    listening = threading.Thread(target=lambda: read(modern, "POST", listen))
+    listening = threading.Thread(target=lambda: read(streams[1], modern, "POST", listen))
     listening.start()
-    answers: list[httpx2.Response] = []
+    waits, answers = toolbox.notes.count("waits"), list[httpx2.Response]()
     arguments = {"name": "box__wait", "arguments": {}, "_meta": {"waygraph/timeout_s": 2}}
     slow = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": arguments}
     calling = threading.Thread(target=lambda: answers.append(running.client(**session).post("/mcp", json=slow)))
     calling.start()
-    until(lambda: children_of(running.process.pid), "the call is under way")
-    time.sleep(0.5)
+    until(lambda: toolbox.notes.count("waits") > waits, "the call is under way")
+    assert all(stream.wait(PATIENCE_S) for stream in streams)
     children = children_of(running.process.pid)
-    started = time.monotonic()
     running.signal(signal.SIGTERM)
-    assert running.wait() == 0
+    assert running.wait(PATIENCE_S) == 0, "less than what is begun may take: it waits for no stream that has no end"
     for thread in (endless, listening, calling):
         thread.join(PATIENCE_S)
-    assert time.monotonic() - started < 20, "it waited for streams that have no end"
     assert "call-timed-out" in answers[0].text
     until(lambda: not any(is_alive(child) for child in children), "its servers have ended")
     assert "Traceback" not in running.told
 
 
-def read(client: httpx2.Client, method: str, asked: dict[str, Any] | None = None) -> None:
+def read(begun: threading.Event, client: httpx2.Client, method: str, asked: dict[str, Any] | None = None) -> None:
     """Until the service closes the stream."""
-    try:
-        client.request(method, "/mcp", json=asked)
-    except httpx2.RemoteProtocolError:
-        return
+    with suppress(httpx2.RemoteProtocolError), client.stream(method, "/mcp", json=asked) as stream:
+        begun.set()
+        stream.read()
 
 
 @pytest.mark.parametrize("era", ERAS)

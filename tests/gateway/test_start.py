@@ -65,7 +65,7 @@ def test_who_leaves_while_the_gateway_is_opened_takes_nobody_along(ready: thread
     with served() as service:
         try:
             with pytest.raises(httpx2.ReadTimeout):
-                service.client().post("/mcp", json=HELLO, headers=ACCEPT, timeout=0.2)
+                service.client().post("/mcp", json=HELLO, headers=ACCEPT, timeout=httpx2.Timeout(60, read=0.2))
             assert_good(service.client().get("/healthz"))
         finally:
             ready.set()
@@ -96,23 +96,30 @@ def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypat
 
 def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its service had too many files open, say."""
-    make, refusals = OfferedGateway._made, iter([OSError("too many open files")])
+    make, has_room = OfferedGateway._made, threading.Event()
 
     def made(self: OfferedGateway) -> object:
-        for refusal in refusals:
-            raise refusal
+        if not has_room.is_set():
+            raise OSError("too many open files")
         return make(self)
 
     monkeypatch.setattr(OfferedGateway, "_made", made)
-    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.5)
+    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.1)
     with served() as service:
         assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
+        has_room.set()
         until(lambda: service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200, "the gateway")
 
 
 def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of ours in what it does beside its answers: who asks meanwhile is told of an error, and it comes back."""
-    fault = threading.Event()
+    make, fault, is_seen = OfferedGateway._made, threading.Event(), threading.Event()
+    is_seen.set()
+
+    def made(self: OfferedGateway) -> object:
+        if not is_seen.is_set():
+            raise OSError("not before its end was seen")
+        return make(self)
 
     async def follow(*_: object) -> None:
         while not fault.is_set():
@@ -121,15 +128,18 @@ def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.Monk
         raise RuntimeError("unforeseen")
 
     monkeypatch.setattr(Listeners, "follow", follow)
-    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.5)
+    monkeypatch.setattr(OfferedGateway, "_made", made)
+    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.1)
     with served() as service:
 
         def said() -> int:
             return service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code
 
         assert said() == 200
+        is_seen.clear()
         fault.set()
         until(lambda: said() == 500, "its end")
+        is_seen.set()
         until(lambda: said() == 200, "the next one")
         assert_good(service.client().get("/readyz"))
     assert "the gateway has ended" in service.log
