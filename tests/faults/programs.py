@@ -166,7 +166,9 @@ class Watch:
             lambda: _told(registry.route("moors ship")),
             lambda: _told_by_tools(registry),
         ]
-        while not self.stop.wait(0.005) and len(self.faults) < 10:
+        is_last = False
+        while not is_last and len(self.faults) < 10:
+            is_last = self.stop.wait(0.005)  # what was written before it was told to stop is still seen
             for ask in asks:
                 try:
                     revision, told, found = ask()

@@ -202,7 +202,7 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
 
 
 def comes_to(registry: Registry, revision: int) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while registry.status().state.revision != revision and time.monotonic() < deadline:
         time.sleep(0.05)
     return registry.status().state.revision == revision

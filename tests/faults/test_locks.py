@@ -1,6 +1,5 @@
 """One writer a registry: the second waits, then says who holds it. Readers never wait."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -78,10 +77,8 @@ def test_the_lock_of_a_killed_writer_is_free_at_once(path: Path) -> None:
         assert holder.hear() == "holding"
         holder.kill()
         holder.end()
-        started = time.monotonic()
-        with write_lock(path, 0):
+        with write_lock(path, 0):  # it has no patience, and is refused where it would wait
             pass
-        assert time.monotonic() - started < 0.5
     assert sound_revision(path) == 1
 
 

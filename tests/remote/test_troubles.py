@@ -272,8 +272,8 @@ def test_the_last_error_is_the_services_own(client: Client) -> None:
 def test_silence_ends(client: Client) -> None:
     """No answer in time is told, and not asked for again: that would only make it slower."""
     with silence() as silent, flaky(silent, silent) as service:
-        error = fails(ServiceUnavailable, client, service, look(), remote_timeout_s=0.1)
-    assert "no whole answer within 0.1 s" in str(error)
+        error = fails(ServiceUnavailable, client, service, look(), remote_timeout_s=1.0)
+    assert "no whole answer within 1 s" in str(error)
     assert len(service.seen) == 1
 
 

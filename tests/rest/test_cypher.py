@@ -138,7 +138,7 @@ def assert_ended(response: httpx2.Response) -> None:
 
 def test_as_many_as_are_allowed_work_at_a_time() -> None:
     """One more is told to come back; routes and lists go on."""
-    settings = Settings(cypher_timeout_s=3.0, cypher_workers=1, cypher_wait_s=0.05)
+    settings = Settings(cypher_timeout_s=8.0, cypher_workers=1, cypher_wait_s=0.05)
     with served(settings=settings) as service:
         client = service.client()
         ingest(client, "s", agent("a", "look"))

@@ -6,7 +6,9 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from waygraph.api.rest.problems import RETRY_AFTER_S
 from waygraph.registry.errors import NotAuthenticated
 from waygraph.registry.settings import Settings
 
-SMALL = Settings(max_body_bytes=2_000, max_manifest_bytes=20_000, body_timeout_s=0.5)
+SMALL = Settings(max_body_bytes=2_000, max_manifest_bytes=20_000)
 AS_JSON = {"Content-Type": "application/json"}
 
 
@@ -98,17 +100,19 @@ def test_a_head_without_end_is_refused(service: Served) -> None:
 
 def test_a_head_that_does_not_come_is_not_waited_for(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """408 for a part of one, also of a second request; a connection that sends nothing is closed."""
-    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_S", 1.0)
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    for sent, told in ((b"", []), (whole[:20], [408]), (whole + whole[:20], [200, 408])):
-        raw = service.raw(sent)
-        assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", raw)] == told
+    with ThreadPoolExecutor(3) as together:
+        answers = list(together.map(service.raw, (b"", whole[:20], whole + whole[:20])))
+    told = [[int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", raw)] for raw in answers]
+    assert told == [[], [408], [200, 408]]
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(service: Served) -> None:
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     """408, and the connection ends."""
     head = request("/v1/route", method="POST", Content_Length="100", Content_Type="application/json")
-    status, headers, body = answered(service.raw(head + b'{"text": '))
+    with served(settings=replace(SMALL, body_timeout_s=0.5)) as service:
+        status, headers, body = answered(service.raw(head + b'{"text": '))
     assert (status, headers["connection"]) == (408, "close")
     assert json.loads(body)["code"] == "too-slow"
     assert json.loads(body)["retryable"]

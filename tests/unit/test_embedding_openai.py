@@ -113,8 +113,8 @@ def test_for_a_query_nobody_waits_longer_than_for_one_answer(fake: FakeOpenAI, o
 def test_an_answer_that_trickles_is_given_up(fake: FakeOpenAI, opener: Opener, role: Role) -> None:
     """Though no read of it takes long; it is not asked for again."""
     fake.trickles = True
-    embedder = opener(timeout_s=0.3)
-    with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.3 s"):
+    embedder = opener(timeout_s=1.0)
+    with pytest.raises(EmbedderUnavailable, match=r"did not answer within 1 s"):
         embedder.embed(["a"], role)
     assert len(fake.requests) == 1
 
@@ -137,7 +137,7 @@ def test_a_broken_connection_is_tried_again(fake: FakeOpenAI, opener: Opener) ->
 
 def test_an_endpoint_that_hangs_is_unavailable(fake: FakeOpenAI, opener: Opener) -> None:
     """No answer within `timeout_s` is told at once, as retryable."""
-    fake.hang_s = 0.5
+    fake.hang_s = 30.0
     with pytest.raises(EmbedderUnavailable, match=r"within 0\.1 s"):
         opener(timeout_s=0.1).embed(["a"], "query")
     assert not opener.slept

@@ -217,15 +217,15 @@ def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
 
 def test_an_answer_that_drips_ends(fake: FakeMcpRegistry) -> None:
     """Each byte comes in time, all of them do not."""
-    fake.drip_s = 0.02
+    fake.drip_s = 0.1
     started = time.monotonic()
     assert "did not end within 0.2 s" in refused(fake, Settings(mcp_registry_total_s=0.2), world=World())
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60, "less than all bytes take"
 
 
 def test_a_silent_registry_is_given_up(fake: FakeMcpRegistry) -> None:
     """After the limit for each part of an answer."""
-    fake.drip_s = 3.0
+    fake.drip_s = 30.0
     assert "did not answer within 0.2 s" in refused(fake, Settings(mcp_registry_timeout_s=0.2))
 
 
