@@ -36,7 +36,9 @@ sys.exit(main(sys.argv[1:]))
 
 
 @contextmanager
-def gateway(place: Place, *options: str, last_s: float | None = None, **environ: str) -> Iterator[subprocess.Popen[str]]:
+def gateway(
+    place: Place, *options: str, last_s: float | None = None, **environ: str
+) -> Iterator[subprocess.Popen[str]]:
     """`waygraph mcp` with pipes to it. What it writes to stderr goes to a file."""
     launch = on_stdio(place, *options, **environ)
     assert launch.env is not None
