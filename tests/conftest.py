@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.neo4j_fixtures"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("waygraph", deadline=None)  # timings decide no test
+# Timings decide no test: neither how long an example takes, nor how long it takes to think of one.
+settings.register_profile("waygraph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("waygraph")
 
 # What is started in the background of a script ignores Ctrl-C, and so would every program that a test starts and stops.

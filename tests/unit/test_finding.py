@@ -364,7 +364,9 @@ queries = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join) | st.text(m
     detail=st.sampled_from(["names", "summary", "schema"]),
     ids=st.none() | st.sampled_from([frozenset({SECRET}), frozenset({SECRET, "tracker"})]),
 )
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_of_what_may_not_be_seen_nothing_is_told(
     registry: Registry, query: str, limit: int, detail: Any, ids: frozenset[str] | None
 ) -> None:
@@ -374,7 +376,9 @@ def test_of_what_may_not_be_seen_nothing_is_told(
 
 
 @given(name=queries.filter(str.strip), by_name=st.booleans())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by_name: bool) -> None:
     """Nor does an error tell of it more than was asked."""
     try:
