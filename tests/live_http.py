@@ -1,6 +1,7 @@
 """A real MCP server on a free loopback port, for the length of a test."""
 
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -20,8 +21,10 @@ ON_LOOPBACK = Path(__file__).parent / "live" / "servers" / "on_loopback.cjs"
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+    """None that the system gives to whoever asks for any: nobody has it by chance before a program listens on it."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", 20_000 + secrets.randbelow(12_000))) as listening:
+            return int(listening.getsockname()[1])
 
 
 @contextmanager
