@@ -97,7 +97,7 @@ class Service:
 
     def line(self, **wanted: object) -> dict[str, Any]:
         """The one line that holds these values: an answer is read before its line is written."""
-        give_up = time.monotonic() + 10
+        give_up = time.monotonic() + 60
         while not (found := self.lines(**wanted)) and time.monotonic() < give_up:
             time.sleep(0.005)
         assert len(found) == 1, (wanted, self.log)
@@ -105,7 +105,7 @@ class Service:
 
     def raw(self, request: bytes) -> bytes:
         """What is answered to these very bytes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(request)
             return b"".join(iter(lambda: connection.recv(65_536), b""))
 

@@ -14,6 +14,7 @@ import pytest
 
 MARK = "WAYGRAPH_TEST_MARK"
 PROC = Path("/proc")
+PATIENCE_S = 60.0
 
 needs_proc = pytest.mark.skipif(not PROC.joinpath("self", "environ").exists(), reason="needs /proc to see processes")
 
@@ -40,12 +41,12 @@ def command_of(pid: int) -> str:
     return "(gone)"
 
 
-def none_left(mark: str, within_s: float) -> bool:
-    """Whether all have gone, at the latest after so many seconds."""
+def none_left(mark: str, within_s: float = PATIENCE_S) -> bool:
+    """Whether all have gone, at the latest after so many seconds: far less than any of them would stay by itself."""
     return until(lambda: not left_of(mark), within_s)
 
 
-def until(holds: Callable[[], bool], within_s: float) -> bool:
+def until(holds: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + within_s
     while not (held := holds()) and time.monotonic() < deadline:
         time.sleep(0.02)

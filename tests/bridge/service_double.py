@@ -51,7 +51,7 @@ def server(heard: Heard, greeting: str = "hello") -> MCPServer[Any]:
         try:
             await context.report_progress(1, 3, "begun")
             await context.info(f"at work on {name}")
-            await anyio.sleep(30 if name == "for ever" else 0.1)
+            await anyio.sleep(600 if name == "for ever" else 0.1)
         except anyio.get_cancelled_exc_class():
             heard.cancelled.append(name)
             raise

@@ -319,7 +319,7 @@ def test_told_to_stop_it_ends_the_session_and_itself(double: Service, number: si
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["result"]["protocolVersion"] == "2025-06-18"
         process.send_signal(number)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stderr.read() == b""
     assert double.heard.headers[-1][":method"] == "DELETE"
 
@@ -394,7 +394,7 @@ async def _start_later(double: Service) -> None:
 
 
 async def _until(holds: Any) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not holds():
             await anyio.sleep(0.01)
 
@@ -425,5 +425,5 @@ def answers(command: Sequence[str], *lines: dict[str, Any] | str, **environ: str
             told.append(json.loads(process.stdout.readline()))
         process.stdin.close()
         assert process.stderr.read() == b""
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     return told

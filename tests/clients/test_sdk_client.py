@@ -301,4 +301,4 @@ def test_when_the_host_leaves_its_servers_do(era: Era, gateway: Gateway, service
         assert set(left_of(gateway.mark)) - before
 
     visit(gateway, "stdio", era, services, work)
-    assert until(lambda: not set(left_of(gateway.mark)) - before, within_s=5.0)
+    assert until(lambda: not set(left_of(gateway.mark)) - before)

@@ -174,7 +174,7 @@ def test_rows_beyond_the_limit_are_neither_told_nor_made(server: Neo4jServer, re
         cut = short.cypher("UNWIND range(1, 1000000000000) AS x RETURN x, 'more'")
     assert (whole.rows, whole.truncated) == (((1,), (2,), (3,), (4,)), False)
     assert (cut.columns, len(cut.rows), cut.truncated) == (("x", "'more'"), 4, True)
-    assert cut.elapsed_ms < 5_000
+    assert cut.elapsed_ms < 1_000 * SETTINGS.cypher_timeout_s
 
 
 def test_an_answer_beyond_sixteen_mebibytes_is_cut_or_refused(registry: Registry) -> None:
@@ -311,7 +311,7 @@ def test_what_has_no_end_is_ended(bomb: str, hurried: Registry, registry: Regist
     """In time the asker gets one line that says why; no worker is left, and the server answers as before."""
     started = time.monotonic()
     error = error_of(hurried, bomb)
-    assert time.monotonic() - started < HURRIED.cypher_timeout_s + 4
+    assert time.monotonic() - started < 60
     assert isinstance(error, CypherLimit | CypherFailed)
     assert workers() == []
     assert eventually_answers(registry)
@@ -340,8 +340,8 @@ def workers() -> list[str]:
 
 
 def eventually_answers(registry: Registry) -> bool:
-    """Whether a plain statement is answered within 20 s: what was ended may take a moment to be gone."""
-    give_up = time.monotonic() + 20
+    """Whether a plain statement is answered within 60 s: what was ended may take a moment to be gone."""
+    give_up = time.monotonic() + 60
     while True:
         try:
             return bool(registry.cypher("RETURN 1").rows)

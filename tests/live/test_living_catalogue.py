@@ -87,7 +87,7 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         assert answer.returncode == 0, answer.stderr
         assert Counter(tool.partition("/")[0] for tool in report_of(answer)["tools"]["created"]) == TOOLS
         assert not report_of(answer)["rejected"]
-        assert none_left(made, within_s=2.0)
+        assert none_left(made)
         yield world
     finally:
         end_all(made)
@@ -132,13 +132,13 @@ def test_an_address_is_ingested(form: Form, world: World) -> None:
 
 @needs_proc
 def test_a_watch_that_is_killed_leaves_no_server(world: World, mark: str) -> None:
-    """Six real servers that `waygraph watch` holds are gone 2 s after it was killed with SIGKILL."""
+    """Six real servers that `waygraph watch` holds are gone soon after it was killed with SIGKILL."""
     path = world.config(real_config(world.folder, mark))
     with watching(world, path) as watch:
         await_listed(watch, set(REAL_SERVERS))
         assert len(left_of(mark)) >= len(REAL_SERVERS)
         watch.send_signal(signal.SIGKILL)
-        gone = none_left(mark, within_s=2.0)
+        gone = none_left(mark)
     assert gone, [command_of(pid) for pid in left_of(mark)]
 
 
@@ -150,9 +150,9 @@ def test_a_watch_that_is_stopped_ends_its_servers(how: signal.Signals, ends_with
     with watching(world, world.config(does)) as watch:
         await_listed(watch, set(does))
         watch.send_signal(how)
-        status = watch.wait(20)
+        status = watch.wait(60)
     assert status == ends_with
-    assert none_left(mark, within_s=2.0), [command_of(pid) for pid in left_of(mark)]
+    assert none_left(mark), [command_of(pid) for pid in left_of(mark)]
 
 
 def misbehaving_server(name: str, mark: str) -> dict[str, Any]:
@@ -259,16 +259,16 @@ def test_what_starts_is_ingested_and_the_rest_explained(world: World, launches: 
     listed = {**servers_of(launches)}
     for server in listed.values():
         server["env"] = {MARK: mark, **server.get("env", {})}
-    soon = {"WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S": "10", "EXCEL_MCP_PAGING_CELLS_LIMIT": "4000"}
+    soon = {"WAYGRAPH_UPSTREAM_CONNECT_TIMEOUT_S": "20", "EXCEL_MCP_PAGING_CELLS_LIMIT": "4000"}
     answer = world.run("ingest", world.config(listed), "--json", PATH=str(programs), WAYGRAPH_EMBEDDER="none", **soon)
     report, told = report_of(answer), lines_by_key(report_of(answer))
     assert set(report["agents"]["created"]) == {"mcp-deepwiki", "mcp-server-chart", "bing-cn-mcp"}
     assert set(told) == set(listed) - set(report["agents"]["created"])
     assert all(len(reasons) == 1 for reasons in told.values())
     assert "E404" in told["excel"][0] or "404 Not Found" in told["excel"][0]
-    assert "within 10 s" in told["12306-mcp"][0]
-    assert "within 10 s" in told["MetaTagGenie"][0]
-    assert none_left(mark, within_s=2.0), [command_of(pid) for pid in left_of(mark)]
+    assert "within 20 s" in told["12306-mcp"][0]
+    assert "within 20 s" in told["MetaTagGenie"][0]
+    assert none_left(mark), [command_of(pid) for pid in left_of(mark)]
 
 
 def test_what_is_wrong_with_a_server_names_its_file(world: World) -> None:

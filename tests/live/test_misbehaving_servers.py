@@ -185,7 +185,7 @@ def test_over_stdio(row: Row, mark: str) -> None:
     settings = replace(SETTINGS, **row.settings)
     outcome = ask(stdio(mark, row.does, row.argument, **row.env), settings)
     judge(row, outcome, settings)
-    assert none_left(mark, within_s=2.0)
+    assert none_left(mark)
 
 
 HTTP: Sequence[tuple[Behaviour, Row]] = (

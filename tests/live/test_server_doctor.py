@@ -177,7 +177,7 @@ def test_a_server_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     """One line says so, soon, and the command fails."""
     started = time.monotonic()
     findings = examine_at(NOBODY, deep=True, settings=Settings(), environ={})
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25, "less than the driver tries again by itself"
     assert [finding.check for finding in findings] == ["server", "versions"]
     assert faults({finding.check: finding for finding in findings}) == {"server"}
     assert "does not answer" in findings[0].detail

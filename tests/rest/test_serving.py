@@ -42,7 +42,7 @@ def test_it_says_where_it_is_and_answers(tmp_path: Path, capfd: pytest.CaptureFi
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_what_was_begun_ends_before_it_stops(tmp_path: Path, number: signal.Signals, workers: str) -> None:
     """A statement that takes its time is answered, then the process ends with 0."""
-    environ = {"WAYGRAPH_CYPHER_TIMEOUT_S": "1"}
+    environ = {"WAYGRAPH_CYPHER_TIMEOUT_S": "2"}
     with process(tmp_path / "r.grafeo", tmp_path, "--workers", workers, environ=environ) as running:
         ingest(running.client(), "s", agent("a", "look"))
         told: list[httpx2.Response] = []
