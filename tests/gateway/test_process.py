@@ -180,7 +180,7 @@ def test_servers_end_when_it_is_killed(begun: subprocess.Popen[str]) -> None:
 def test_a_wrong_file_is_told_before_anything_is_served(toolbox: Place, tmp_path: Path, variable: str) -> None:
     file = tmp_path / "file.toml"
     file.write_text('defualt = "deny"')
-    with gateway(toolbox, **{variable: str(file)}) as started:
+    with gateway(toolbox, last_s=None, **{variable: str(file)}) as started:
         assert started.wait(PATIENCE_S) == 1
         assert started.stdout is not None
         assert started.stdout.read() == ""

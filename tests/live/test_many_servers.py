@@ -120,7 +120,7 @@ def test_a_bad_tool_costs_itself_alone(listed: Listed, mark: str) -> None:
 def test_a_schema_too_deep_to_read_costs_no_other_tool(mark: str) -> None:
     """Nesting that a parser gives up on ends in a listing or in a reason."""
     servers = [entry("deep", launch(mark, "deep_schema", "100000")), entry("good", launch(mark, "good"))]
-    manifest = asked(servers)
+    manifest = asked(servers, replace(SETTINGS, upstream_list_timeout_s=10.0))
     assert "good" in [found.key for found in manifest.entries]
     assert [tool.name for found in manifest.entries for tool in found.tools if found.key == "deep"] in ([], ["alpha"])
     assert manifest.rejected

@@ -199,7 +199,11 @@ def test_an_answer_that_trickles_ends_in_time(part: bytes) -> None:
 def test_an_answer_that_does_not_come_ends_in_time() -> None:
     """A part that takes too long."""
     asked_enough = threading.Event()
-    with web_pages({"/a": lambda _: asked_enough.wait(60)}) as web:
+
+    def say_nothing(_: BaseHTTPRequestHandler) -> None:
+        asked_enough.wait(60)
+
+    with web_pages({"/a": say_nothing}) as web:
         error = refused(f"{web.url}/a", replace(S, fetch_timeout_s=0.2))
         asked_enough.set()
     assert error.reason == "did not answer within 0.2 s (WAYGRAPH_FETCH_TIMEOUT_S)"
