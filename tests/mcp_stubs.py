@@ -81,8 +81,15 @@ def http_servers(servers: int, tools: int = 3) -> Iterator[Servers]:
 def write_config(path: Path, servers: Mapping[str, Mapping[str, Any] | str]) -> Path:
     """A configuration of these: a text is an address."""
     named = {key: {"type": "http", "url": said} if isinstance(said, str) else said for key, said in servers.items()}
-    path.write_text(json.dumps({"mcpServers": named}), encoding="utf-8")
+    write_at_once(path, json.dumps({"mcpServers": named}))
     return path
+
+
+def write_at_once(path: Path, text: str) -> None:
+    """Who follows the file never sees half of it."""
+    written = path.with_name(f".{path.name}.new")
+    written.write_text(text, encoding="utf-8")
+    written.replace(path)
 
 
 def stdio_server(name: str, mark: str = "") -> dict[str, Any]:

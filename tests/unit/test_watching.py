@@ -12,7 +12,7 @@ import anyio.from_thread
 import pytest
 
 from tests.live_http import free_port
-from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_config
+from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync import sync
 from waygraph.ingest.watching.events import (
@@ -89,7 +89,7 @@ def test_a_flood_of_changes_leads_to_few_listings(servers: Servers, registry: Re
         until(lambda: servers.asked("followed") == 2, "both are listened to")
         before = servers.asked("listed")
         told = servers.flood("server-1", 3)
-        assert servers.asked("listed") - before < 12 < told
+        assert 10 * (servers.asked("listed") - before) < told
         servers.add("server-2", "calm")
         until(lambda: "two/calm" in seen.tools, "what the other one tells")
         assert registry.status().state.revision <= 3
@@ -114,7 +114,7 @@ def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry
     config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
     with watched(registry, config) as seen:
         until(lambda: seen.agents == {"a"}, "the first one")
-        config.write_text('{"mcpServers": {', encoding="utf-8")
+        write_at_once(config, '{"mcpServers": {')
         until(lambda: seen.of(SourceFailed), "it cannot be read")
         assert seen.agents == {"a"}
         write_config(config, {"a": servers.url("server-0"), "b": servers.url("server-1")})
