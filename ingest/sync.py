@@ -33,7 +33,7 @@ from waygraph.registry.writing import WriteSession, Written, refuse_unseen
 MASS_REMOVAL_SHARE = 0.5
 HELD_BACK = "Some of the source could not be read, so no agent of it was removed but those that it says are gone."
 UNHEARD = "Agents that this source lists no more stay as it described them; others that list them say something else."
-RESTORING = "Ingest the export with --kind export, which brings them back, with policies and approvals."
+RESTORING = "Ingest the export as kind export, which brings them back, with policies and approvals."
 
 
 def sync(

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 
 from waygraph.registry.embedding.opened import OpenedEmbedders
-from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, ModelNotFound, RecipeNeedsTexts
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model import Query, Route, ToolRoute
@@ -64,8 +63,6 @@ class Answering:
     def check(self) -> None:
         """Refuses at once an embedder asked for by name that is not the registry's. Raises EmbedderMismatch."""
         state = self._store.index(fresh=True).state
-        if self.spec:
-            parse_spec(self.spec)
         if self.spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
 

@@ -137,6 +137,8 @@ class RegistryNotFound(RegistryError):
     def __init__(self, path: str | Path, *, writer: str = "") -> None:
         self.path, self.writer = str(path), writer
         advice = f"{writer} is making one: ask again" if writer else "`waygraph ingest SOURCE` creates one"
+        if self.path == ":memory:":
+            advice = "`waygraph.ingest.ingest` brings sources into one in memory"
         super().__init__(f"there is no registry at {self.path}{' yet' if writer else ''}. {advice}.")
 
 

@@ -21,6 +21,7 @@ from waygraph.registry.checks import (
     setting_changes,
 )
 from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
+from waygraph.registry.embedding.spec import parse_spec
 from waygraph.registry.errors import (
     ModelNotFound,
     RegistryNotFound,
@@ -91,7 +92,8 @@ class Registry:
 
         `embedder` is a spec such as `onnx:sentence-transformers/all-MiniLM-L6-v2`; by default the registry's own.
         Raises RegistryUnusable for a damaged, empty, foreign or newer file, EmbedderMismatch if the registry's
-        vectors were made by another embedder than the one asked for, InvalidSetting if a service is to have another.
+        vectors were made by another embedder than the one asked for, EmbedderRefused for a spec that names none,
+        InvalidSetting if a service is to have another.
         """
         location = named_place(location)
         environ = os.environ if environ is None else environ
@@ -100,8 +102,11 @@ class Registry:
             from waygraph.registry.remote.client import RemoteRegistry
 
             return RemoteRegistry.open(location, embedder=embedder, settings=settings)
+        spec = embedder or settings.embedder
+        if spec:
+            parse_spec(spec)
         store = open_store(location, settings)
-        registry = Registry(store, settings, environ, embedder or settings.embedder)
+        registry = Registry(store, settings, environ, spec)
         with ExitStack() as unless_open:
             unless_open.callback(registry.close)
             if store.exists:

@@ -124,10 +124,11 @@ def _status(arguments: Sequence[str] | None) -> int:
         complain("the folder in which this was started is gone: change into one that is there")
         return 1
     except Exception as error:
-        if not _ours(error):
+        status = _status_of(error)
+        if not status:
             raise
         complain(str(error))
-        return 1
+        return status
     return 0
 
 
@@ -139,10 +140,13 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _ours(error: Exception) -> bool:
-    from waygraph.registry.errors import WaygraphError
+def _status_of(error: Exception) -> int:
+    """2 where what was asked cannot be, 1 for other errors of ours, 0 for those of nobody."""
+    from waygraph.registry.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError
 
-    return isinstance(error, WaygraphError)
+    if isinstance(error, (InvalidQuery, InvalidSetting, UnknownRecipe)):
+        return 2
+    return 1 if isinstance(error, WaygraphError) else 0
 
 
 def _prepare_process() -> None:

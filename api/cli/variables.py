@@ -13,12 +13,15 @@ LEAST_LIKENESS = 0.8
 
 def misspelt(environ: Mapping[str, str]) -> str:
     """What to tell of them, by their names alone; empty if there are none."""
-    given = [name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)]
+    given = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
     if not given:
         return ""
-    from waygraph.registry.nearest import nearest
     from waygraph.registry.settings import VARIABLES  # only where something is set: help starts without it
 
-    known = {*VARIABLES, "WAYGRAPH_REGISTRY"}
-    near = {name: nearest(name, known, least=LEAST_LIKENESS) for name in sorted(given) if name not in known}
+    known = VARIABLES | {"WAYGRAPH_REGISTRY"}
+    if not given - known:
+        return ""
+    from waygraph.registry.nearest import nearest
+
+    near = {name: nearest(name, known, least=LEAST_LIKENESS) for name in sorted(given - known)}
     return "; ".join(f"{name} sets nothing; did you mean {names[0]}?" for name, names in near.items() if names)

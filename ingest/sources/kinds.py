@@ -89,8 +89,8 @@ def kind_of(document: object, where: str) -> Kind:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     raise UnknownShape(
         where,
-        f"no kind of source is known by this shape ({_top(document)}). Known: {_known_names()}; with --kind one of "
-        "them says what it expects",
+        f"no kind of source is known by this shape ({_top(document)}). Known: {_known_names()}; named outright, each "
+        "says what it expects",
         pointer="/",
     )
 

@@ -43,6 +43,8 @@ class RecipeLeg:
         """Raises InvalidSetting."""
         _refuse_unless(f"leg={self.leg!r}", self.leg in get_args(Leg), f"one of {', '.join(get_args(Leg))}")
         _refuse_unless(f"kind={self.kind!r}", self.kind in get_args(EntityKind), "agent or tool")
+        own = "agent" if self.leg.startswith("agent") else "tool"
+        _refuse_unless(f"kind={self.kind!r} of {self.leg}", self.kind == own, own)
         _refuse_unless(f"share={self.share!r}", _is_number(self.share), "a number from 0")
         _refuse_unless(f"k={self.k!r}", _is_number(self.k), "a number from 0")
 
@@ -100,6 +102,8 @@ class Recipe:
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
         of = f"recipe {self.name!r}: "
+        are_legs = all(isinstance(use, RecipeLeg) for use in self.legs)
+        _refuse_unless(f"{of}legs={self.legs!r}", bool(self.legs) and are_legs, "one RecipeLeg or more")
         _refuse_unless(f"{of}depth={self.depth!r}", _is_count(self.depth), "a whole number from 1")
         merges = get_args(Merge)
         _refuse_unless(f"{of}merge={self.merge!r}", self.merge in merges, f"one of {', '.join(merges)}")

@@ -113,7 +113,10 @@ class EmbeddedStore:
             self._recover()
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
         stamp = generation.stamp(self._pointer)
-        return _Opened(LocalIndex.open(self.folder), stamp)
+        try:
+            return _Opened(LocalIndex.open(self.folder), stamp)
+        except RegistryNotFound:
+            raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
 
     def _recover(self) -> None:
         """Publishes what a killed writer committed; a living writer publishes by itself.

@@ -186,7 +186,7 @@ def test_a_projects_file_and_any_other_can_be_named(home: Home) -> None:
     assert not home.file("cursor").exists()
     answer = home.run("connect", "claude", "--project")
     assert (answer.status, answer.err.strip()) == (
-        1,
+        2,
         "error: Claude Desktop has no config of a single project: leave --project away",
     )
 
@@ -245,13 +245,13 @@ def test_a_host_that_cannot_is_told_so(home: Home, host: str, monkeypatch: pytes
     """One reaches no address, the other would need the key itself."""
     monkeypatch.setenv("WAYGRAPH_API_KEY", "wg_the-key")
     answer = home.run(*SERVICE, "connect", host, "--url")
-    assert answer.status == 1
+    assert answer.status == 2
     assert answer.err.endswith("leave --url away, for a bridge to the service\n")
 
 
 def test_by_url_a_registry_must_be_at_a_service(home: Home) -> None:
     answer = home.run("connect", "cursor", "--url")
-    assert (answer.status, answer.out) == (1, "")
+    assert (answer.status, answer.out) == (2, "")
     assert "--url is for a registry at a service" in answer.err
 
 
@@ -283,7 +283,7 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(home: Home, text: str, acti
 
 def test_an_unknown_host_and_two_actions_are_refused(home: Home) -> None:
     answer = home.run("connect", "notepad")
-    assert answer.status == 1
+    assert answer.status == 2
     assert "host 'notepad' is not known; known: claude, claude-code, codex" in answer.err
     assert home.run("connect", "cursor", "--write", "--remove").status == 2
 

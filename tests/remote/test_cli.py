@@ -312,7 +312,7 @@ def test_other_texts_are_refused_as_here(run: Run, blank: Served, files: Path, t
     same_report(run, blank, new, files, "--texts", "plain")
     answers = [run(place, "ingest", files, "--texts", "contextual") for place in (blank.url, new)]
     assert answers[0] == answers[1]
-    assert answers[0].status == 1
+    assert answers[0].status == 2
     assert "this registry's vectors are of plain texts" in answers[0].err
 
 
@@ -387,7 +387,7 @@ def test_a_service_is_not_copied(run: Run, blank: Served, tmp_path: Path) -> Non
 def test_what_cannot_be_said_over_http_is_refused(run: Run, blank: Served, words: tuple[str, ...], told: str) -> None:
     """In one clear line."""
     answer = run(blank.url, *words)
-    assert (answer.status, answer.out) == (1, "")
+    assert (answer.status, answer.out) == (2, "")
     assert told in answer.err
     assert answer.err.count("\n") == 1
 

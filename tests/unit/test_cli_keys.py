@@ -91,13 +91,13 @@ def test_revoke_takes_a_whole_key(file: Path, capsys: pytest.CaptureFixture[str]
     ("words", "status", "told"),
     [
         (("create", "a"), 2, "Missing option '--scope'"),
-        (("create", "a", "--scope", "admin"), 1, "known: route, read, write, cypher, use"),
+        (("create", "a", "--scope", "admin"), 2, "known: route, read, write, cypher, use"),
         (("create", "a", "--scope", "read", "--expires-in", "soon"), 2, "valid number"),
         (("create", "a", "--scope", "read", "--expires-in", "1e300"), 2, "no number of days"),
         (("create", "a", "--scope", "read", "--expires-in", "nan"), 2, "no number of days"),
-        (("create", "a", "--scope", "read", "--expires-in", "-1"), 1, "more than nothing"),
-        (("create", "a", "--scope", "read", "--group", "x", "--everything"), 1, "not both"),
-        (("create", " ", "--scope", "read"), 1, "is no name"),
+        (("create", "a", "--scope", "read", "--expires-in", "-1"), 2, "more than nothing"),
+        (("create", "a", "--scope", "read", "--group", "x", "--everything"), 2, "not both"),
+        (("create", " ", "--scope", "read"), 2, "is no name"),
         (("revoke", "000000000000"), 1, "is not known"),
     ],
 )

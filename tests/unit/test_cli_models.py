@@ -55,7 +55,7 @@ def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.Capt
 
 @pytest.mark.usefixtures("fake")
 def test_an_author_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ingest", FX, "--questions", "2", "--questions-by", "me"]) == 1
+    assert main(["ingest", FX, "--questions", "2", "--questions-by", "me"]) == 2
     assert "expected templates or openai:MODEL" in capsys.readouterr().err
 
 

@@ -15,6 +15,8 @@ HYBRID = RECIPES["hybrid"]
 @pytest.mark.parametrize(
     ("said", "why"),
     [
+        ({"legs": ()}, r"legs=\(\): expected one RecipeLeg or more"),
+        ({"legs": ("agent_text",)}, r"legs=\('agent_text',\): expected one RecipeLeg"),
         ({"depth": 0}, "depth=0: expected a whole number from 1"),
         ({"depth": 1.5}, "depth=1.5: expected a whole number"),
         ({"depth": "5"}, "depth='5': expected a whole number"),
@@ -33,6 +35,8 @@ def test_a_recipe_that_cannot_be_is_refused_with_its_name(said: dict[str, Any], 
     [
         ({"leg": "nope"}, "leg='nope': expected one of agent_vector, "),
         ({"kind": "nope"}, "kind='nope': expected agent or tool"),
+        ({"kind": "agent"}, "kind='agent' of name: expected tool"),
+        ({"leg": "agent_text"}, "kind='tool' of agent_text: expected agent"),
         ({"share": -1}, "share=-1: expected a number from 0"),
         ({"share": nan}, "share=nan: expected a number"),
         ({"k": inf}, "k=inf: expected a number"),

@@ -20,7 +20,14 @@ from waygraph.ingest.sources.files import read_path
 from waygraph.ingest.sync import sync
 from waygraph.registry import Agent, Filters, Principal, Query, Registry
 from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import InvalidQuery, InvalidSetting, RegistryUnusable, UnknownName
+from waygraph.registry.errors import (
+    EmbedderRefused,
+    InvalidQuery,
+    InvalidSetting,
+    RegistryNotFound,
+    RegistryUnusable,
+    UnknownName,
+)
 from waygraph.registry.index.generation import folder_of
 from waygraph.registry.machine.file_lock import write_lock
 from waygraph.registry.settings import Settings
@@ -322,3 +329,25 @@ def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: Regist
     assert again() == ["a", "b", "c"]
     (folder / "b.json").write_text(json.dumps({"waygraph": 1, **agent("b")}))
     assert again() == ["a", "b"]
+
+
+@pytest.mark.parametrize("place", [":memory:", "r.grafeo"])
+def test_an_embedder_that_cannot_be_is_refused_at_once(tmp_path: Path, place: str) -> None:
+    """Not by the first ingest."""
+    with pytest.raises(EmbedderRefused, match="'foo' is not known"):
+        Registry.open(place if place == ":memory:" else tmp_path / place, embedder="foo:bar")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_registry_in_memory_names_no_folder() -> None:
+    with Registry.open(":memory:", embedder="none") as registry:
+        for ask in (
+            registry.agents,
+            registry.status,
+            lambda: registry.export("json"),
+            lambda: registry.cypher("RETURN 1"),
+        ):
+            with pytest.raises(
+                RegistryNotFound, match=r"there is no registry at :memory:\. `waygraph\.ingest\.ingest`"
+            ):
+                ask()
