@@ -255,6 +255,8 @@ def _parse(environ: Mapping[str, str]) -> Settings:
     from pydantic import ValidationError, create_model
     from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
+    from waygraph.registry.validation import reason_of
+
     class Handed(EnvSettingsSource):
         """Reads the mapping handed in, not the process's environment."""
 
@@ -274,5 +276,5 @@ def _parse(environ: Mapping[str, str]) -> Settings:
     except ValidationError as exc:
         first = exc.errors()[0]
         name = PREFIX + str(first["loc"][0]).upper()
-        raise InvalidSetting(f"{name}={first['input']!r}: {first['msg']}") from exc
+        raise InvalidSetting(f"{name}={first['input']!r}: {reason_of(first)}") from exc
     return Settings(**parsed.model_dump())

@@ -12,6 +12,7 @@ from starlette.routing import Match
 
 from waygraph.api.observing.logs import request_id
 from waygraph.registry import errors as e
+from waygraph.registry.validation import reason_of
 from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, told_outside
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return answer(problem(415, "media-type", detail, _instance()))
     if unread := [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "json_invalid"]:
         return answer(problem(400, "bad-request", f"the body is no JSON: {unread[0]}", _instance()))
-    faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
+    faults = [{"at": ".".join(map(str, fault["loc"])), "reason": reason_of(fault)} for fault in error.errors()]
     said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
     return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults[:50]}))
 

@@ -26,6 +26,7 @@ from waygraph.ingest.transport import references_only
 from waygraph.registry.errors import InvalidSetting, UnknownName
 from waygraph.registry.machine.hosts import names_user
 from waygraph.registry.paths import as_written
+from waygraph.registry.validation import reason_of
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -204,7 +205,7 @@ def _first_fault(error: ValidationError) -> str:
     """The place and what is wrong there. A key that is not known comes first: it is why another one is missing."""
     faults = error.errors(include_url=False, include_input=False)
     fault = next((fault for fault in faults if fault["type"] == _NOT_KNOWN), faults[0])
-    place, reason = fault["loc"], fault["msg"]
+    place, reason = fault["loc"], reason_of(fault)
     if fault["type"] == _NOT_KNOWN:
         reason = str(UnknownName("key", str(place[-1]), _keys_beside(place)))
     return f"{'.'.join(map(str, place)) or 'its top'}: {reason}"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.registry.model import AgentKind
 from waygraph.registry.nearest import nearest
+from waygraph.registry.validation import reason_of
 
 SHAPE = '{"waygraph": 1, "agents": [{"id": …, "name": …, "tools": […]}]}, or one such agent with "waygraph": 1'
 VERSION = 1
@@ -141,7 +142,7 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
     if fault["type"] == "extra_forbidden":
         return f"{pointer}{place}", _unknown_field(field, exc.title)
     found = reprlib.repr(fault["input"]) if field in _SHOWN else shape_of(fault["input"])
-    return f"{pointer}{place}", f"{fault['msg']}, found {found}"
+    return f"{pointer}{place}", f"{reason_of(fault)}, found {found}"
 
 
 _SHOWN = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field

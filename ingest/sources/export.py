@@ -12,6 +12,7 @@ from waygraph.registry.changes import AgentEntry, Manifest, OperatorSettings, Po
 from waygraph.registry.errors import SourceError
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.settings import Settings
+from waygraph.registry.validation import reason_of
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
 
@@ -89,7 +90,7 @@ def _checked(document: Mapping[str, Any], where: str) -> _Rest:
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         pointer = "".join(f"/{part}" for part in fault["loc"])
-        raise SourceError(where, f"is not a whole export: {fault['msg']}", pointer=pointer) from exc
+        raise SourceError(where, f"is not a whole export: {reason_of(fault)}", pointer=pointer) from exc
 
 
 def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from waygraph.registry.access import Scope
 from waygraph.registry.authentication.keys import ApiKey, is_plain
 from waygraph.registry.errors import KeysUnusable
+from waygraph.registry.validation import reason_of
 
 VERSION = 1
 
@@ -79,7 +80,7 @@ def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         where = "/".join(map(str, first["loc"])) or "the document"
-        reason = f"at {where}: {first['msg']}; restore it from a copy, or move it away and make new keys"
+        reason = f"at {where}: {reason_of(first)}; restore it from a copy, or move it away and make new keys"
         raise KeysUnusable(path, reason) from None
     return {key.id: key.noun for key in stored.keys}
 

@@ -606,7 +606,7 @@ def test_a_service_that_is_lost_after_it_was_asked(here: Here, web: WebPages, me
     ("text", "told"),
     [
         ("[[service]\n", "no TOML"),
-        ('[[service]]\nagent = "a"\n', "service.0.base_url: Field required"),
+        ('[[service]]\nagent = "a"\n', "service.0.base_url: is missing"),
         ('[[service]]\nbase_url = "https://x"\n', "name an agent by its id, or a source"),
         ('[[service]]\nagent = "a"\nbase_url = "ftp://x"\n', "begins with https:// or http://"),
         ('[[service]]\nagent = "a"\nbase_url = "https://me:s3cret@x"\n', "may hold no login"),

@@ -389,11 +389,11 @@ def test_more_than_a_service_gives_is_refused_there(tmp_path: Path) -> None:
     with served() as service, Registry.open(service.url, environ={}) as registry:
         assert isinstance(registry, RemoteRegistry)
         registry.ingest([_document(1)], source="s")
-        with pytest.raises(InvalidQuery, match="limit: Input should be less than or equal to 1000"):
+        with pytest.raises(InvalidQuery, match="limit: expected a number up to 1000"):
             registry.route(Query(text="x", limit=1001))
-        with pytest.raises(InvalidQuery, match="steps: List should have at most 50"):
+        with pytest.raises(InvalidQuery, match="steps: expected 50 or fewer entries"):
             registry.route(Query(steps=("x",) * 51))
-        with pytest.raises(InvalidSetting, match=r"tags.0: String should have at most 512"):
+        with pytest.raises(InvalidSetting, match=r"tags.0: expected a text of 512 or fewer characters"):
             registry.set("a", tags=["x" * 513])
 
 
