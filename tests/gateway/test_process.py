@@ -181,7 +181,7 @@ def test_a_wrong_file_is_told_before_anything_is_served(toolbox: Place, tmp_path
     file = tmp_path / "file.toml"
     file.write_text('defualt = "deny"')
     with gateway(toolbox, last_s=None, **{variable: str(file)}) as started:
-        assert started.wait(PATIENCE_S) == 1
+        assert started.wait(PATIENCE_S) == 2
         assert started.stdout is not None
         assert started.stdout.read() == ""
     told = (toolbox.folder / "stderr.txt").read_text()
