@@ -33,8 +33,6 @@ VERSION = 2
 _READ = (1, VERSION)
 """The first had no digests of what configs say."""
 _KEY_BYTES = 32
-STREAM = "stdin"
-"""The document that standard input is, which cannot be read again."""
 _LOCK_TIMEOUT_S = 10.0
 
 
@@ -103,7 +101,7 @@ def launch_digest(transport: JsonText) -> str:
 
 def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -> VouchedServer:
     transport, launch = server.record.transport, server.launch
-    config = str(Path(folder, server.where)) if server.in_config and server.where != STREAM else ""
+    config = str(Path(folder, server.where)) if server.in_config else ""
     return VouchedServer(
         launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
         config=config,

@@ -22,7 +22,7 @@ MAY_BE_ZERO = frozenset(
     "rate_per_minute remote_retries remote_retry_s service_threads sessions_per_caller upstream_stderr_bytes "
     "write_timeout_s".split()
 )
-"""Of these the docs say what 0 means. With 0 of any other nothing could ever be done."""
+"""Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"

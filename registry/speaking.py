@@ -36,6 +36,8 @@ def _turn(claim: Claim) -> tuple[int, str, str]:
 def _left(held: "Held", source: str, released: Collection[str]) -> Mapping[str, Sequence[Claim]]:
     """The claims of other sources on these agents, by agent id."""
     agents = set(released)
+    if not agents:
+        return {}
     left: dict[str, list[Claim]] = {}
     for claim in held.claims:
         if claim.agent_id in agents and claim.source != source:

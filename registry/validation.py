@@ -50,6 +50,8 @@ def reason_of(fault: Mapping[str, Any]) -> str:
 def _filled(words: str, facts: Mapping[str, Any]) -> str:
     """Empty where the facts are left out."""
     try:
-        return words.format_map(facts)
+        return words.format_map(
+            {name: f"{fact:g}" if isinstance(fact, float) else fact for name, fact in facts.items()}
+        )
     except KeyError:
         return ""

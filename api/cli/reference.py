@@ -24,7 +24,7 @@ escape sequences, bidi overrides and invisible characters spelled out (`\\u001b`
 |---|---|
 | 0 | it went well; what a source got wrong, or a server that does not answer, is reported and does not count |
 | 1 | an error, told in one line; a source of which nothing could be taken; a check of `doctor` that failed |
-| 2 | wrong usage: a word, a value or a setting that cannot be |
+| 2 | wrong usage, such as a limit, a query or a recipe that cannot be |
 | 130, 141 | ended by Ctrl-C; nobody read the pipe any more |
 """
 

@@ -7,7 +7,8 @@ _OTHERS = re.compile(
     "WAYGRAPH_(SERVICE_CHOSEN|(BENCH|INPUT|REQUIRE|TEST)_.*"  # of workers; of benchmarks, configurations and tests
     "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
 )
-LEAST_LIKENESS = 0.8
+_PREFIX = "WAYGRAPH_"
+LEAST_LIKENESS = 0.88
 """What is less like any setting may be somebody's own, such as one that a configuration refers to."""
 
 
@@ -23,5 +24,10 @@ def misspelt(environ: Mapping[str, str]) -> str:
         return ""
     from waygraph.registry.nearest import nearest
 
-    near = {name: nearest(name, known, least=LEAST_LIKENESS) for name in sorted(given - known)}
-    return "; ".join(f"{name} sets nothing; did you mean {names[0]}?" for name, names in near.items() if names)
+    # What all begin with would make all alike.
+    rest = {name.removeprefix(_PREFIX) for name in known}
+    unknown = sorted(given - known)
+    near = {name: nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS) for name in unknown}
+    return "; ".join(
+        f"{name} is no setting; did you mean {_PREFIX}{found[0]}?" for name, found in near.items() if found
+    )

@@ -11,6 +11,7 @@ import anyio
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
     EmptyResult,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from waygraph.ingest.calling.call import Host, Result
 
 CAPABILITIES = "waygraph://capabilities"
+TOO_LATE = "no answer was ready in time"
 
 
 class GatewayServer(Server[dict[str, Any]]):
@@ -93,6 +95,13 @@ async def running(gateway: "Gateway", listeners: Listeners) -> AsyncGenerator[No
             tasks.cancel_scope.cancel()
 
 
+def _failed(error: WaygraphError | TimeoutError) -> MCPError:
+    """What is told in place of what is no call's answer."""
+    if isinstance(error, TimeoutError):
+        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE)
+    return MCPError(code=INVALID_PARAMS, message=sentence(error))
+
+
 class _Answers:
     """What the server answers, method by method."""
 
@@ -103,8 +112,8 @@ class _Answers:
         asker = self._gateway.asker_of(ctx)
         try:
             page = await self._page(asker, params.cursor or "")
-        except WaygraphError as error:
-            raise MCPError(code=INVALID_PARAMS, message=sentence(error)) from error
+        except (WaygraphError, TimeoutError) as error:
+            raise _failed(error) from error
         return as_it_is(ctx, page)
 
     async def _page(self, asker: "Asker", cursor: str) -> dict[str, Any]:
@@ -128,7 +137,7 @@ class _Answers:
         except WaygraphError as error:
             answer = failed(error)
         except TimeoutError:
-            answer = refused("too-late", "no answer was ready in time", retryable=True)
+            answer = refused("too-late", TOO_LATE, retryable=True)
         except MCPError:
             raise
         except Exception as error:
@@ -180,8 +189,8 @@ class _Answers:
         try:
             asker.caller.require("route")
             told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
-        except WaygraphError as error:
-            raise MCPError(code=INVALID_PARAMS, message=sentence(error)) from error
+        except (WaygraphError, TimeoutError) as error:
+            raise _failed(error) from error
         told |= {"surface": self._gateway.surface}
         contents = TextResourceContents(uri=CAPABILITIES, mime_type="application/json", text=json.dumps(told))
         return ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")

@@ -121,10 +121,20 @@ def _writing(
     dry_run: bool = False,
 ) -> Iterator[Attempt]:
     """Recorded whatever becomes of it, also if the caller may not write."""
-    told = json.dumps(said, ensure_ascii=False)[:SAID_CHARS] if said else ""
-    with service.audit.attempt(caller, action, target, said=without_keys(told), dry_run=dry_run or None) as attempt:
+    told = _told(said)
+    left_out = len(told) if len(told) > SAID_CHARS else None
+    shown = without_keys(told[:SAID_CHARS])
+    with service.audit.attempt(
+        caller, action, target, said=shown, said_chars=left_out, dry_run=dry_run or None
+    ) as attempt:
         caller.require("write")
         yield attempt
+
+
+def _told(said: Mapping[str, object]) -> str:
+    """JSON. What is short comes first, so that no number of tags hides who may see an agent."""
+    parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in said.items()), key=len)
+    return f"{{{', '.join(parts)}}}" if parts else ""
 
 
 def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":

@@ -2,11 +2,10 @@
 
 import glob
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parsing import SUFFIXES, Content, text_of
@@ -65,17 +64,24 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
     """Standard input, as `read_stream` reads it."""
     name = source or "stdin"
-    return Listing(files=[("stdin", stream.read)], source=name, namespace=namespace or agent_id(name))
+    files = [("stdin", stream.read)]
+    return Listing(files=files, source=name, namespace=namespace or agent_id(name), are_files=False)
 
 
 def list_value(value: object, *, source: str, namespace: str = "") -> Listing:
     """A document in memory, as if a file held it as JSON. Raises SourceError if JSON cannot."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        content = json.dumps(value, allow_nan=False, default=_as_dict).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise SourceError(source, f"cannot be written as JSON: {exc}") from exc
-    content = BytesIO(text.encode("utf-8", "surrogatepass"))
-    return Listing(files=[(source, content.read)], source=source, namespace=namespace or agent_id(source))
+    files = [(f"{source}.json", lambda most_bytes: content[:most_bytes])]
+    return Listing(files=files, source=source, namespace=namespace or agent_id(source), are_files=False)
+
+
+def _as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is none of its types")
 
 
 def documents(listing: Listing, settings: Settings) -> Iterator[Document]:

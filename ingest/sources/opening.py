@@ -127,7 +127,8 @@ def open_value(value: object, how: Opening) -> list[OpenedSource]:
     """What a file would hold, in memory. Raises SourceError if JSON cannot say it, or it has no name."""
     if not how.source:
         raise SourceError("ingest", "what comes in memory needs a name, by which it is known next time: source='…'")
-    return _documents(_kept(list_value(value, source=how.source, namespace=how.namespace)), how)
+    listing = list_value(value, source=how.source, namespace=how.namespace)
+    return _documents(lambda: listing, how)
 
 
 def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
@@ -203,7 +204,7 @@ class _Read:
 
 
 def _kept(listing: Listing) -> Callable[[], Listing]:
-    """Of one document. Standard input can be read once only."""
+    """Standard input can be read once only."""
     [(name, content)] = listing.files
     held: list[bytes] = []
 

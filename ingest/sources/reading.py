@@ -9,7 +9,7 @@ from waygraph.ingest.sources import export
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parsing import Content, parse
-from waygraph.ingest.sources.repeated import REPEATED
+from waygraph.ingest.sources.repeated import MOST_TOLD, REPEATED
 from waygraph.ingest.surroundings import Surroundings
 from waygraph.ingest.upstream.launch import ServerEntry
 from waygraph.registry.changes import Manifest, Rejected
@@ -28,6 +28,8 @@ class Listing:
     files: Sequence[tuple[str, Content]]
     source: str
     namespace: str
+    are_files: bool = True
+    """Whether they are there by these names later on, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +74,14 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
-    merged = _Merged(Intake(where=listing.source, settings=reading.settings))
+    merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing.are_files)
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings, partial(merged.note_repeated, where))
             is_export = _is_export(document, where, reading.kind)
             if is_export and len(listing.files) == 1:
                 held = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
-                return [Parts(manifest=manifest) for manifest in held]
+                return [Parts(manifest=manifest) for manifest in merged.with_faults(held)]
             if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
             merged.take(document, where, reading)
@@ -129,6 +131,7 @@ class _Merged:
     """What all documents of a source say together."""
 
     intake: Intake
+    are_files: bool
     servers: list[ServerEntry] = field(default_factory=list)
     must_answer: set[str] = field(default_factory=set)
 
@@ -140,7 +143,8 @@ class _Merged:
         if kind.live:
             intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
         if reading.asks(kind) and kind.servers:
-            servers = [replace(server, where=where) for server in kind.servers(document, where, intake)]
+            found = kind.servers(document, where, intake)
+            servers = [replace(each, where=where, in_config=each.in_config and self.are_files) for each in found]
             known = {server.key for server in self.servers}  # of two documents that name one, the first counts
             self.servers += [server for server in servers if server.key not in known]
             self.must_answer |= {server.key for server in servers if kind.live}
@@ -155,7 +159,12 @@ class _Merged:
         self.intake.gone += intake.gone
 
     def note_repeated(self, where: str, place: str) -> None:
-        self.intake.cut.append(Rejected(where=f"{where}#{place}", reason=REPEATED))
+        if len(self.intake.cut) < MOST_TOLD:  # of lines each is a document
+            self.intake.cut.append(Rejected(where=f"{where}#{place}", reason=REPEATED))
+
+    def with_faults(self, held: list[Manifest]) -> list[Manifest]:
+        """Of an export: what was wrong with the document is told with the first of its sources."""
+        return [replace(held[0], cut=(*held[0].cut, *self.intake.cut)), *held[1:]] if held else held
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already

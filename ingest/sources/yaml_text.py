@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import yaml
 
-from waygraph.ingest.sources.pointer import pointer
-from waygraph.ingest.sources.repeated import Note, repeated, unheeded
+from waygraph.ingest.sources.repeated import MOST_TOLD, Note, Path, repeated, told, unheeded
 
 MAX_DEPTH = 200
 """The C parser ends the process at a few ten thousand."""
@@ -28,27 +28,27 @@ def parse(text: str, note: Note = unheeded) -> object:
     node = loader.get_single_node()
     if node is None:
         return None
-    for place in _repeated(node, "", set()):
+    for place in islice(_repeated(loader, node, (), set()), MOST_TOLD):
         note(place)
     return _with_text_keys(loader.construct_document(node))
 
 
-def _repeated(node: Any, place: str, seen: set[int]) -> Iterator[str]:
+def _repeated(loader: Any, node: Any, path: Path, seen: set[int]) -> Iterator[str]:
     """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
     if id(node) in seen or not isinstance(node, yaml.CollectionNode):
         return
     seen.add(id(node))
-    items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(node)
+    items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(loader, node)
     if isinstance(node, yaml.MappingNode):
-        yield from (f"{place}{pointer(name)}" for name in repeated(str(name) for name, _ in items))
+        yield from (told((path, name)) for name in repeated(str(name) for name, _ in items))
     for name, value in items:
-        yield from _repeated(value, f"{place}{pointer(name)}", seen)
+        yield from _repeated(loader, value, (path, name), seen)
 
 
-def _members(node: Any) -> list[tuple[str, Any]]:
-    """Of several `<<` each counts; a key that is no scalar is none of JSON."""
+def _members(loader: Any, node: Any) -> list[tuple[str, Any]]:
+    """By the names that they will have. Of several `<<` each counts; a key that is no scalar is none of JSON."""
     return [
-        (key.value, value)
+        (_text_key(loader.construct_object(key)), value)
         for key, value in node.value
         if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge")
     ]

@@ -70,8 +70,8 @@ class IssuerDocuments:
             if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
                 raise self._too_slow() from exc
             raise self._trouble(f"cannot be reached: {exc or type(exc).__name__}") from exc
-        except (ValueError, RecursionError):
-            raise self._trouble("answers with what is no JSON") from None
+        except (ValueError, RecursionError):  # of a body that was cut off, too
+            raise self._too_slow() if cut_off.is_over else self._trouble("answers with what is no JSON") from None
         if not isinstance(parsed, dict):
             raise self._trouble("answers with JSON that is no object")
         return parsed

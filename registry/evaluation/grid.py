@@ -60,7 +60,7 @@ class Grid:
 
     def _trials(self) -> Iterator[Trial]:
         for recipe in self.recipes:
-            compared = replace(recipe, calibration=None) if recipe in self.never_withholding else recipe
+            compared = recipe if self._stay_calibrated(recipe) else replace(recipe, calibration=None)
             ks = (None,) if recipe in self.without_k else self.ks
             texts_taken = [texts for texts in self.texts if texts is None or recipe.takes(texts)]
             combined = product(self.bys, self.embedders, texts_taken, self.weights, ks, self.depths)

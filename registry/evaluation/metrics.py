@@ -29,7 +29,7 @@ def recall(ranked: Sequence[str], gold: Gold, depth: int) -> float:
 
 
 def ndcg(ranked: Sequence[str], gold: Gold, depth: int) -> float:
-    """DCG / ideal DCG, in [0, 1]: gain 1 for an id that finds an item not found before it, discount 1/log2(rank+1).
+    """DCG / ideal DCG, in [0, 1]: gain 1 for an id that finds an item more, discount 1/log2(rank+1).
 
     The ideal finds one item at each of the first min(items, depth) ranks.
     """

@@ -1,6 +1,7 @@
 """What an evaluation leaves behind, as JSON: enough to repeat it, to draw tables, and to compare two of them."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +48,22 @@ def write_record(record: Record, path: Path) -> None:
     except OSError as exc:
         raise StorageFailed(f"{path.parent} cannot be made: {exc.strerror}") from exc
     write_named(path, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Before long work whose record goes there. Raises StorageFailed."""
+    try:
+        place = path.resolve()
+        folder = next(each for each in place.parents if each.exists())
+        fits = folder.is_dir() and not place.is_dir()
+    except OSError as exc:
+        raise StorageFailed(f"{path} cannot be written: {exc.strerror}") from exc
+    if not fits:
+        raise StorageFailed(
+            f"{path} cannot be written: {'it is a folder' if place.is_dir() else f'{folder} is no folder'}"
+        )
+    if (place.is_file() or not place.exists()) and not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageFailed(f"{path} cannot be written: in {folder} you may not")
 
 
 def read_record(path: Path, *, with_queries: bool = False) -> Record:

@@ -48,17 +48,6 @@ def write_named(path: Path, text: str) -> None:
         raise StorageFailed(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
-def refuse_unwritable(path: Path) -> None:
-    """Before long work whose outcome goes there, in folders that will be made. Raises StorageFailed."""
-    there = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir():
-        raise StorageFailed(f"{path} cannot be written: it is a folder")
-    if not there.is_dir():
-        raise StorageFailed(f"{path} cannot be written: {there} is no folder")
-    if not path.exists() and not os.access(there, os.W_OK):
-        raise StorageFailed(f"{path} cannot be written: in {there} you may not")
-
-
 def sync_path(path: Path) -> None:
     """What a file holds, or what was renamed in a folder, stays so if the power fails. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)

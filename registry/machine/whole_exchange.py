@@ -1,4 +1,5 @@
-"""An end for a whole exchange over HTTP, the head of its answer included: a client's own limit is for each read."""
+"""An end for an exchange over HTTP once it is connected, the head of its answer included: a client's own limit is for
+each read."""
 
 import socket
 from collections.abc import Mapping

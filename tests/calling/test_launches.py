@@ -20,7 +20,7 @@ from waygraph.ingest.calling.claims import claims_on
 from waygraph.ingest.calling.last_of import LastOf
 from waygraph.ingest.calling.launches import FRESH_S
 from waygraph.ingest.ingestion import Ingestion
-from waygraph.ingest.sources.opening import Opening, open_sources
+from waygraph.ingest.sources.opening import Opening, open_sources, open_value
 from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
 from waygraph.ingest.vouched import launch_digest, vouched_file
 from waygraph.ingest.watching.opening import followed_sources
@@ -37,6 +37,16 @@ def test_a_command_is_started_as_it_was_ingested_with_today_s_variables(here: He
     assert [launch.command, *launch.args] == here.command
     assert launch.env == {"SCALE_KEY": "value-now"}
     assert launch.cwd == str(here.folder)
+
+
+def test_a_config_from_memory_has_no_file_to_be_compared_with(here: Here) -> None:
+    """Whatever its source is called, also if a file has that name."""
+    (here.folder / "mine.json").write_text("{}")
+    taken = Ingestion(opening=replace(here.opening(), source="mine"))
+    list(taken.ingest(here.registry, open_value({"mcpServers": {"scales": here.entry}}, taken.opening)))
+    launch = here.launches.of(here.registry.agent("scales"))
+    assert isinstance(launch, StdioLaunch)
+    assert [launch.command, *launch.args] == here.command
 
 
 def test_a_variable_that_is_not_set_is_named_and_no_value_is(here: Here) -> None:

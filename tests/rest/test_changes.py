@@ -275,6 +275,17 @@ def test_what_was_said_is_in_the_audit(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_long_pushes_nothing_out_of_the_audit(tmp_path: Path) -> None:
+    settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))
+    said = {"tags": [f"{number}" * 500 for number in range(9)], "visible_to": ["ops"], "hidden": True}
+    with served(settings=settings) as service:
+        ingest(service.client(), "s", agent("a"))
+        assert_good(service.client().patch("/v1/agents/a", json=said))
+    *_, line = map(json.loads, (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines())
+    assert line["said"].startswith('{"hidden": true, "visible_to": ["ops"], "tags": [')
+    assert len(line["said"]) == 4_000 < line["said_chars"]
+
+
 def test_an_approval_is_in_the_audit(tmp_path: Path) -> None:
     """Who approved what, and who was refused."""
     settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))

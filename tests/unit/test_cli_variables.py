@@ -21,14 +21,14 @@ from waygraph.registry.settings import VARIABLES
     ],
 )
 def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) -> None:
-    assert misspelt({given: "anything", "HOME": "/"}) == f"{given} sets nothing; did you mean {meant}?"
+    assert misspelt({given: "anything", "HOME": "/"}) == f"{given} is no setting; did you mean {meant}?"
 
 
 def test_several_are_told_in_one_line() -> None:
     told = misspelt({"WAYGRAPH_LOGFORMAT": "", "WAYGRAPH_API_KEYS": "secret"})
     assert told == (
-        "WAYGRAPH_API_KEYS sets nothing; did you mean WAYGRAPH_API_KEY?; "
-        "WAYGRAPH_LOGFORMAT sets nothing; did you mean WAYGRAPH_LOG_FORMAT?"
+        "WAYGRAPH_API_KEYS is no setting; did you mean WAYGRAPH_API_KEY?; "
+        "WAYGRAPH_LOGFORMAT is no setting; did you mean WAYGRAPH_LOG_FORMAT?"
     )
 
 
@@ -48,6 +48,8 @@ def test_several_are_told_in_one_line() -> None:
         "WAYGRAPH_NEO4J_SERVICE_HOST",
         "WAYGRAPH_NEO4J_PORT_7687_TCP",
         "WAYGRAPH_SECRET",
+        "WAYGRAPH_GITHUB_API_KEY",
+        "WAYGRAPH_NEO4J_URI",
         "EMBEDER",
     ],
 )
@@ -62,5 +64,5 @@ def test_a_command_tells_it_once_and_goes_on(
     monkeypatch.setenv("WAYGRAPH_EMBEDER", "none")
     main(["--registry", ":memory:", "agents"])
     note, *rest = capsys.readouterr().err.splitlines()
-    assert note == "note: WAYGRAPH_EMBEDER sets nothing; did you mean WAYGRAPH_EMBEDDER?"
+    assert note == "note: WAYGRAPH_EMBEDER is no setting; did you mean WAYGRAPH_EMBEDDER?"
     assert [line[:24] for line in rest] == ["error: there is no regis"]

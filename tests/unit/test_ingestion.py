@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_document_comes_in_memory_as_from_a_file(registry: Registry) -> None:
         ({"waygraph": 1, "agents": []}, "", "what comes in memory needs a name"),
         ({"waygraph": 1, "agents": [{"id": "a", "tags": {1, 2}}]}, "mine", "mine: cannot be written as JSON"),
         ({"waygraph": 1, "agents": [{"id": "a", "x": float("nan")}]}, "mine", "mine: cannot be written as JSON"),
-        ({"agents": 3}, "mine", "mine at /: has `agents` but no `waygraph: 1`"),
+        ({"agents": 3}, "mine", "mine.json at /: has `agents` but no `waygraph: 1`"),
         ([{"agent": 3}], "mine", "no kind of source is known by this shape"),
     ],
 )
@@ -147,6 +148,15 @@ def test_a_document_that_cannot_be_taken_is_an_error(registry: Registry, given: 
     with pytest.raises(SourceError, match=why):
         ingest(registry, given, source=source)
     assert not registry.exists
+
+
+@pytest.mark.parametrize("source", ["tools.jsonl", "cat.yaml", "stdin", ".mcp.json", "https://h/a.yaml"])
+def test_a_document_in_memory_is_read_whatever_its_source_is_called(registry: Registry, source: str) -> None:
+    schema = {"type": "object", "properties": {"most": {"maximum": 1e22}, "half \ud800": {}}}
+    agent = MappingProxyType({"id": "a", "tools": ({"name": "look", "inputSchema": schema},)})
+    [report] = ingest(registry, MappingProxyType({"waygraph": 1, "agents": [agent]}), source=source)
+    assert report.changes.source == source
+    assert "1e+22" in registry.tool("a/look").input_schema
 
 
 def test_a_document_in_memory_goes_to_a_service_too(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import time
+import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,16 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from waygraph.ingest import ingest
+from waygraph.ingest.manifest import Intake
 from waygraph.ingest.sources import read_path, read_stream
 from waygraph.ingest.sources.kinds import BUILT_IN
 from waygraph.ingest.sources.opening import Opening, open_sources
+from waygraph.ingest.sources.parsing import parse as parse_document
+from waygraph.ingest.sources.reading import _Merged
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
 from waygraph.ingest.surroundings import Surroundings
+from waygraph.registry import Registry
 from waygraph.registry.changes import Manifest
 from waygraph.registry.errors import SourceError
 from waygraph.registry.settings import Settings
@@ -345,6 +352,50 @@ def test_a_name_that_is_there_twice_is_told(tmp_path: Path, name: str, text: str
     path = written(tmp_path, text, name)
     told = [cut for cut in read(path).cut if cut.reason == "is there more than once; the last one counts"]
     assert [cut.where for cut in told] == [f"{path}#{place}" for place in places]
+
+
+@pytest.mark.parametrize("name", ["long.json", "long.yaml", "long.jsonl"])
+def test_names_that_are_there_twice_are_told_within_bounds(name: str) -> None:
+    """However long names are and however many come twice: a small document must not fill the memory."""
+    long, twice = "k" * 20_000, '{"a": 1, "a": 2}'
+    inside = ", ".join([twice] * 2_000)
+    text = f'{{"waygraph": 1, "agents": [], "{long}": [{inside}]}}'
+    lines = "\n".join(['{"name": "n", "url": "https://x", "url": "https://y"}'] * 2_000)
+    texts = {"long.json": text, "long.yaml": f'? "{long}"\n: [{inside}]', "long.jsonl": lines}
+    merged = _Merged(Intake(where="", settings=Settings()), are_files=True)
+    parse_document(name, lambda _: texts[name].encode(), Settings(), partial(merged.note_repeated, name))
+    assert len(merged.intake.cut) == 100
+    assert max(len(cut.where) for cut in merged.intake.cut) < 5_000
+
+
+def test_the_values_of_a_document_are_not_gone_through_one_by_one() -> None:
+    """A name that comes twice costs no more for all that stands beside it."""
+    text = f'{{"d": 1, "d": 2, "{"k" * 30_000}": [{", ".join("1" * 30_000)}]}}'
+    told: list[str] = []
+    tracemalloc.start()
+    try:
+        parse_document("a.json", lambda _: text.encode(), Settings(), told.append)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert told == ["/d"]
+    assert peak < 4_000_000
+
+
+def test_keys_of_yaml_are_compared_as_they_will_be() -> None:
+    told: list[str] = []
+    parse_document("a.yaml", lambda _: b"{yes: 1, 'yes': 2, 0x1: a, 1: b}", Settings(), told.append)
+    assert told == ["/1"]
+
+
+def test_a_name_that_an_export_has_twice_is_told(tmp_path: Path) -> None:
+    with Registry.open(":memory:", embedder="none") as registry:
+        ingest(registry, {"waygraph": 1, "agents": [{"id": "a"}]}, source="mine")
+        text = registry.export("json")
+    assert text.startswith("{")
+    path = written(tmp_path, '{"agents": [],' + text[1:], "export.json")
+    [manifest] = read_path(str(path), Settings())
+    assert [cut.where for cut in manifest.cut] == [f"{path}#/agents"]
 
 
 def test_names_are_told_at_any_depth(tmp_path: Path) -> None:

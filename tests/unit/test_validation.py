@@ -39,7 +39,7 @@ class Needy(BaseModel):
         ({"limit": "5"}, "expected a whole number"),
         ({"limit": 0}, "expected a number from 1"),
         ({"limit": 1001}, "expected a number up to 1000"),
-        ({"weight": 0.0}, "expected a number above 0.0"),
+        ({"weight": 0.0}, "expected a number above 0"),
         ({"weight": float("nan")}, "expected a finite number"),
         ({"kind": "robot"}, "expected 'agent' or 'tool'"),
         ({"tags": "a"}, "expected a list"),

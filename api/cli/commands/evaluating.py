@@ -62,8 +62,7 @@ def run(
     from waygraph.ingest.datasets import read_dataset
     from waygraph.registry.evaluation.dataset import BYS
     from waygraph.registry.evaluation.grid import Grid
-    from waygraph.registry.evaluation.record import summary_of
-    from waygraph.registry.machine.atomic import refuse_unwritable
+    from waygraph.registry.evaluation.record import refuse_unwritable, summary_of
     from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
 
     if output == Path("-"):
@@ -224,7 +223,7 @@ def _remark(grid: "Grid") -> None:
     for recipe in grid.without_k:
         note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
     for recipe in grid.never_withholding:
-        note(f"{recipe.name} withholds nothing here, as in routing it does: it is calibrated for its own weights")
+        note(f"{recipe.name} withholds nothing here, though in routing it does: it is calibrated as it is")
 
 
 def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":
