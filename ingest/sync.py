@@ -79,7 +79,7 @@ def sync(
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
-        notice=" ".join((*_unheard(held, changes), *_notices(registry, manifest, changes, state))),
+        notice=" ".join(_notices(registry, manifest, held, changes, state)),
     )
 
 
@@ -93,16 +93,15 @@ def _is_refused_whole(held: Held, changes: ChangeSet) -> bool:
     return bool(changes.rejected) and not taken and changes.source not in held.sources
 
 
-def _unheard(held: Held, changes: ChangeSet) -> Iterator[str]:
-    """What a source leaves to others is told where these say something else of it."""
+def _notices(
+    registry: Registry, manifest: Manifest, held: Held, changes: ChangeSet, state: RegistryState | None
+) -> Iterator[str]:
+    """What a source leaves to others is told where these say something else of it. A part that says nothing else is
+    all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
+    chose that.
+    """
     if again := unheard(held, changes.source, set(changes.released) - set(changes.removed_agents)):
         yield f"{UNHEARD} Ingest again: {', '.join(again)}."
-
-
-def _notices(registry: Registry, manifest: Manifest, changes: ChangeSet, state: RegistryState | None) -> Iterator[str]:
-    """A part that says nothing else is all that was asked for; one that could not be read whole is told. That nothing
-    is embedded is told unless somebody chose that.
-    """
     if manifest.partial and manifest.rejected:
         yield HELD_BACK
     if manifest.unrestored:
@@ -135,7 +134,7 @@ def _rehearsed(
         seconds=time.perf_counter() - started,
         texts_embedded=0,
         dry_run=True,
-        notice=" ".join((*_unheard(held, changes), *_notices(registry, manifest, changes, state))),
+        notice=" ".join(_notices(registry, manifest, held, changes, state)),
     )
 
 

@@ -39,6 +39,8 @@ Fact = str | int | float | bool | None
 
 TARGET_CHARS = 2_000
 """Of a statement or another target."""
+SAID_CHARS = 4_000
+"""Of what is said of it."""
 REFUSED = (
     AccessError,
     CypherBusy,
@@ -133,7 +135,14 @@ class Audit:
 
     @contextmanager
     def attempt(
-        self, caller: "Caller", action: Action, target: str, *, parameters: Iterable[str] = (), **facts: Fact
+        self,
+        caller: "Caller",
+        action: Action,
+        target: str,
+        *,
+        parameters: Iterable[str] = (),
+        said: str = "",
+        **facts: Fact,
     ) -> Iterator[Attempt]:
         """Records what happens within, also if it fails: an error's type is its code."""
         started, attempt = time.perf_counter(), Attempt(target)
@@ -147,7 +156,7 @@ class Audit:
         finally:
             facts |= {"error": attempt.error, "revision": attempt.revision}
             facts["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
-            self.record(caller, action, attempt.target, outcome, parameters=parameters, **facts)
+            self.record(caller, action, attempt.target, outcome, parameters=parameters, said=said, **facts)
 
     def record(
         self,
@@ -157,9 +166,11 @@ class Audit:
         outcome: Outcome,
         *,
         parameters: Iterable[str] = (),
+        said: str = "",
         **facts: Fact,
     ) -> None:
-        """One line. `target` is an agent, a source or a statement; of `parameters` only the names are taken.
+        """One line. `target` is an agent, a source or a statement; of `parameters` only the names are taken;
+        `said`, of the target, is JSON.
 
         Facts: `error` (a code), `revision` (after it), `duration_ms`. A line that the file does not take is an error
         in the log and counted, since what it tells of has been done.
@@ -168,14 +179,13 @@ class Audit:
             "caller": caller.id,
             "caller_name": caller.name,
             "action": action,
-            "target": without_keys(target[:TARGET_CHARS]),
+            **_cut("target", target, TARGET_CHARS),
             "parameters": sorted(parameters),
             "outcome": outcome,
             "request_id": request_id(),
+            **(_cut("said", said, SAID_CHARS) if said else {}),
             **{name: value for name, value in facts.items() if value not in (None, "")},
         }
-        if len(target) > TARGET_CHARS:
-            line["target_chars"] = len(target)
         logger.info("audit", extra={FACTS: line})
         self._count(action, outcome)
         self._append(line)
@@ -203,3 +213,9 @@ class Audit:
             logger.exception("the audit file takes no line")
             if self._metrics is not None:
                 self._metrics.lost_audit_line()
+
+
+def _cut(name: str, text: str, most_chars: int) -> dict[str, object]:
+    """Without what looks like a key; how long it was where it is longer than is kept."""
+    counted = {f"{name}_chars": len(text)} if len(text) > most_chars else {}
+    return {name: without_keys(text[:most_chars]), **counted}

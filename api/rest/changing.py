@@ -10,7 +10,6 @@ from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
 from waygraph.api.observing.audit import Action, Attempt
-from waygraph.api.observing.redaction import without_keys
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.holding import AgentId
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 """What a caller says of a manifest beside itself, as the audit has it."""
-SAID_CHARS = 4_000
-"""Of what is said, in the audit."""
 NOTHING: Mapping[str, object] = {}
 
 router = APIRouter(prefix="/v1", tags=["changing"])
@@ -121,12 +118,7 @@ def _writing(
     dry_run: bool = False,
 ) -> Iterator[Attempt]:
     """Recorded whatever becomes of it, also if the caller may not write."""
-    told = _told(said)
-    left_out = len(told) if len(told) > SAID_CHARS else None
-    shown = without_keys(told[:SAID_CHARS])
-    with service.audit.attempt(
-        caller, action, target, said=shown, said_chars=left_out, dry_run=dry_run or None
-    ) as attempt:
+    with service.audit.attempt(caller, action, target, said=_told(said), dry_run=dry_run or None) as attempt:
         caller.require("write")
         yield attempt
 

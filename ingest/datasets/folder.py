@@ -20,8 +20,8 @@ from typing import Any
 
 from waygraph.ingest.datasets.gold import Known, checksum
 from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources import read_path
 from waygraph.ingest.sources.files import list_path
+from waygraph.ingest.sources.reading import Listing, Reading, read_listing
 from waygraph.ingest.sources.tools_list import tool_records
 from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.errors import InvalidDataset
@@ -62,17 +62,18 @@ def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[M
     if not named:
         return _catalogue(path / AGENTS, settings), [path / AGENTS]
     place = path / named
-    manifests = list(read_path(str(place), settings))
+    listing = list_path(str(place))
+    manifests = read_listing(listing, Reading(settings=settings))
     entries = manifests[0].entries if len(manifests) == 1 else tuple(_of_export(manifests))
     rejected = tuple(each for manifest in manifests for each in manifest.rejected)
-    return Manifest(source=str(place), entries=entries, rejected=rejected), _files(place)
+    return Manifest(source=str(place), entries=entries, rejected=rejected), _files(place, listing)
 
 
-def _files(place: Path) -> list[Path]:
+def _files(place: Path, listing: Listing) -> list[Path]:
     """All of a folder's, also those that are no sources; else those that are read."""
     if place.is_dir():
         return sorted(file for file in place.rglob("*") if file.is_file())
-    return [Path(name) for name, _ in list_path(str(place)).files]
+    return [Path(name) for name, _ in listing.files]
 
 
 def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
