@@ -8,13 +8,13 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from waygraph.api.cli.collecting import uncollected_at_exit
 from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
 from waygraph.api.cli.on_demand import CommandsOnDemand
 from waygraph.api.cli.quick import QuickGroup
 from waygraph.api.cli.shown.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
 from waygraph.api.cli.variables import misspelt
+from waygraph.api.collecting import uncollected_at_exit
 
 _COMMANDS = {
     "ingest": "ingesting:ingest",

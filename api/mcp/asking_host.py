@@ -23,7 +23,8 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from waygraph.api.mcp.session import Context, Session
+from waygraph.api.mcp.connection import Context
+from waygraph.api.mcp.session import Session
 from waygraph.ingest.calling.call import ANSWER_S, Host, NotAnswered, Question
 from waygraph.ingest.upstream.host import Through
 from waygraph.registry.model import Agent

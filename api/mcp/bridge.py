@@ -30,10 +30,11 @@ from mcp.types import (
     RequestId,
 )
 
-from waygraph.api.mcp.failures import protocol_error
+from waygraph.api.mcp.host_messages import host_messages
 from waygraph.api.mcp.host_pipes import host_pipes
 from waygraph.api.mcp.last_answers import until_answered
 from waygraph.api.mcp.link import Heard, Link
+from waygraph.api.mcp.results import protocol_error
 from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, went_away
 from waygraph.api.mcp.stamping import Stamp
 from waygraph.api.mcp.stopping import stopped_by_signal
@@ -69,7 +70,7 @@ async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> 
     api_key(address, settings)  # refused here, not in a task
     # A host that has closed its end of our output is gone, which is no error.
     with quietly(), suppress(BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with host_pipes() as streams:
+        async with host_pipes() as pipes, host_messages(pipes) as streams:
             read, write = until_answered(streams)
             hush()  # the loggers are there by now
             url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"

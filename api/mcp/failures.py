@@ -1,14 +1,8 @@
-"""What goes wrong, as a host's model reads it: a tool error with a code, one sentence and the facts, as JSON.
+"""Errors that a host gets as errors of the protocol, through the SDK.
 
-A host shows its model the results of tools, errors among them, and mostly keeps errors of the protocol to itself. So
-whatever a model can mend (a name, arguments, a tool that may not be called) is a result with `isError`. What an
-upstream server itself answers as an error of the protocol stays one, with its code, message and data.
+What an upstream server itself answers as an error of the protocol stays one, with its code, message and data; of what
+nobody foresaw the host learns that it happened.
 """
-
-import json
-import logging
-from collections.abc import Mapping
-from typing import Any
 
 from mcp import MCPError
 from mcp.types import (
@@ -20,68 +14,30 @@ from mcp.types import (
     REQUEST_TIMEOUT,
 )
 
+from waygraph.api.mcp.results import OWN_FAULT, Result, as_protocol_has_it, logger, told
 from waygraph.registry.errors import UpstreamAnswered, WaygraphError
-from waygraph.registry.wire.problems import TYPE_PREFIX, code_of, is_own_fault, told_outside
-
-logger = logging.getLogger("waygraph.mcp")
 
 _OF_A_CONNECTION = frozenset(
     {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, CONNECTION_CLOSED, REQUEST_TIMEOUT, *range(-32029, -32019)}
 )
 """Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
 end it or agree on another protocol."""
-_OWN_FAULT = "the gateway met a fault of its own; its log knows more"
-
-type Result = dict[str, Any]
 
 
-def failed(error: WaygraphError) -> Result:
+def failed(error: WaygraphError | TimeoutError) -> Result:
     """The error as a tool's result. Raises MCPError for what an upstream server answered in the protocol."""
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         raise MCPError(code=error.code, message=error.message, data=error.data) from error
-    if is_own_fault(error):
-        return refused("internal-error", sentence(error))
-    told = told_outside(error, 0, "")
-    return refused(told["code"], told["detail"], retryable=told["retryable"], facts=told["facts"])
+    return told(error)
 
 
-def sentence(error: WaygraphError) -> str:
-    """What the host is told of it; the log has what it is not told."""
-    if is_own_fault(error):
-        logger.error("%s: %s", type(error).__name__, error)
-        return _OWN_FAULT
-    return told_outside(error, 0, "")["detail"]
-
-
-def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None) -> Result:
-    """An error that no class of ours stands for, in the same shape."""
-    ours = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
-    # A model pays for each word: what the message says already is not said again.
-    told = {name: value for name, value in (facts or {}).items() if name != "reason" or str(value) not in message}
-    error = ours | told | ours
-    return {"content": [text(compact({"error": error}))], "structuredContent": {"error": error}, "isError": True}
-
-
-def protocol_error(error: WaygraphError) -> dict[str, Any]:
-    """The error of the door itself, as JSON-RPC has it: what was asked did not get as far as a tool."""
-    facts = {"code": code_of(type(error)), "retryable": error.retryable}
-    return {"code": CONNECTION_CLOSED, "message": sentence(error), "data": facts}
-
-
-def told_as_text(value: Mapping[str, Any]) -> Result:
-    """An answer of a meta-tool: JSON as text, once. See docs/gateway.md for why there is no second copy."""
-    return {"content": [text(compact(value))]}
-
-
-def text(said: str) -> dict[str, str]:
-    return {"type": "text", "text": said}
-
-
-def compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def as_error(error: WaygraphError | TimeoutError) -> MCPError:
+    """What is told in place of what is no call's answer."""
+    code, message = as_protocol_has_it(error)
+    return MCPError(code=code, message=message)
 
 
 def internal(error: Exception) -> MCPError:
     """What nobody foresaw: the log has it, the host learns that it happened."""
     logger.exception("a request of a host failed", exc_info=error)
-    return MCPError(code=INTERNAL_ERROR, message=_OWN_FAULT)
+    return MCPError(code=INTERNAL_ERROR, message=OWN_FAULT)

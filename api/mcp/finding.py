@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from waygraph.api.mcp.failures import Result, told_as_text
+from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.surface import FIND_TOOLS, MAX_AGENTS, PARAMETERS, ROUTE_AGENTS
 from waygraph.registry.discovery.described import summary
 from waygraph.registry.discovery.finding import DEFAULT_LIMIT, FindAsked, WhyNot, find
@@ -13,7 +13,7 @@ from waygraph.registry.model import AgentMatch, Filters, Query
 from waygraph.registry.schemas.words import unknown_name
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.mcp.gateway import Asker, Discovery
     from waygraph.registry.discovery.described import Detail
 
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
@@ -21,7 +21,7 @@ SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all 
 Arguments = Mapping[str, Any]
 
 
-async def find_tools(gateway: "Gateway", asker: "Asker", arguments: Arguments) -> Result:
+async def find_tools(gateway: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
     """Raises what finding raises."""
     asker.caller.require("route")
     _refuse_astray(FIND_TOOLS, arguments)
@@ -51,7 +51,7 @@ async def find_tools(gateway: "Gateway", asker: "Asker", arguments: Arguments) -
     return told_as_text(answer)
 
 
-async def route_agents(gateway: "Gateway", asker: "Asker", arguments: Arguments) -> Result:
+async def route_agents(gateway: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
     """Raises what routing raises."""
     asker.caller.require("route")
     _refuse_astray(ROUTE_AGENTS, arguments)

@@ -1,19 +1,23 @@
 """What every request of a host reaches: the registry, what runs tools, the rules, what is recorded."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from waygraph.api.mcp.parking import Parking
-from waygraph.api.mcp.session import Context, Session
+from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.surface import Surface
+from waygraph.ingest.calling.reach import Reach
+from waygraph.ingest.vouched import vouched_file
 from waygraph.registry.discovery.namespaces import agents_of_namespace
 from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
+    from waygraph.api.mcp.connection import Context
+    from waygraph.api.mcp.parking import Parking
+    from waygraph.api.mcp.rules import Rules
     from waygraph.api.observing.audit import Audit
     from waygraph.ingest.calling.call import ToolCaller
-    from waygraph.ingest.calling.reach import Reach
+    from waygraph.ingest.surroundings import Surroundings
     from waygraph.registry.access import Caller
     from waygraph.registry.model import Principal
     from waygraph.registry.policy import CallPolicy
@@ -45,20 +49,14 @@ class Asker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gateway:
-    """`asker_of` tells who sent a request: on stdio always the same, over HTTP by the request."""
+class Discovery:
+    """What listing and finding need: no tool is called, and the SDK is not needed."""
 
     registry: "Registry"
-    executor: "ToolCaller"
-    reach: "Reach"
+    reach: Reach
     policy: "CallPolicy"
-    settings: "Settings"
-    audit: "Audit"
     ask: Ask
-    asker_of: Callable[[Context], Asker]
     surface: Surface = "default"
-    parking: Parking | None = field(default_factory=Parking)
-    """None: a host's next request may come to another process, so that none is asked by way of it."""
 
     @property
     def is_here(self) -> bool:
@@ -75,6 +73,40 @@ class Gateway:
         if not asker.namespace:
             return None
         return agents_of_namespace(self.registry, asker.namespace, asker.principal)
+
+
+def discovery_of(
+    registry: "Registry", settings: "Settings", rules: "Rules", ask: Ask, surface: Surface = "default"
+) -> Discovery:
+    reach = Reach(registry, rules.services, vouched_file(settings.data_path))
+    return Discovery(registry=registry, reach=reach, policy=rules.policy, ask=ask, surface=surface)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Of what a gateway is put together. `asker_of` tells who sent a request: on stdio always the same, over HTTP by
+    the request. `parks`: whether a host's next request comes to this process, so that it can be asked by way of it.
+    """
+
+    discovery: Discovery
+    settings: "Settings"
+    surroundings: "Surroundings"
+    rules: "Rules"
+    audit: "Audit"
+    asker_of: "Callable[[Context], Asker]"
+    parks: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway(Discovery):
+    """What calling needs beside; see `Parts`."""
+
+    executor: "ToolCaller"
+    settings: "Settings"
+    audit: "Audit"
+    asker_of: "Callable[[Context], Asker]"
+    parking: "Parking | None"
+    """None: a host's next request may come to another process, so that none is asked by way of it."""
 
     def deadline_s(self, meta: Mapping[str, object] | None) -> float:
         """All the time that a call has: what is set, or less if the host asks for less."""

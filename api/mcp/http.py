@@ -15,11 +15,11 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp.failures import compact, protocol_error
-from waygraph.api.mcp.gateway import Ask, Asker
+from waygraph.api.mcp.connection import Context, session_of
+from waygraph.api.mcp.gateway import Ask, Asker, Parts, discovery_of
 from waygraph.api.mcp.open_sessions import OpenSessions, seated
 from waygraph.api.mcp.opening import open_gateway
-from waygraph.api.mcp.session import Context, session_of
+from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.surface import Surface
 from waygraph.registry.access import LOCAL
 from waygraph.registry.errors import TooManySessions
@@ -67,18 +67,17 @@ class HttpGateway:
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
-        opened = open_gateway(
-            self._registry,
-            self._settings,
-            self._surroundings,
-            self._rules,
+        discovery = discovery_of(self._registry, self._settings, self._rules, self._ask, self._surface)
+        parts = Parts(
+            discovery=discovery,
+            settings=self._settings,
+            surroundings=self._surroundings,
+            rules=self._rules,
             audit=self._audit,
-            ask=self._ask,
             asker_of=_asker_of,
-            surface=self._surface,
             parks=self._alone,
         )
-        async with opened as server:
+        async with open_gateway(parts) as server:
             server.middleware.append(seated)
             self._sessions = StreamableHTTPSessionManager(
                 server,

@@ -1,8 +1,6 @@
 """Hosts that want to know when the list of tools is another one: told in both eras, a moment after it changed."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -10,10 +8,7 @@ import anyio
 from mcp.server.connection import Connection
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
-from waygraph.api.mcp.gateway import Asker
-from waygraph.api.mcp.listing import pinned_tools
-from waygraph.api.mcp.session import Session
-from waygraph.registry.access import LOCAL
+from waygraph.api.mcp.listed import Listed
 from waygraph.registry.errors import WaygraphError
 
 if TYPE_CHECKING:
@@ -46,13 +41,16 @@ class Listeners:
             for connection in list(self._connections):
                 tasks.start_soon(_told, connection)
 
-    async def follow(self, gateway: "Gateway", look_s: float = LOOK_S) -> None:
-        """Tells whenever other tools are pinned, or they changed. Runs until it is cancelled."""
-        seen = await _looked(gateway, None)
+    async def follow(self, gateway: "Gateway", listed: Listed | None = None, look_s: float = LOOK_S) -> None:
+        """Tells whenever other tools are pinned than were listed, or they changed. Runs until it is cancelled.
+
+        `listed`: what a host was told before; None: nothing before now.
+        """
+        seen = listed or await _looked(gateway, None)
         while True:
             await anyio.sleep(look_s)
             now = await _looked(gateway, seen)
-            if now.listed != seen.listed:
+            if now.tools != seen.tools:
                 await self.tell()
             seen = now
 
@@ -62,29 +60,12 @@ async def _told(connection: Connection) -> None:
         await connection.send_tool_list_changed()
 
 
-async def _looked(gateway: "Gateway", before: "_Seen | None") -> "_Seen":
+async def _looked(gateway: "Gateway", before: Listed | None) -> Listed:
     """A registry that cannot be read now has changed nothing that anybody could be told of."""
     try:
-        return await gateway.ask(lambda: _Seen.now(gateway, before))
+        return await gateway.ask(lambda: Listed.now(gateway, before))
     except (WaygraphError, TimeoutError):
         pass
     except Exception:  # noqa: BLE001 - the gateway would end with its looks
         _log.exception("the list of tools could not be looked at")
-    return before or _Seen("", ())
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is listed at a revision, for somebody who sees everything: call names and content hashes."""
-
-    stamp: str
-    listed: Sequence[tuple[str, str]]
-
-    @classmethod
-    def now(cls, gateway: "Gateway", before: "_Seen | None") -> "_Seen":
-        """Raises WaygraphError."""
-        stamp = gateway.registry.stamp
-        if before and stamp == before.stamp:
-            return before
-        everything = Asker(caller=LOCAL, session=Session())
-        return cls(stamp, [(tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)])
+    return before or Listed("", ())

@@ -13,7 +13,7 @@ from waygraph.registry.errors import RegistryNotFound
 from waygraph.registry.formats import definition
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.mcp.gateway import Asker, Discovery
     from waygraph.registry.model import Tool
 
 PAGES_KEPT = 64
@@ -34,15 +34,28 @@ class Pages:
     def __init__(self) -> None:
         self._kept: dict[Place, dict[str, Any]] = {}
 
-    def kept(self, place: "Place | None") -> dict[str, Any] | None:
-        """Not to be changed."""
-        return self._kept.get(place) if place else None
+    async def page(self, gateway: "Discovery", asker: "Asker", cursor: str) -> dict[str, Any]:
+        """As `tools_page` makes it, and raises; not to be changed."""
+        place = _place_of(gateway, asker, cursor)
+        if place and (kept := self._kept.get(place)) is not None:
+            return kept
+        ask = gateway.ask if await gateway.look(lambda: _pins_some(gateway)) else gateway.look
+        page = await ask(lambda: tools_page(gateway, asker, cursor))
+        self._keep(place, page)
+        return page
 
-    def keep(self, place: "Place | None", page: dict[str, Any]) -> None:
+    def _keep(self, place: "Place | None", page: dict[str, Any]) -> None:
         if len(self._kept) >= PAGES_KEPT:
             self._kept.clear()
         if place:
             self._kept[place] = page
+
+
+def _pins_some(gateway: "Discovery") -> bool:
+    try:
+        return any(agent.pinned for agent in gateway.registry.agents())
+    except RegistryNotFound:
+        return False
 
 
 type Place = tuple[str, object, Caller, str, str]
@@ -50,7 +63,7 @@ type Place = tuple[str, object, Caller, str, str]
 cursor."""
 
 
-def place_of(gateway: "Gateway", asker: "Asker", cursor: str) -> Place | None:
+def _place_of(gateway: "Discovery", asker: "Asker", cursor: str) -> Place | None:
     """None: what is there now is not known at once."""
     try:
         stamp = gateway.registry.stamp if gateway.is_here else None
@@ -59,7 +72,7 @@ def place_of(gateway: "Gateway", asker: "Asker", cursor: str) -> Place | None:
     return (stamp, gateway.reach.stamp, asker.caller, asker.namespace, cursor) if stamp else None
 
 
-def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any]:
+def tools_page(gateway: "Discovery", asker: "Asker", cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
     tools = [] if gateway.surface == "rfc" else _pinned_if_any(gateway, asker)
     rest = [tool for tool in tools if tool.call_name > cursor]
@@ -68,7 +81,7 @@ def tools_page(gateway: "Gateway", asker: "Asker", cursor: str) -> dict[str, Any
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
-def _pinned_if_any(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
+def _pinned_if_any(gateway: "Discovery", asker: "Asker") -> "Sequence[Tool]":
     """A registry that is not there yet pins nothing: what is asked of it says how it comes to be."""
     try:
         return pinned_tools(gateway, asker)
@@ -76,7 +89,7 @@ def _pinned_if_any(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
         return ()
 
 
-def pinned_tools(gateway: "Gateway", asker: "Asker") -> "Sequence[Tool]":
+def pinned_tools(gateway: "Discovery", asker: "Asker") -> "Sequence[Tool]":
     """What may be called of the agents that an operator pinned and the asker sees, by call name."""
     if asker.caller.scopes.isdisjoint(_MAY_KNOW):
         return ()

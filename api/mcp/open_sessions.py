@@ -11,7 +11,7 @@ from typing import Any
 from mcp.server.context import CallNext, HandlerResult
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from waygraph.api.mcp.session import Context, connection_of
+from waygraph.api.mcp.connection import Context, connection_of
 from waygraph.registry.errors import TooManySessions
 
 Scope = MutableMapping[str, Any]

@@ -3,15 +3,12 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.types import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
     EmptyResult,
@@ -28,25 +25,25 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp.asking_host import Heard, SessionHost, takes
 from waygraph.api.mcp.calling import Wanted, call_tool, wanted_by_use_tool
-from waygraph.api.mcp.failures import failed, internal, refused, sentence
+from waygraph.api.mcp.connection import Context, connection_of
+from waygraph.api.mcp.failures import as_error, failed, internal
 from waygraph.api.mcp.finding import find_tools, route_agents
 from waygraph.api.mcp.listening import Listeners
-from waygraph.api.mcp.listing import Pages, place_of, tools_page
+from waygraph.api.mcp.listing import Pages
 from waygraph.api.mcp.parking import Wanted as Awaited
-from waygraph.api.mcp.session import Context, connection_of
-from waygraph.api.mcp.surface import FIND_TOOLS, ROUTE_AGENTS, USE_TOOL, instructions
+from waygraph.api.mcp.surface import FIND_TOOLS, IDENTITY, ROUTE_AGENTS, USE_TOOL, instructions, version
 from waygraph.api.mcp.unsieved import as_it_is, unsieved
 from waygraph.registry.discovery.capabilities import capabilities
-from waygraph.registry.errors import RegistryNotFound, WaygraphError
+from waygraph.registry.errors import WaygraphError
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
     from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.mcp.listed import Listed
     from waygraph.ingest.calling.call import Host, Result
 
 CAPABILITIES = "waygraph://capabilities"
-TOO_LATE = "no answer was ready in time"
 
 
 class GatewayServer(Server[dict[str, Any]]):
@@ -66,9 +63,9 @@ def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
     """It answers while `running` is entered."""
     answers = _Answers(gateway, listeners)
     server = GatewayServer(
-        "waygraph",
-        version=_version(),
-        title="Waygraph",
+        IDENTITY["name"],
+        version=version(),
+        title=IDENTITY["title"],
         instructions=instructions(gateway.surface),
         get_tool_input_schema=lambda _: None,  # no header is agreed for any tool, see `listing`
         on_list_resources=answers.list_resources,
@@ -84,22 +81,15 @@ def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
 
 
 @asynccontextmanager
-async def running(gateway: "Gateway", listeners: Listeners) -> AsyncGenerator[None]:
-    """The gateway at work: calls may wait for their hosts, and hosts are told of changes."""
+async def running(gateway: "Gateway", listeners: Listeners, listed: "Listed | None") -> AsyncGenerator[None]:
+    """The gateway at work: calls may wait for their hosts, and hosts are told of changes, also since `listed`."""
     parked = gateway.parking.open() if gateway.parking is not None else nullcontext()
     async with parked, anyio.create_task_group() as tasks:
-        tasks.start_soon(listeners.follow, gateway)
+        tasks.start_soon(listeners.follow, gateway, listed)
         try:
             yield
         finally:
             tasks.cancel_scope.cancel()
-
-
-def _failed(error: WaygraphError | TimeoutError) -> MCPError:
-    """What is told in place of what is no call's answer."""
-    if isinstance(error, TimeoutError):
-        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE)
-    return MCPError(code=INVALID_PARAMS, message=sentence(error))
 
 
 class _Answers:
@@ -111,33 +101,16 @@ class _Answers:
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
-            page = await self._page(asker, params.cursor or "")
+            page = await self._pages.page(self._gateway, asker, params.cursor or "")
         except (WaygraphError, TimeoutError) as error:
-            raise _failed(error) from error
+            raise as_error(error) from error
         return as_it_is(ctx, page)
-
-    async def _page(self, asker: "Asker", cursor: str) -> dict[str, Any]:
-        gateway, place = self._gateway, place_of(self._gateway, asker, cursor)
-        if (kept := self._pages.kept(place)) is not None:
-            return kept
-        ask = gateway.ask if await gateway.look(self._pins_some) else gateway.look
-        page = await ask(lambda: tools_page(gateway, asker, cursor))
-        self._pages.keep(place, page)
-        return page
-
-    def _pins_some(self) -> bool:
-        try:
-            return any(agent.pinned for agent in self._gateway.registry.agents())
-        except RegistryNotFound:
-            return False
 
     async def call_tool(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         try:
             answer = await self._called(ctx, params)
-        except WaygraphError as error:
+        except (WaygraphError, TimeoutError) as error:
             answer = failed(error)
-        except TimeoutError:
-            answer = refused("too-late", TOO_LATE, retryable=True)
         except MCPError:
             raise
         except Exception as error:
@@ -190,7 +163,7 @@ class _Answers:
             asker.caller.require("route")
             told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
         except (WaygraphError, TimeoutError) as error:
-            raise _failed(error) from error
+            raise as_error(error) from error
         told |= {"surface": self._gateway.surface}
         contents = TextResourceContents(uri=CAPABILITIES, mime_type="application/json", text=json.dumps(told))
         return ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
@@ -205,8 +178,3 @@ class _Answers:
 
 def _takes_any(host_can: Any) -> bool:
     return any(takes(host_can, question) for question in ("elicitation/create", "sampling/createMessage", "roots/list"))
-
-
-@cache
-def _version() -> str:
-    return version("waygraph")

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from waygraph.api.mcp.failures import protocol_error
+from waygraph.api.mcp.results import protocol_error
 from waygraph.ingest.upstream.error_body import error_code, start_of
 from waygraph.ingest.upstream.json_rpc import KINDS, answer_to, error_to, kind_of, message_in
 from waygraph.registry.errors import ServiceFailed, ServiceUnavailable, WaygraphError

@@ -7,16 +7,10 @@ its requests stands alone.
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
-
-from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
-
-Context = ServerRequestContext[Any, Any]
+from typing import Any
 
 MAX_KNOWN = 4_096
 """So many tools are remembered of a session; the least recently sent go."""
-_STATE = "waygraph.session"
 _OF_SUMMARY = "~"
 
 
@@ -42,17 +36,3 @@ class Session:
             self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
         while len(self._sent) > MAX_KNOWN:
             self._sent.popitem(last=False)
-
-
-def connection_of(ctx: Context) -> Connection:
-    """The connection that a request came over; of a modern host one that ends with the request.
-
-    The SDK documents its `state` for handlers, and gives them no other way to it than this.
-    """
-    return ctx.session._connection
-
-
-def session_of(ctx: Context) -> Session:
-    """The session of a request that came over HTTP."""
-    state = connection_of(ctx).state
-    return cast(Session, state.setdefault(_STATE, Session()))

@@ -3,17 +3,19 @@
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from types import ModuleType
 
 import anyio
 
-from waygraph.api.mcp.gateway import Asker
-from waygraph.api.mcp.host_pipes import host_pipes
-from waygraph.api.mcp.last_answers import until_answered
-from waygraph.api.mcp.opening import open_gateway
-from waygraph.api.mcp.rules import Rules, load_rules
-from waygraph.api.mcp.server import GatewayServer
+from waygraph.api.collecting import uncollected
+from waygraph.api.mcp.direct.answers import Answers
+from waygraph.api.mcp.direct.pipe import DirectPipe
+from waygraph.api.mcp.gateway import Asker, Parts, discovery_of
+from waygraph.api.mcp.host_pipes import HostPipes, host_pipes
+from waygraph.api.mcp.loading import FIRST_QUESTIONS_S
+from waygraph.api.mcp.rules import load_rules
 from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.stopping import stopped_by_signal
 from waygraph.api.mcp.surface import Surface
@@ -45,40 +47,74 @@ def run_stdio(served: Served) -> None:
     rules = load_rules(settings)
     audit = Audit(settings.audit_path)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
+    ask = InThreads(settings.request_timeout_s)
+    discovery = discovery_of(served.registry, settings, rules, ask, served.surface)
+    asker = Asker(caller=LOCAL, session=Session(), namespace=served.namespace)
+    parts = Parts(
+        discovery=discovery,
+        settings=settings,
+        surroundings=served.surroundings,
+        rules=rules,
+        audit=audit,
+        asker_of=lambda _: asker,
+    )
     try:
-        anyio.run(_serve, served, rules, audit, backend_options={"use_uvloop": True})
+        anyio.run(_serve, parts, asker, backend_options={"use_uvloop": True})
     finally:
         audit.close()
 
 
-async def _serve(served: Served, rules: Rules, audit: Audit) -> None:
-    async with host_pipes() as streams:
-        reading, writing = until_answered(streams)
-        # What is printed now and flushed at the end of the process would still come out where the host listens.
-        with redirect_stdout(sys.stderr):
-            stopped = False
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(stopped_by_signal, tasks.cancel_scope)
-                async with _opened(served, rules, audit) as server:
-                    await server.run(reading, writing, server.create_initialization_options())
-                    stopped = True
-                tasks.cancel_scope.cancel()
-            if not stopped:
-                _leave(served, audit)
+async def _serve(parts: Parts, asker: Asker) -> None:
+    async with host_pipes() as pipes:
+        stopped = False
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stopped_by_signal, tasks.cancel_scope)
+            await (_by_the_sdk(parts) if pipes is None else _directly(parts, asker, pipes))
+            stopped = True
+            tasks.cancel_scope.cancel()
+        if not stopped:
+            _leave(parts)
 
 
-def _opened(served: Served, rules: Rules, audit: Audit) -> AbstractAsyncContextManager[GatewayServer]:
-    asker = Asker(caller=LOCAL, session=Session(), namespace=served.namespace)
-    return open_gateway(
-        served.registry,
-        served.settings,
-        served.surroundings,
-        rules,
-        audit=audit,
-        ask=InThreads(served.settings.request_timeout_s),
-        asker_of=lambda _: asker,
-        surface=served.surface,
-    )
+async def _by_the_sdk(parts: Parts) -> None:
+    await _sdk().serve(parts, None)
+
+
+async def _directly(parts: Parts, asker: Asker, pipes: HostPipes) -> None:
+    """What can be answered directly is; the rest by the SDK, which is imported when it is wanted, or a little later."""
+    # What is printed now and flushed at the end of the process would still come out where the host listens.
+    with redirect_stdout(sys.stderr):
+        async with anyio.create_task_group() as tasks:
+            answers = Answers(parts.discovery, asker)
+            direct = DirectPipe(pipes.asked, pipes.told, answers, tasks)
+            if sdk := await _wanted_sdk(direct):
+                await sdk.serve(parts, HostPipes(direct, pipes.told), direct.is_told, answers.listed)
+            tasks.cancel_scope.cancel()
+
+
+async def _wanted_sdk(direct: DirectPipe) -> ModuleType | None:
+    """None: the host left, and all that it asked is answered."""
+    made: list[ModuleType] = []
+
+    async def have(scope: anyio.CancelScope) -> None:
+        with anyio.move_on_after(FIRST_QUESTIONS_S):
+            await direct.wanted.wait()
+        made.append(await anyio.to_thread.run_sync(_sdk, abandon_on_cancel=True))
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(have, tasks.cancel_scope)
+        await direct.hold()
+        if not direct.wanted.is_set():
+            tasks.cancel_scope.cancel()
+    return made[0] if made else None
+
+
+def _sdk() -> ModuleType:
+    """It takes half a second to import."""
+    with uncollected():
+        from waygraph.api.mcp import by_sdk
+    return by_sdk
 
 
 class InThreads:
@@ -95,9 +131,9 @@ class InThreads:
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._places)
 
 
-def _leave(served: Served, audit: Audit) -> None:
+def _leave(parts: Parts) -> None:
     """Ends the process: a thread of the transport waits for the host's next line, and nothing wakes it."""
-    audit.close()
-    served.registry.close()
+    parts.audit.close()
+    parts.discovery.registry.close()
     sys.stderr.flush()
     os._exit(0)

@@ -1,5 +1,7 @@
 """What a host sees of the gateway before it asks anything: the meta-tools, as MCP has them, and the instructions."""
 
+from functools import cache
+from importlib import metadata
 from typing import Any, Literal
 
 from waygraph.registry.discovery.described import DETAILS
@@ -8,6 +10,7 @@ from waygraph.registry.discovery.finding import DEFAULT_LIMIT, MAX_LIMIT
 Surface = Literal["default", "rfc"]
 """`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it."""
 
+IDENTITY = {"name": "waygraph", "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
 MAX_AGENTS = 20
 
@@ -119,6 +122,11 @@ PARAMETERS = {tool["name"]: frozenset(tool["inputSchema"]["properties"]) for too
 def meta_tools(surface: Surface) -> tuple[Definition, ...]:
     """In the order in which they are listed."""
     return (FIND_TOOLS_OF_RFC,) if surface == "rfc" else _META_TOOLS
+
+
+@cache
+def version() -> str:
+    return metadata.version("waygraph")
 
 
 def instructions(surface: Surface) -> str:

@@ -59,7 +59,7 @@ def _for_older_hosts(answer: dict[str, Any]) -> dict[str, Any]:
     """
     if "structuredContent" not in answer or isinstance(answer["structuredContent"], dict):
         return answer
-    from waygraph.api.mcp.failures import compact, text
+    from waygraph.api.mcp.results import compact, text
 
     value = answer.pop("structuredContent")
     if not answer.get("content") and value is not None:

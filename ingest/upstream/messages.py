@@ -22,10 +22,8 @@ from mcp.types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from waygraph.ingest.upstream.child import Pipe
-
-GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
-"""How a pipe tells that there is nobody at its other end, or that it was closed here."""
+from waygraph.ingest.upstream.lines_out import LinesOut
+from waygraph.ingest.upstream.pipe import GONE, Chunks
 
 type Item = SessionMessage | Exception
 
@@ -60,7 +58,7 @@ class MessagesIn(ObjectReceiveStream[Item]):
     """What a pipe brings; `items_of` makes of each chunk what it completes, `at_end` of what is left at the end."""
 
     def __init__(
-        self, pipe: Pipe, items_of: Callable[[bytes], Iterable[Item]], at_end: Callable[[], Iterable[Item]] = tuple
+        self, pipe: Chunks, items_of: Callable[[bytes], Iterable[Item]], at_end: Callable[[], Iterable[Item]] = tuple
     ) -> None:
         self.left = anyio.Event()
         """Nobody reads the pipe any more."""
@@ -90,10 +88,10 @@ class MessagesIn(ObjectReceiveStream[Item]):
             self.left.set()
             self._pipe.wake()
 
-    def end_as_it_stands(self) -> None:
-        """The same, and what the pipe holds by now is read first: who is gone may have answered before."""
+    def end_with(self, held: Iterable[bytes]) -> None:
+        """The same, and what the pipe holds by now is heard first: who is gone may have answered before."""
         if not self.left.is_set():
-            for chunk in self._pipe.held():
+            for chunk in held:
                 self._items.extend(self._items_of(chunk))
             self.end()
 
@@ -103,75 +101,14 @@ class MessagesIn(ObjectReceiveStream[Item]):
 
 
 class MessagesOut(ObjectSendStream[SessionMessage]):
-    """What goes to a pipe, each message whole, though who sends it is cancelled meanwhile. `run` is its task."""
+    """What goes to a pipe as `lines` has it: `written` makes a line of a message."""
 
-    def __init__(
-        self,
-        pipe: Pipe,
-        written: Callable[[JSONRPCMessage], bytes] = written,
-        on_gone: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._pipe, self._written, self._on_gone = pipe, written, on_gone
-        self._rest = bytearray()
-        self._queued = self._taken = 0
-        """How many bytes there were to write, and how many of them the pipe has, since the beginning."""
-        self._is_full, self._is_taken = anyio.Event(), anyio.Event()
-        self._is_over = self._is_gone = False
+    def __init__(self, lines: LinesOut, written: Callable[[JSONRPCMessage], bytes] = written) -> None:
+        self._lines, self._written = lines, written
 
-    async def send(self, item: SessionMessage) -> None:
-        """Returns when the pipe has all of it, whatever is queued behind it.
-
-        Raises BrokenResourceError and ClosedResourceError, if the pipe does not have all of it and never will.
-        """
-        if self._is_over:
-            raise anyio.ClosedResourceError
-        end = self._queue(self._written(item.message))
-        await self._until(end)
-        if self._taken < end:
-            raise anyio.BrokenResourceError
-
-    def _queue(self, line: bytes) -> int:
-        """Writes what fits now; the rest is left to `run`. How many bytes are queued then: where the line ends."""
-        try:
-            taken = 0 if self._rest else self._pipe.put(line)
-        except GONE:
-            self._is_over = True
-            self._on_gone()
-            raise anyio.BrokenResourceError from None
-        self._rest += line[taken:]
-        self._queued += len(line)
-        self._taken += taken
-        if self._rest:
-            self._is_full.set()
-        return self._queued
-
-    async def _until(self, end: int) -> None:
-        """Returns when the pipe has as many bytes, or takes no more."""
-        while self._taken < end and not self._is_gone:
-            await self._is_taken.wait()
-
-    async def run(self) -> None:
-        """Writes on what the pipe did not take at once. Until it is cancelled, or nobody reads."""
-        try:
-            while True:
-                await self._is_full.wait()
-                self._is_full = anyio.Event()
-                while self._rest:
-                    await self._pipe.writable()
-                    taken = self._pipe.put(self._rest)
-                    del self._rest[:taken]
-                    self._taken += taken
-                    self._is_taken.set()
-                    self._is_taken = anyio.Event()
-        except GONE:
-            self._on_gone()
-        finally:
-            self._is_over = self._is_gone = True
-            self._is_taken.set()
-
-    async def flushed(self) -> None:
-        """Returns when nothing is left to be written, or nothing can be."""
-        await self._until(self._queued)
+    async def send(self, item: SessionMessage, /) -> None:
+        """Returns when the pipe has all of it. Raises BrokenResourceError and ClosedResourceError, if it never will."""
+        await self._lines.write(self._written(item.message))
 
     async def aclose(self) -> None:
-        self._is_over = True
+        self._lines.close()

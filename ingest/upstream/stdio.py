@@ -21,9 +21,11 @@ from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, json
 from pydantic import ValidationError
 
 from waygraph.ingest.transport import references_only
-from waygraph.ingest.upstream.child import CHUNK, Child
+from waygraph.ingest.upstream.child import Child
 from waygraph.ingest.upstream.launch import StdioLaunch
-from waygraph.ingest.upstream.messages import GONE, Item, MessagesIn, MessagesOut, read_message
+from waygraph.ingest.upstream.lines_out import LinesOut
+from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message
+from waygraph.ingest.upstream.pipe import CHUNK, GONE
 from waygraph.ingest.upstream.telling import Discretion
 from waygraph.ingest.upstream.wire import UNREAD, Wire
 from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -109,7 +111,7 @@ async def stdio_transport(
     server = _Server(_started(launch, discretion), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
-        tasks.start_soon(server.write_stream.run)
+        tasks.start_soon(server.lines_out.run)
         tasks.start_soon(server.listen_to_errors)
         try:
             yield server.read_stream, server.write_stream
@@ -154,7 +156,8 @@ class _Server:
         self._stopping = self._fell_silent = False
         self.read_stream = MessagesIn(child.stdout, self._fed)
         # Whoever waits for an answer of one that takes no more questions learns that none comes.
-        self.write_stream = MessagesOut(child.stdin, on_gone=self.read_stream.end_as_it_stands)
+        self.lines_out = LinesOut(child.stdin, on_gone=lambda: self.read_stream.end_with(child.stdout.held()))
+        self.write_stream = MessagesOut(self.lines_out)
         wire.last_words = self.last_words
         wire.settled.set()
 
@@ -213,7 +216,7 @@ class _Server:
         await self.read_stream.aclose()
         await self.write_stream.aclose()
         with anyio.move_on_after(FLUSH_S):
-            await self.write_stream.flushed()
+            await self.lines_out.flushed()
         self._child.stdin.close()
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = ended(self._child.status or 0, self.last_words())

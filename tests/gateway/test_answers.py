@@ -14,7 +14,8 @@ from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served, served
 from waygraph.api.mcp import calling, server
-from waygraph.api.mcp.failures import failed, protocol_error
+from waygraph.api.mcp.failures import failed
+from waygraph.api.mcp.results import protocol_error
 from waygraph.registry.errors import (
     EmbedderRefused,
     KeysUnusable,

@@ -13,8 +13,9 @@ from mcp.types import ElicitResult
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
 from tests.service import served
 from waygraph.api.mcp.asking_host import OnBehalf, SessionHost
+from waygraph.api.mcp.connection import Context
 from waygraph.api.mcp.gateway import Asker
-from waygraph.api.mcp.session import Context, Session
+from waygraph.api.mcp.session import Session
 from waygraph.ingest.calling.call import Deaf
 from waygraph.ingest.upstream import underway
 from waygraph.registry.access import LOCAL

@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
-from waygraph.api.mcp import listening
+from waygraph.api.mcp.listed import Listed
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.rest import gateway
 from waygraph.api.rest.following import Follower
@@ -149,7 +149,7 @@ def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.Monk
 def test_a_look_for_changes_that_fails_ends_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread could be had for it, say: it is logged, and the next one counts."""
     looks = list[str]()
-    now = listening._Seen.now
+    now = Listed.now
 
     def look(gateway: Any, before: Any) -> Any:
         looks.append("")
@@ -157,8 +157,8 @@ def test_a_look_for_changes_that_fails_ends_no_gateway(monkeypatch: pytest.Monke
             raise RuntimeError("can't start new thread")
         return now(gateway, before)
 
-    monkeypatch.setattr(listening._Seen, "now", look)
-    monkeypatch.setattr(Listeners.follow, "__defaults__", (0.05,))
+    monkeypatch.setattr(Listed, "now", look)
+    monkeypatch.setattr(Listeners.follow, "__defaults__", (None, 0.05))
     with served() as service:
         client = service.client()
         assert client.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
-from waygraph.ingest.upstream.child import Pipe
-from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message
+from waygraph.ingest.upstream.lines_out import LinesOut
+from waygraph.ingest.upstream.messages import Item, MessagesIn, read_message, written
+from waygraph.ingest.upstream.pipe import Pipe
 
 LONG = 300_000
 """More than a pipe holds."""
@@ -76,6 +77,10 @@ def note(text: str) -> SessionMessage:
     return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="note", params={"text": text}))
 
 
+def line(text: str) -> bytes:
+    return written(note(text).message)
+
+
 def text_of(line: bytes) -> str:
     return str(json.loads(line)["params"]["text"])
 
@@ -86,12 +91,12 @@ def lines_of(chunk: bytes) -> list[Item]:
 
 def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> None:
     async def run() -> list[str]:
-        reading, writing, found = Pipe(ends[0]), MessagesOut(Pipe(ends[1])), b""
+        reading, writing, found = Pipe(ends[0]), LinesOut(Pipe(ends[1])), b""
         given_up = anyio.CancelScope()
 
         async def send_until_given_up() -> None:
             with given_up:
-                await writing.send(note("a" * LONG))
+                await writing.write(line("a" * LONG))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writing.run)
@@ -100,11 +105,11 @@ def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> 
             given_up.cancel()
             await anyio.wait_all_tasks_blocked()
             assert given_up.cancelled_caught
-            tasks.start_soon(writing.send, note("b" * LONG))
-            tasks.start_soon(writing.send, note("c"))
+            tasks.start_soon(writing.write, line("b" * LONG))
+            tasks.start_soon(writing.write, line("c"))
             while found.count(b"\n") < 3:
                 found += await reading.receive()
-            await writing.send(note("d"))
+            await writing.write(line("d"))
             found += await reading.receive()
             tasks.cancel_scope.cancel()
         return [text_of(line) for line in found.splitlines()]
@@ -117,11 +122,11 @@ def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
     gone: list[str] = []
 
     async def run() -> None:
-        writing = MessagesOut(Pipe(ends[1]), on_gone=lambda: gone.append("gone"))
+        writing = LinesOut(Pipe(ends[1]), on_gone=lambda: gone.append("gone"))
 
         async def send() -> None:
             with pytest.raises(anyio.BrokenResourceError):
-                await writing.send(note("a" * LONG))
+                await writing.write(line("a" * LONG))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writing.run)
@@ -130,7 +135,7 @@ def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
             await anyio.wait_all_tasks_blocked()
             ends[0].close()
         with pytest.raises(anyio.ClosedResourceError):
-            await writing.send(note("b"))
+            await writing.write(line("b"))
 
     anyio.run(run)
     assert gone == ["gone"]
@@ -141,11 +146,11 @@ def test_who_sends_waits_for_its_own_message_alone(ends: Ends) -> None:
     sent: list[str] = []
 
     async def run() -> None:
-        reading, writing = Pipe(ends[0]), MessagesOut(Pipe(ends[1]))
+        reading, writing = Pipe(ends[0]), LinesOut(Pipe(ends[1]))
 
         async def send(name: str) -> None:
             try:
-                await writing.send(note(name * LONG))
+                await writing.write(line(name * LONG))
                 sent.append(name)
             except anyio.BrokenResourceError:
                 sent.append(f"{name} did not reach it")
@@ -190,7 +195,8 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
     """A server that answered and was gone before we knew: its answer is in the pipe, and nothing comes after it."""
 
     async def run() -> None:
-        reading = MessagesIn(Pipe(ends[0]), lines_of)
+        pipe = Pipe(ends[0])
+        reading = MessagesIn(pipe, lines_of)
         heard: list[Item] = []
 
         async with anyio.create_task_group() as tasks:
@@ -199,7 +205,7 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
                 await anyio.wait_all_tasks_blocked()
             ends[1].write(b"the answer\n")
             ends[1].flush()
-            reading.end_as_it_stands()
+            reading.end_with(pipe.held())
             ends[1].write(b"too late\n")
             ends[1].flush()
             if not is_waiting:

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from waygraph.api.cli.collecting import uncollected
 from waygraph.api.cli.invocation import invocation
 from waygraph.api.cli.options import (
     Agents,
@@ -19,6 +18,7 @@ from waygraph.api.cli.options import (
     principal,
 )
 from waygraph.api.cli.shown.output import note, show
+from waygraph.api.collecting import uncollected
 
 Rerank = Annotated[
     str,

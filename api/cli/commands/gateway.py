@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.collecting import uncollected
 from waygraph.api.cli.invocation import Invocation, invocation
 from waygraph.api.cli.options import Surface
+from waygraph.api.collecting import uncollected
 
 if TYPE_CHECKING:
     from waygraph.registry.settings import Settings

@@ -1,0 +1,37 @@
+"""A host on standard input and output, served by the SDK: all of what it says, or what is not answered directly."""
+
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+
+from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+
+from waygraph.api.mcp.gateway import Parts
+from waygraph.api.mcp.host_messages import host_messages, line_of
+from waygraph.api.mcp.host_pipes import HostPipes
+from waygraph.api.mcp.last_answers import until_answered
+from waygraph.api.mcp.listed import Listed
+from waygraph.api.mcp.opening import open_gateway
+
+type IsTold = Callable[[int | str | None], bool]
+"""Whether the host has the answer to its request of this id already."""
+
+
+async def serve(
+    parts: Parts, pipes: HostPipes | None, is_told: IsTold = lambda _: False, listed: Listed | None = None
+) -> None:
+    """Until the host left, and a moment longer for what runs. `pipes` None: whatever standard input and output are.
+
+    `listed`: what it was told before.
+    """
+
+    def line(message: JSONRPCMessage) -> bytes:
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and is_told(message.id):
+            return b""
+        return line_of(message)
+
+    async with host_messages(pipes, line) as streams:
+        reading, writing = until_answered(streams)
+        with redirect_stdout(sys.stderr):
+            async with open_gateway(parts, listed) as server:
+                await server.run(reading, writing, server.create_initialization_options())

@@ -1,0 +1,137 @@
+"""Requests of a host in their plain form: read without the SDK's types, and known to be what they would accept.
+
+Whatever is not plain (a field that these types check and this module does not, an older or newer form, a mistake) is
+none of these: the SDK reads it, and says what is wrong with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+type RequestId = int | str
+
+OF_THE_PROTOCOL = "io.modelcontextprotocol/"
+VERSION, CLIENT, ABILITIES = (
+    OF_THE_PROTOCOL + name for name in ("protocolVersion", "clientInfo", "clientCapabilities")
+)
+CANCELLED = "notifications/cancelled"
+
+_REQUEST, _NOTIFICATION = {"jsonrpc", "id", "method", "params"}, {"jsonrpc", "method", "params"}
+_TEXTS = ("name", "version", "title", "description", "websiteUrl")
+_OBJECTS_OF_OBJECTS = ("experimental", "extensions")
+_NESTED = ("sampling", "elicitation", "roots", "tasks")
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """One request. `version`: what it says itself, empty where the handshake said it."""
+
+    id: RequestId
+    method: str
+    params: Mapping[str, Any]
+    version: str = ""
+
+
+def plain(line: bytes) -> Plain | None:
+    """The request that a line is; None: it is another message, or not plain."""
+    message = _read(line)
+    if message is None or message.keys() - _REQUEST or not _is_id(message.get("id")):
+        return None
+    method, params = message.get("method"), message.get("params", {})
+    if not isinstance(method, str) or not isinstance(params, dict):
+        return None
+    meta = params.get("_meta", {})
+    if not isinstance(meta, dict) or not _is_token(meta.get("progressToken", 0)):
+        return None
+    if all(not key.startswith(OF_THE_PROTOCOL) for key in meta):
+        return Plain(message["id"], method, params)
+    return Plain(message["id"], method, params, meta[VERSION]) if _is_envelope(meta) else None
+
+
+def cancelled(line: bytes) -> RequestId | None:
+    """The id of the request that this line gives up; None: it gives up none."""
+    message = _read(line)
+    if message is None or message.keys() - _NOTIFICATION or message.get("method") != CANCELLED:
+        return None
+    params = message.get("params")
+    named = params.get("requestId") if isinstance(params, dict) else None
+    return named if _is_id(named) else None
+
+
+def asks_nothing(line: bytes) -> bool:
+    """Whether it is blank or a notification: nobody waits for an answer to it."""
+    if not line.strip():
+        return True
+    message = _read(line)
+    return message is not None and not message.keys() - _NOTIFICATION and isinstance(message.get("method"), str)
+
+
+def is_greeting(params: Mapping[str, Any]) -> bool:
+    """Whether these are plain parameters of `initialize`."""
+    return (
+        params.keys() == {"protocolVersion", "capabilities", "clientInfo"}
+        and isinstance(params["protocolVersion"], str)
+        and _is_client(params["clientInfo"])
+        and _are_abilities(params["capabilities"])
+    )
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = from_json(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+_is_token = _is_id
+
+
+def _is_envelope(meta: Mapping[str, Any]) -> bool:
+    """What a request of the modern era says of itself (MCP 2026-07-28, Per-request protocol fields)."""
+    said = {key for key in meta if key.startswith(OF_THE_PROTOCOL)}
+    return (
+        {VERSION, ABILITIES} <= said <= {VERSION, ABILITIES, CLIENT}
+        and isinstance(meta[VERSION], str)
+        and _are_abilities(meta[ABILITIES])
+        and (CLIENT not in meta or _is_client(meta[CLIENT]))
+    )
+
+
+def _is_client(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and {"name", "version"} <= value.keys()
+        and all(isinstance(value.get(name, ""), str) for name in _TEXTS)
+        and "icons" not in value
+    )
+
+
+def _are_abilities(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(_is_object_of_objects(value.get(name, {})) for name in _OBJECTS_OF_OBJECTS)
+        and all(_is_nested(_without_flag(value.get(name, {}))) for name in _NESTED)
+    )
+
+
+def _without_flag(ability: object) -> object:
+    """Roots have one setting that is no object."""
+    if isinstance(ability, dict) and isinstance(ability.get("listChanged"), bool):
+        return {name: value for name, value in ability.items() if name != "listChanged"}
+    return ability
+
+
+def _is_object_of_objects(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
+
+
+def _is_nested(value: object) -> bool:
+    """Objects, all the way down."""
+    return isinstance(value, dict) and all(_is_nested(each) for each in value.values())
