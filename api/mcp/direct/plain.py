@@ -21,7 +21,7 @@ CANCELLED = "notifications/cancelled"
 _REQUEST, _NOTIFICATION = {"jsonrpc", "id", "method", "params"}, {"jsonrpc", "method", "params"}
 _TEXTS = ("name", "version", "title", "description", "websiteUrl")
 _OBJECTS_OF_OBJECTS = ("experimental", "extensions")
-_NESTED = ("sampling", "elicitation", "roots", "tasks")
+_NESTED = ("sampling", "elicitation", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +117,13 @@ def _are_abilities(value: object) -> bool:
     return (
         isinstance(value, dict)
         and all(_is_object_of_objects(value.get(name, {})) for name in _OBJECTS_OF_OBJECTS)
-        and all(_is_nested(_without_flag(value.get(name, {}))) for name in _NESTED)
+        and all(_is_nested(value.get(name, {})) for name in _NESTED)
+        and _are_roots(value.get("roots", {}))
     )
 
 
-def _without_flag(ability: object) -> object:
-    """Roots have one setting that is no object."""
-    if isinstance(ability, dict) and isinstance(ability.get("listChanged"), bool):
-        return {name: value for name, value in ability.items() if name != "listChanged"}
-    return ability
+def _are_roots(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("listChanged", True), bool)
 
 
 def _is_object_of_objects(value: object) -> bool:
