@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
@@ -37,11 +38,13 @@ from waygraph.api.mcp.direct import pipe
 from waygraph.api.mcp.direct.answers import HANDSHAKES, Answers
 from waygraph.api.mcp.direct.cut import LONGEST, Cut
 from waygraph.api.mcp.direct.plain import plain
+from waygraph.api.mcp.surface import Surface
 from waygraph.ingest.upstream.pipe import CHUNK
 from waygraph.registry import Registry
+from waygraph.registry.discovery.finding import find as find_in
 
 NOTHING: Any = st.just({})
-VALUES = st.sampled_from([None, True, 0, 1.5, "text", [], {}, {"a": {}}, {"a": True}, [{"a": 1}]])
+VALUES: st.SearchStrategy[Any] = st.sampled_from([None, True, 0, 1.5, "text", [], {}, {"a": {}}, {"a": True}, [{"a": 1}]])
 """Whatever JSON has."""
 ABILITIES = st.dictionaries(
     st.sampled_from(
@@ -70,7 +73,7 @@ METAS = st.dictionaries(
     st.one_of(st.just("x"), st.just(7), VALUES),
     max_size=2,
 )
-IDS = st.sampled_from([2, 0, -1, "", "a", 2**70, 1.5, True, None, []])
+IDS: Any = st.sampled_from([2, 0, -1, "", "a", 2**70, 1.5, True, None, []])
 ARGUMENTS = st.one_of(
     VALUES,
     st.fixed_dictionaries(
@@ -128,19 +131,23 @@ def registry() -> Iterator[Registry]:
         yield registry
 
 
-async def told(registry: Registry, messages: Sequence[Message], *, directly: bool, surface: str = "default") -> Any:
+async def told(registry: Registry, messages: Sequence[Message], *, directly: bool, surface: Surface = "default") -> Any:
     """What a host hears, message by message, if it waits for each answer."""
     async with conversing(registry, directly=directly, surface=surface) as host:
-        heard = [await host.ask(message) if "id" in message else host.say(message) for message in messages]
+        heard = []
+        for message in messages:
+            if "id" in message:
+                heard.append(await host.ask(message))
+            else:
+                host.say(message)
         # A last one, so that whatever is told too often is heard.
         return [*heard, await host.ask({"jsonrpc": "2.0", "id": "end", "method": "ping"})]
 
 
-def both(registry: Registry, messages: Sequence[Message], surface: str = "default") -> list[Any]:
+def both(registry: Registry, messages: Sequence[Message], surface: Surface = "default") -> list[Any]:
     """The SDK's answers; those that are made directly are the same."""
-    alone, direct = (
-        anyio.run(lambda each=each: told(registry, messages, directly=each, surface=surface)) for each in (False, True)
-    )
+    alone = anyio.run(partial(told, registry, messages, directly=False, surface=surface))
+    direct = anyio.run(partial(told, registry, messages, directly=True, surface=surface))
     assert direct == alone
     return list(alone)
 
@@ -203,13 +210,13 @@ REAL: Mapping[str, Mapping[str, Any]] = {
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("version", HANDSHAKES)
 @pytest.mark.parametrize("surface", ["default", "rfc"])
-def test_hosts_as_they_are_are_greeted_directly(registry: Registry, name: str, version: str, surface: str) -> None:
+def test_hosts_as_they_are_are_greeted_directly(registry: Registry, name: str, version: str, surface: Surface) -> None:
     hello = {**HELLO, "params": {"protocolVersion": version, **REAL[name]}}
     listing, finding = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, find("b", "open an issue")
     called = {**finding, "params": {**finding["params"], "_meta": {"progressToken": 3, "claudecode/toolUseId": "a"}}}
     for messages in ([hello], [hello, listing], [hello, called]):
         assert is_direct(registry, *messages)
-    greeting, _, listed, found, _ = both(registry, [hello, INITIALIZED, listing, called], surface)
+    greeting, listed, found, _ = both(registry, [hello, INITIALIZED, listing, called], surface)
     assert greeting["result"]["protocolVersion"] == version
     assert listed["result"]["tools"][0]["name"] == "find_tools"
     assert json.loads(found["result"]["content"][0]["text"])["tools"]
@@ -260,7 +267,7 @@ async def greeted(registry: Registry) -> AsyncGenerator[Conversation]:
 def test_what_is_given_up_is_not_answered(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that is not ours is left to the SDK."""
     hindered, began = Event(), Event()
-    search = finding.find
+    search = find_in
 
     def find_slowly(*arguments: Any, **more: Any) -> Any:
         if "slowly" in arguments[1].query:
@@ -317,7 +324,7 @@ def test_what_runs_is_answered_though_the_host_wrote_its_last(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with `printf … | waygraph mcp`, also where the last line has no end."""
-    left, search = Event(), finding.find
+    left, search = Event(), find_in
 
     def find_when_it_has_left(*arguments: Any, **more: Any) -> Any:
         left.wait()
