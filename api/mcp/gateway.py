@@ -1,7 +1,7 @@
 """What every request of a host reaches: the registry, what runs tools, the rules, what is recorded."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from waygraph.api.mcp.session import Session
@@ -86,6 +86,7 @@ def discovery_of(
 class Parts:
     """Of what a gateway is put together. `asker_of` tells who sent a request: on stdio always the same, over HTTP by
     the request. `parks`: whether a host's next request comes to this process, so that it can be asked by way of it.
+    `waited_s`: how long ago a request was heard that is answered now.
     """
 
     discovery: Discovery
@@ -95,6 +96,7 @@ class Parts:
     audit: "Audit"
     asker_of: "Callable[[Context], Asker]"
     parks: bool = True
+    waited_s: "Callable[[Context], float]" = field(default=lambda _: 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +107,12 @@ class Gateway(Discovery):
     settings: "Settings"
     audit: "Audit"
     asker_of: "Callable[[Context], Asker]"
+    waited_s: "Callable[[Context], float]"
     parking: "Parking | None"
     """None: a host's next request may come to another process, so that none is asked by way of it."""
 
     def deadline_s(self, meta: Mapping[str, object] | None) -> float:
-        """All the time that a call has: what is set, or less if the host asks for less."""
+        """All the time that a call has, from when it was heard: what is set, or less if the host asks for less."""
         wanted = (meta or {}).get(TIMEOUT_KEY)
         most = self.settings.call_timeout_s
         is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)

@@ -11,8 +11,8 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 
-LAST_S = 1.5
-"""So long may what runs go on once its host has closed its side."""
+from waygraph.api.mcp.direct.pipe import LAST_S
+
 _ENDLESS = "subscriptions/listen"
 _CANCELLED = "notifications/cancelled"
 

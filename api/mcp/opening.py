@@ -23,6 +23,7 @@ async def open_gateway(parts: Parts, listed: Listed | None = None) -> AsyncGener
             settings=settings,
             audit=parts.audit,
             asker_of=parts.asker_of,
+            waited_s=parts.waited_s,
             parking=Parking() if parts.parks else None,
         )
         async with running(gateway, listeners, listed):

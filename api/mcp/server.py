@@ -133,7 +133,7 @@ class _Answers:
             asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
-        deadline_s = gateway.deadline_s(ctx.meta)
+        deadline_s = max(round(gateway.deadline_s(ctx.meta) - gateway.waited_s(ctx), 3), 0.0)
         if meta_tool == USE_TOOL:
             wanted = wanted_by_use_tool(arguments, deadline_s)
         else:

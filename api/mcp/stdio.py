@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import anyio
@@ -88,7 +88,8 @@ async def _directly(parts: Parts, asker: Asker, pipes: HostPipes) -> None:
             answers = Answers(parts.discovery, asker)
             direct = DirectPipe(pipes.asked, pipes.told, answers, tasks)
             if sdk := await _wanted_sdk(direct):
-                await sdk.serve(parts, HostPipes(direct, pipes.told), direct.is_told, answers.listed)
+                timed = replace(parts, waited_s=lambda ctx: direct.waited_s(ctx.request_id))
+                await sdk.serve(timed, HostPipes(direct, pipes.told), direct.is_told, answers.listed)
             tasks.cancel_scope.cancel()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -44,7 +45,9 @@ from waygraph.registry import Registry
 from waygraph.registry.discovery.finding import find as find_in
 
 NOTHING: Any = st.just({})
-VALUES: st.SearchStrategy[Any] = st.sampled_from([None, True, 0, 1.5, "text", [], {}, {"a": {}}, {"a": True}, [{"a": 1}]])
+VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 0, 1.5, "text", [], {}, {"a": {}}, {"a": True}, [{"a": 1}]]
+)
 """Whatever JSON has."""
 ABILITIES = st.dictionaries(
     st.sampled_from(
@@ -421,6 +424,23 @@ async def wanted(direct: pipe.DirectPipe, scope: anyio.CancelScope) -> None:
         await direct.wanted.wait()
     await anyio.wait_all_tasks_blocked()
     scope.cancel()
+
+
+def test_how_long_a_request_was_kept_is_told_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with conversing(registry, directly=True, served=False) as host:
+            assert host.direct is not None
+            with anyio.CancelScope() as scope:
+                host.say(HELLO, request(2, "ping"))
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(wanted, host.direct, scope)
+                    await host.direct.hold()
+            began = time.monotonic()
+            monkeypatch.setattr(pipe, "time", SimpleNamespace(monotonic=lambda: began + 1_000))
+            assert 1_000 <= host.direct.waited_s(2) < 2_000
+            assert host.direct.waited_s(2) == host.direct.waited_s(3) == host.direct.waited_s(None) == 0
+
+    anyio.run(run)
 
 
 @pytest.mark.parametrize(

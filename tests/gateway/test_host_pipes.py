@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.gateway.hosts import PATIENCE_S, Place, on_stdio
+from tests.gateway.hosts import PATIENCE_S, Place, on_stdio, toolbox_place
 
 HELLO = {
     "method": "initialize",
@@ -174,3 +174,17 @@ def test_a_pipe_that_errors_share_is_left_as_it_is(place: Place) -> None:
         output, _ = process.communicate(asked(1, HELLO), timeout=PATIENCE_S)
     assert process.returncode == 0
     assert any(json.loads(line).get("id") == 1 for line in output.splitlines() if line.startswith(b'{"jsonrpc'))
+
+
+def test_a_call_has_its_time_from_when_it_was_written(tmp_path: Path) -> None:
+    """To import the SDK takes longer than this one has."""
+    place = toolbox_place(tmp_path)
+    params = {"name": "box__wait", "arguments": {}, "_meta": {"waygraph/timeout_s": 0.05}}
+    with started(place) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(asked(1, HELLO) + asked(2, {"method": "tools/call", "params": params}))
+        process.stdin.flush()
+        told = answers(process.stdout, 2)[2]
+        process.stdin.close()
+    assert "did not answer within 0 s" in told["result"]["content"][0]["text"]

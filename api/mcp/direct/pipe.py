@@ -6,6 +6,7 @@ one is answered at once and passed on all the same, since a session of the SDK's
 is dropped.
 """
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -41,6 +42,8 @@ class DirectPipe:
         self._cut, self._held = Cut(), bytearray()
         self._is_open = False
         self._running: dict[RequestId, anyio.CancelScope] = {}
+        self._is_holding = False
+        self._held_since: dict[RequestId, float] = {}
         self._one_less = anyio.Event()
 
     async def receive(self) -> bytes:
@@ -52,10 +55,14 @@ class DirectPipe:
 
     async def hold(self) -> None:
         """Answers what it can, and keeps the rest. Until the host left as `receive` tells it, or it is cancelled."""
-        with suppress(*GONE):
-            while len(self._held) < MOST_HELD:
-                await self._read()
-            await anyio.sleep_forever()
+        self._is_holding = True
+        try:
+            with suppress(*GONE):
+                while len(self._held) < MOST_HELD:
+                    await self._read()
+                await anyio.sleep_forever()
+        finally:
+            self._is_holding = False
 
     def is_told(self, request_id: RequestId | None) -> bool:
         """Whether the SDK's answer to this request is the one that the host has already. Told once."""
@@ -63,6 +70,11 @@ class DirectPipe:
         if is_greeting:
             self._greeted = None
         return is_greeting
+
+    def waited_s(self, request_id: RequestId | None) -> float:
+        """How long a request was kept for the SDK. Told once."""
+        since = self._held_since.pop(request_id, None) if request_id is not None else None
+        return time.monotonic() - since if since is not None else 0.0
 
     def wake(self) -> None:
         self._asked.wake()
@@ -88,8 +100,14 @@ class DirectPipe:
             if is_line and self._is_done_with(piece):
                 continue
             self._held += piece
-            if not self.wanted.is_set() and not asks_nothing(piece):
-                self.wanted.set()
+            if self._is_holding:
+                self._hold_on(piece)
+
+    def _hold_on(self, piece: bytes) -> None:
+        if not self.wanted.is_set() and not asks_nothing(piece):
+            self.wanted.set()
+        if request := plain(piece):
+            self._held_since[request.id] = time.monotonic()
 
     def _is_done_with(self, line: bytes) -> bool:
         """Whether nothing is left to be answered."""
