@@ -74,6 +74,8 @@ class OnnxEmbedder:
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
+        if len(texts) == 1 and not progress:
+            return self._one(texts[0], role)
         wanted, prompt = distinct(texts), self._prompts[role]
         vectors: dict[str, Vector] = {}
         with _map_on_threads(len(wanted)) as map_texts:
@@ -82,6 +84,13 @@ class OnnxEmbedder:
                 if progress:
                     progress(len(vectors), len(wanted))
         return in_order(texts, vectors, self.dimension)
+
+    def _one(self, text: str, role: Role) -> "Matrix":
+        """A query's way: what many texts need takes a twentieth of its time."""
+        matrix = np.zeros((1, self.dimension), dtype=np.float32)
+        if text and not text.isspace():
+            matrix[0] = self._vector(self._prompts[role] + text)
+        return matrix
 
     def _vector(self, text: str) -> "Vector":
         ids = np.array([self._tokenizer.ids(text)], dtype=np.int64)

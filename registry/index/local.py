@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _MASKS_KEPT = 64
-_TOOLS_KEPT = 4_096
-"""Read from the records: once there are more, they are read anew."""
+_TOOL_BYTES_KEPT = 32 * 1024 * 1024
+"""Of the records of tools that were shown: once there are more, they are read anew."""
 _TEXTS: Mapping[Leg, tuple[str, EntityKind]] = {
     "agent_text": (layout.AGENT_TEXT, "agent"),
     "capability_text": (layout.CAPABILITY_TEXT, "tool"),
@@ -78,6 +78,7 @@ class LocalIndex:
         self._text_indexes: dict[Leg, Postings] = {}
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
+        self._tool_bytes = 0
 
     @classmethod
     def open(cls, folder: Path) -> "LocalIndex":
@@ -274,14 +275,16 @@ class LocalIndex:
         return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
 
     def _read_tool(self, tool_id: str) -> Tool:
-        position = self._positions[tool_id]
         with Readable(self._folder):
-            tool = tool_of_record(json.loads(self._records(position).decode("utf-8", "surrogatepass")))
+            record = self._records(self._positions[tool_id])
+            tool = tool_of_record(json.loads(record.decode("utf-8", "surrogatepass")))
             if tool.id != tool_id:
                 raise ValueError(f"the record of {tool_id} is another's")
-        if len(self._tools) >= _TOOLS_KEPT:
+        if self._tool_bytes > _TOOL_BYTES_KEPT:
             self._tools.clear()
+            self._tool_bytes = 0
         self._tools[tool_id] = tool
+        self._tool_bytes += len(record)
         return tool
 
     def close(self) -> None:

@@ -142,10 +142,10 @@ def _parts(weight: float, k: float, last: int) -> tuple[float, ...]:
 
 def _best_scores(targets: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
     """Of each target, in the order of first appearance; scores fall."""
-    best: dict[str, float] = {}
-    for target, score in zip(targets, scores, strict=True):
-        if target not in best:
-            best[target] = score
+    best = dict(zip(targets, scores, strict=True))
+    if len(best) < len(targets):
+        # Each is at its first place by now; read from the end, it has its first score too. Without a loop of ours.
+        best.update(zip(reversed(targets), reversed(scores), strict=True))
     return best
 
 
