@@ -13,12 +13,12 @@ from waygraph.api.mcp.last_answers import until_answered
 from waygraph.api.mcp.listed import Listed
 from waygraph.api.mcp.opening import open_gateway
 
-type IsTold = Callable[[int | str | None], bool]
-"""Whether the host has the answer to its request of this id already."""
+type HasAnswer = Callable[[int | str | None], bool]
+"""Told of each answer, by the id of its request: whether the host has one already."""
 
 
 async def serve(
-    parts: Parts, pipes: HostPipes | None, is_told: IsTold = lambda _: False, listed: Listed | None = None
+    parts: Parts, pipes: HostPipes | None, has_answer: HasAnswer = lambda _: False, listed: Listed | None = None
 ) -> None:
     """Until the host left, and a moment longer for what runs. `pipes` None: whatever standard input and output are.
 
@@ -26,7 +26,7 @@ async def serve(
     """
 
     def line(message: JSONRPCMessage) -> bytes:
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and is_told(message.id):
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and has_answer(message.id):
             return b""
         return line_of(message)
 

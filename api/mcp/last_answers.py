@@ -11,7 +11,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 
-from waygraph.api.mcp.direct.pipe import LAST_S
+from waygraph.api.mcp.stopping import LAST_S
 
 _ENDLESS = "subscriptions/listen"
 _CANCELLED = "notifications/cancelled"

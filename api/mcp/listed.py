@@ -36,4 +36,4 @@ class Listed:
         if before and stamp == before.stamp:
             return before
         everything = Asker(caller=LOCAL, session=Session())
-        return cls(stamp, [(tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)])
+        return cls(stamp, tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)))

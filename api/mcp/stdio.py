@@ -10,7 +10,7 @@ from types import ModuleType
 import anyio
 
 from waygraph.api.collecting import uncollected
-from waygraph.api.mcp.direct.answers import Answers
+from waygraph.api.mcp.direct.answers import DirectAnswers
 from waygraph.api.mcp.direct.pipe import DirectPipe
 from waygraph.api.mcp.gateway import Asker, Parts, discovery_of
 from waygraph.api.mcp.host_pipes import HostPipes, host_pipes
@@ -85,11 +85,11 @@ async def _directly(parts: Parts, asker: Asker, pipes: HostPipes) -> None:
     # What is printed now and flushed at the end of the process would still come out where the host listens.
     with redirect_stdout(sys.stderr):
         async with anyio.create_task_group() as tasks:
-            answers = Answers(parts.discovery, asker)
+            answers = DirectAnswers(parts.discovery, asker)
             direct = DirectPipe(pipes.asked, pipes.told, answers, tasks)
             if sdk := await _wanted_sdk(direct):
                 timed = replace(parts, waited_s=lambda ctx: direct.waited_s(ctx.request_id))
-                await sdk.serve(timed, HostPipes(direct, pipes.told), direct.is_told, answers.listed)
+                await sdk.serve(timed, HostPipes(direct, pipes.told), direct.has_answer, answers.listed)
             tasks.cancel_scope.cancel()
 
 
@@ -100,6 +100,8 @@ async def _wanted_sdk(direct: DirectPipe) -> ModuleType | None:
     async def have(scope: anyio.CancelScope) -> None:
         with anyio.move_on_after(FIRST_QUESTIONS_S):
             await direct.wanted.wait()
+        if direct.has_left and not direct.wanted.is_set():
+            return
         made.append(await anyio.to_thread.run_sync(_sdk, abandon_on_cancel=True))
         scope.cancel()
 
@@ -133,7 +135,7 @@ class InThreads:
 
 
 def _leave(parts: Parts) -> None:
-    """Ends the process: a thread of the transport waits for the host's next line, and nothing wakes it."""
+    """Ends the process: where the host gave no pipe a thread waits for its next line, and nothing wakes it."""
     parts.audit.close()
     parts.discovery.registry.close()
     sys.stderr.flush()

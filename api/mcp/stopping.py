@@ -1,8 +1,11 @@
-"""What ends a host's gateway beside the end of its input."""
+"""What ends a host's gateway: the end of its input, a moment later, or a signal."""
 
 import signal
 
 import anyio
+
+LAST_S = 1.5
+"""So long may what runs go on once its host has closed its side."""
 
 
 async def stopped_by_signal(scope: anyio.CancelScope) -> None:

@@ -108,7 +108,8 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Returns when the pipe has all of it. Raises BrokenResourceError and ClosedResourceError, if it never will."""
-        await self._lines.write(self._written(item.message))
+        if line := self._written(item.message):  # what is not to be written waits for nothing
+            await self._lines.write(line)
 
     async def aclose(self) -> None:
         self._lines.close()

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from waygraph.api.mcp import by_sdk
-from waygraph.api.mcp.direct.answers import Answers
+from waygraph.api.mcp.direct.answers import DirectAnswers
 from waygraph.api.mcp.direct.pipe import DirectPipe
 from waygraph.api.mcp.gateway import Asker, Discovery, Parts, discovery_of
 from waygraph.api.mcp.host_pipes import HostPipes
@@ -131,7 +131,7 @@ async def conversing(
             lines = LinesOut(Pipe(writing))
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lines.run)
-                direct = DirectPipe(Pipe(reading), lines, Answers(discovery, asker), tasks) if directly else None
+                direct = DirectPipe(Pipe(reading), lines, DirectAnswers(discovery, asker), tasks) if directly else None
                 conversation.direct = direct
                 if served:
                     tasks.start_soon(_served, parts, HostPipes(direct or Pipe(reading), lines), conversation)
@@ -145,5 +145,5 @@ async def conversing(
 
 async def _served(parts: Parts, pipes: HostPipes, conversation: Conversation) -> None:
     direct = conversation.direct
-    await by_sdk.serve(parts, pipes, direct.is_told if direct else lambda _: False)
+    await by_sdk.serve(parts, pipes, direct.has_answer if direct else lambda _: False)
     conversation.over.set()

@@ -35,10 +35,11 @@ from tests.gateway.conversing import (
 )
 from tests.gateway_catalog import fill
 from waygraph.api.mcp import finding
-from waygraph.api.mcp.direct import pipe
-from waygraph.api.mcp.direct.answers import HANDSHAKES, Answers
+from waygraph.api.mcp.direct import kept, pipe
+from waygraph.api.mcp.direct.answers import HANDSHAKES, DirectAnswers
 from waygraph.api.mcp.direct.cut import LONGEST, Cut
 from waygraph.api.mcp.direct.plain import plain
+from waygraph.api.mcp.listed import Listed
 from waygraph.api.mcp.surface import Surface
 from waygraph.ingest.upstream.pipe import CHUNK
 from waygraph.registry import Registry
@@ -157,8 +158,8 @@ def both(registry: Registry, messages: Sequence[Message], surface: Surface = "de
 
 def is_direct(registry: Registry, *messages: Message) -> bool:
     """Whether the last of them is answered without the SDK."""
-    answers = Answers(cast(Any, SimpleNamespace(surface="default", registry=registry)), cast(Any, None))
-    first, *_ = requests = [plain(line_of(message)) for message in messages]
+    answers = DirectAnswers(cast(Any, SimpleNamespace(surface="default", registry=registry)), cast(Any, None))
+    first, *_ = requests = [plain(dict(message)) for message in messages]
     greets = first is not None and answers.greeting(first) is not None
     last = requests[-1]
     return greets and (len(messages) == 1 or (last is not None and answers.takes(last)))
@@ -257,6 +258,17 @@ def test_a_registry_that_is_not_there_is_told_as_by_the_sdk(tmp_path: Path) -> N
     assert found["result"]["isError"]
 
 
+def test_what_is_listed_is_the_same_before_a_registry_and_in_an_empty_one(tmp_path: Path, registry: Registry) -> None:
+    """So that no host is told of a change."""
+
+    def listed(registry: Registry) -> Listed:
+        found = SimpleNamespace(registry=registry, agents_within=lambda _: None)
+        return Listed.first(cast(Any, found))
+
+    with Registry.open(tmp_path / "none.grafeo", embedder="none") as none:
+        assert listed(none).tools == listed(registry).tools == ()
+
+
 # -- what runs -------------------------------------------------------------------------------------
 
 
@@ -292,6 +304,28 @@ def test_what_is_given_up_is_not_answered(registry: Registry, monkeypatch: pytes
         anyio.run(run)
     finally:
         hindered.set()
+
+
+def test_what_is_given_up_in_the_same_breath_is_not_answered(registry: Registry) -> None:
+    async def run() -> None:
+        async with greeted(registry) as host:
+            host.say(find(2, "an issue"), cancelling(2))
+            assert (await host.ask(find(3, "an issue")))["id"] == 3
+            assert (await host.ask(request(4, "ping")))["id"] == 4
+
+    anyio.run(run)
+
+
+def test_two_at_once_may_bear_one_id(registry: Registry) -> None:
+    """A host that does so is wrong, and is served all the same."""
+
+    async def run() -> None:
+        async with greeted(registry) as host:
+            host.say(find(2, "an issue"), find(2, "a defect"), cancelling(7))
+            assert [(await host.heard())["id"] for _ in range(2)] == [2, 2]
+            assert (await host.ask(find(2, "an issue")))["id"] == 2
+
+    anyio.run(run)
 
 
 def cancelling(number: int | str) -> Message:
@@ -408,11 +442,11 @@ def test_no_more_than_a_limit_is_kept_for_the_sdk(registry: Registry, monkeypatc
             with anyio.CancelScope() as scope:
                 tasks.start_soon(wanted, host.direct, scope)
                 await host.direct.hold()
-            kept = await host.direct.receive()
-            assert len(kept) <= 1_000 + CHUNK
-            while len(kept) < len(whole):
-                kept += await host.direct.receive()
-            assert kept == whole
+            given = await host.direct.receive()
+            assert len(given) <= 1_000 + CHUNK
+            while len(given) < len(whole):
+                given += await host.direct.receive()
+            assert given == whole
 
     monkeypatch.setattr(pipe, "MOST_HELD", 1_000)
     anyio.run(run)
@@ -426,7 +460,9 @@ async def wanted(direct: pipe.DirectPipe, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def test_how_long_a_request_was_kept_is_told_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_a_request_was_kept_is_told_till_it_is_answered(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def run() -> None:
         async with conversing(registry, directly=True, served=False) as host:
             assert host.direct is not None
@@ -436,9 +472,11 @@ def test_how_long_a_request_was_kept_is_told_once(registry: Registry, monkeypatc
                     tasks.start_soon(wanted, host.direct, scope)
                     await host.direct.hold()
             began = time.monotonic()
-            monkeypatch.setattr(pipe, "time", SimpleNamespace(monotonic=lambda: began + 1_000))
+            monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: began + 1_000))
             assert 1_000 <= host.direct.waited_s(2) < 2_000
-            assert host.direct.waited_s(2) == host.direct.waited_s(3) == host.direct.waited_s(None) == 0
+            assert host.direct.waited_s(3) == host.direct.waited_s(None) == 0
+            assert not host.direct.has_answer(2)
+            assert host.direct.waited_s(2) == 0
 
     anyio.run(run)
 

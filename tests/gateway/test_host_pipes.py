@@ -176,6 +176,21 @@ def test_a_pipe_that_errors_share_is_left_as_it_is(place: Place) -> None:
     assert any(json.loads(line).get("id") == 1 for line in output.splitlines() if line.startswith(b'{"jsonrpc'))
 
 
+def test_a_host_that_reads_nothing_more_and_leaves_is_let_go(place: Place) -> None:
+    """Though more than a pipe holds is left to be written to it, also by what is begun meanwhile."""
+    with started(place) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(asked(1, HELLO))
+        process.stdin.flush()
+        assert answers(process.stdout, 1)
+        for number in range(2, 200):
+            process.stdin.write(asked(number, {"method": "tools/list"}))
+        process.stdin.write(asked(200, {"method": "ping"}))
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
 def test_a_call_has_its_time_from_when_it_was_written(tmp_path: Path) -> None:
     """To import the SDK takes longer than this one has."""
     place = toolbox_place(tmp_path)

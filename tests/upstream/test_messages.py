@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
 from waygraph.ingest.upstream.lines_out import LinesOut
-from waygraph.ingest.upstream.messages import Item, MessagesIn, read_message, written
+from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message, written
 from waygraph.ingest.upstream.pipe import Pipe
 
 LONG = 300_000
@@ -186,6 +186,20 @@ def test_an_end_wakes_who_waits(ends: Ends) -> None:
         assert heard == []
         assert reading.left.is_set()
         assert not reading.has_run_dry
+
+    anyio.run(run)
+
+
+def test_what_is_not_to_be_written_waits_for_nothing(ends: Ends) -> None:
+    async def run() -> None:
+        lines = LinesOut(Pipe(ends[1]))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lines.run)
+            tasks.start_soon(lines.write, line("a" * LONG))
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(60):
+                await MessagesOut(lines, lambda _: b"").send(note("b"))
+            tasks.cancel_scope.cancel()
 
     anyio.run(run)
 

@@ -59,7 +59,7 @@ def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace
         if namespace and registry.exists:
             agents_of_namespace(registry, namespace)  # a mistyped name is told now, not by each of its requests
         with uncollected():
-            from waygraph.api.mcp.stdio import Served, run_stdio  # the SDK takes half a second to import
+            from waygraph.api.mcp.stdio import Served, run_stdio
             from waygraph.ingest.surroundings import Surroundings
 
         surroundings = Surroundings.here(os.environ)

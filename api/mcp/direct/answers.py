@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from waygraph.api.mcp.direct.plain import Plain, is_greeting
+from waygraph.api.mcp.direct.plain import Document, Plain, is_greeting
 from waygraph.api.mcp.finding import find_tools, route_agents
 from waygraph.api.mcp.listed import Listed
-from waygraph.api.mcp.listing import Pages
+from waygraph.api.mcp.listing import Pages, ask_of_lists
 from waygraph.api.mcp.results import INTERNAL_ERROR, OWN_FAULT, as_protocol_has_it, logger, told
 from waygraph.api.mcp.surface import FIND_TOOLS, IDENTITY, ROUTE_AGENTS, instructions, version
 from waygraph.registry.errors import WaygraphError
@@ -24,10 +24,8 @@ MODERN = "2026-07-28"
 _SERVER = "io.modelcontextprotocol/serverInfo"
 _AT_ONCE = {"ttlMs": 0, "cacheScope": "private"}
 
-type Document = dict[str, Any]
 
-
-class Answers:
+class DirectAnswers:
     """To the host that this process has."""
 
     def __init__(self, discovery: "Discovery", asker: "Asker") -> None:
@@ -88,7 +86,8 @@ class Answers:
     async def _remember(self) -> None:
         """What is there now, before the first list. Raises WaygraphError, TimeoutError."""
         if self.listed is None:
-            self.listed = await self._discovery.look(lambda: Listed.first(self._discovery))
+            ask = await ask_of_lists(self._discovery)
+            self.listed = await ask(lambda: Listed.first(self._discovery))
 
     async def _called(self, params: Mapping[str, Any]) -> Document:
         ask = find_tools if params["name"] == FIND_TOOLS else route_agents

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 type RequestId = int | str
+type Document = dict[str, Any]
 
 OF_THE_PROTOCOL = "io.modelcontextprotocol/"
 VERSION, CLIENT, ABILITIES = (
@@ -34,38 +35,42 @@ class Plain:
     version: str = ""
 
 
-def plain(line: bytes) -> Plain | None:
-    """The request that a line is; None: it is another message, or not plain."""
-    message = _read(line)
-    if message is None or message.keys() - _REQUEST or not _is_id(message.get("id")):
+def read(line: bytes) -> Document | None:
+    """The JSON-RPC message that a line is; None: it is none."""
+    try:
+        message = from_json(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
+
+
+def plain(message: Document) -> Plain | None:
+    """The request that a message is; None: it is another message, or not plain."""
+    if message.keys() - _REQUEST or not _is_id(message.get("id")):
         return None
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
         return None
     meta = params.get("_meta", {})
-    if not isinstance(meta, dict) or not _is_token(meta.get("progressToken", 0)):
+    if not isinstance(meta, dict) or not _is_id(meta.get("progressToken", 0)):
         return None
     if all(not key.startswith(OF_THE_PROTOCOL) for key in meta):
         return Plain(message["id"], method, params)
     return Plain(message["id"], method, params, meta[VERSION]) if _is_envelope(meta) else None
 
 
-def cancelled(line: bytes) -> RequestId | None:
-    """The id of the request that this line gives up; None: it gives up none."""
-    message = _read(line)
-    if message is None or message.keys() - _NOTIFICATION or message.get("method") != CANCELLED:
-        return None
+def is_notification(message: Document) -> bool:
+    """Nobody waits for an answer to it."""
+    return not message.keys() - _NOTIFICATION and isinstance(message.get("method"), str)
+
+
+def cancelled(message: Document) -> RequestId | None:
+    """The id of the request that this notification gives up; None: it gives up none."""
     params = message.get("params")
-    named = params.get("requestId") if isinstance(params, dict) else None
+    if not is_notification(message) or message["method"] != CANCELLED or not isinstance(params, dict):
+        return None
+    named = params.get("requestId")
     return named if _is_id(named) else None
-
-
-def asks_nothing(line: bytes) -> bool:
-    """Whether it is blank or a notification: nobody waits for an answer to it."""
-    if not line.strip():
-        return True
-    message = _read(line)
-    return message is not None and not message.keys() - _NOTIFICATION and isinstance(message.get("method"), str)
 
 
 def is_greeting(params: Mapping[str, Any]) -> bool:
@@ -78,19 +83,9 @@ def is_greeting(params: Mapping[str, Any]) -> bool:
     )
 
 
-def _read(line: bytes) -> dict[str, Any] | None:
-    try:
-        message = from_json(line)
-    except ValueError:
-        return None
-    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
-
-
 def _is_id(value: object) -> bool:
+    """Also of progress: a token is what an id is."""
     return isinstance(value, int | str) and not isinstance(value, bool)
-
-
-_is_token = _is_id
 
 
 def _is_envelope(meta: Mapping[str, Any]) -> bool:
