@@ -35,12 +35,13 @@ SMALL_ARGUMENTS = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a host wants run: a tool by its name, or the one that fits a query."""
+    """What a host wants run: a tool by its name, or the one that fits a query; times as a ToolCall has them."""
 
     name: str = ""
     query: str = ""
     arguments: Mapping[str, Any]
     deadline_s: float
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class _Meant:
     judgement: "Judgement"
 
 
-def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
+def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float, waited_s: float = 0.0) -> Wanted:
     """What the arguments of use_tool say. Raises InvalidArguments."""
     params = arguments.get("params", {})
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
@@ -60,9 +61,8 @@ def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wante
     faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in astray]
     if faults:
         raise InvalidArguments(USE_TOOL, faults)
-    return Wanted(
-        name=arguments.get("name", ""), query=arguments.get("query", ""), arguments=params, deadline_s=deadline_s
-    )
+    name, query = arguments.get("name", ""), arguments.get("query", "")
+    return Wanted(name=name, query=query, arguments=params, deadline_s=deadline_s, waited_s=waited_s)
 
 
 async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
@@ -82,6 +82,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             tool=meant.tool,
             arguments=wanted.arguments,
             deadline_s=wanted.deadline_s,
+            waited_s=wanted.waited_s,
             caller="" if asker.caller == LOCAL else asker.caller.id,
             host=OnBehalf(host, meant.agent),
         )

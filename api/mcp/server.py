@@ -133,11 +133,11 @@ class _Answers:
             asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
-        deadline_s = max(round(gateway.deadline_s(ctx.meta) - gateway.waited_s(ctx), 3), 0.0)
+        deadline_s, waited_s = gateway.deadline_s(ctx.meta), gateway.waited_s(ctx)
         if meta_tool == USE_TOOL:
-            wanted = wanted_by_use_tool(arguments, deadline_s)
+            wanted = wanted_by_use_tool(arguments, deadline_s, waited_s)
         else:
-            wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s)
+            wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s, waited_s=waited_s)
         return await self._run(ctx, asker, wanted, hearing)
 
     async def _run(self, ctx: Context, asker: "Asker", wanted: Wanted, hearing: Heard) -> "Result | Awaited":

@@ -275,8 +275,9 @@ class LocalIndex:
         return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
 
     def _read_tool(self, tool_id: str) -> Tool:
+        position = self._positions[tool_id]
         with Readable(self._folder):
-            record = self._records(self._positions[tool_id])
+            record = self._records(position)
             tool = tool_of_record(json.loads(record.decode("utf-8", "surrogatepass")))
             if tool.id != tool_id:
                 raise ValueError(f"the record of {tool_id} is another's")

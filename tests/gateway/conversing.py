@@ -111,6 +111,7 @@ async def conversing(
     surface: Surface = "default",
     timeout_s: float = PATIENCE_S,
     served: bool = True,
+    waited_s: float = 0.0,
 ) -> AsyncGenerator[Conversation]:
     """As `waygraph mcp` puts its parts together, with the SDK there from the beginning, or not at all."""
     settings = Settings()
@@ -124,6 +125,7 @@ async def conversing(
         rules=rules,
         audit=Audit(None),
         asker_of=lambda _: asker,
+        waited_s=lambda _: waited_s,
     )
     with _pipes() as (our_end, asked, told, their_end):
         conversation = Conversation(asked, told, discovery)

@@ -33,6 +33,7 @@ from tests.gateway.conversing import (
     line_of,
     request,
 )
+from tests.gateway.hosts import Place
 from tests.gateway_catalog import fill
 from waygraph.api.mcp import finding
 from waygraph.api.mcp.direct import kept, pipe
@@ -44,6 +45,7 @@ from waygraph.api.mcp.surface import Surface
 from waygraph.ingest.upstream.pipe import CHUNK
 from waygraph.registry import Registry
 from waygraph.registry.discovery.finding import find as find_in
+from waygraph.registry.settings import Settings
 
 NOTHING: Any = st.just({})
 VALUES: st.SearchStrategy[Any] = st.sampled_from(
@@ -479,6 +481,22 @@ def test_how_long_a_request_was_kept_is_told_till_it_is_answered(
             assert host.direct.waited_s(2) == 0
 
     anyio.run(run)
+
+
+@pytest.mark.parametrize("by", ["box__wait", "use_tool"])
+def test_a_call_has_its_time_from_when_it_was_heard(toolbox: Place, by: str) -> None:
+    """It is told what it had in all, though most of that was over."""
+    arguments = {"name": "box__wait", "params": {}} if by == "use_tool" else {}
+    call = request(2, "tools/call", name=by, arguments=arguments)
+
+    async def run(registry: Registry) -> None:
+        async with conversing(registry, directly=True, waited_s=10_000.0) as host:
+            await host.ask(HELLO)
+            error = (await host.ask(call))["result"]["structuredContent"]["error"]
+        assert (error["code"], error["timeout_s"]) == ("call-timed-out", Settings().call_timeout_s)
+
+    with Registry.open(toolbox.registry, embedder="none") as registry:
+        anyio.run(run, registry)
 
 
 @pytest.mark.parametrize(

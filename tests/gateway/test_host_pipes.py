@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.gateway.hosts import PATIENCE_S, Place, on_stdio, toolbox_place
+from tests.gateway.hosts import PATIENCE_S, Place, on_stdio
 
 HELLO = {
     "method": "initialize",
@@ -189,17 +189,3 @@ def test_a_host_that_reads_nothing_more_and_leaves_is_let_go(place: Place) -> No
         process.stdin.write(asked(200, {"method": "ping"}))
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 0
-
-
-def test_a_call_has_its_time_from_when_it_was_written(tmp_path: Path) -> None:
-    """To import the SDK takes longer than this one has."""
-    place = toolbox_place(tmp_path)
-    params = {"name": "box__wait", "arguments": {}, "_meta": {"waygraph/timeout_s": 0.05}}
-    with started(place) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(asked(1, HELLO) + asked(2, {"method": "tools/call", "params": params}))
-        process.stdin.flush()
-        told = answers(process.stdout, 2)[2]
-        process.stdin.close()
-    assert "did not answer within 0 s" in told["result"]["content"][0]["text"]
