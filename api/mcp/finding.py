@@ -1,10 +1,10 @@
 """`find_tools` and `route_agents`: what a model asks before it calls anything."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from waygraph.api.mcp.results import Result, told_as_text
-from waygraph.api.mcp.surface import FIND_TOOLS, MAX_AGENTS, PARAMETERS, ROUTE_AGENTS
+from waygraph.api.mcp.surface import FIND_TOOLS, MAX_AGENTS, PARAMETERS, ROUTE_AGENTS, Surface
 from waygraph.registry.discovery.described import summary
 from waygraph.registry.discovery.finding import DEFAULT_LIMIT, FindAsked, WhyNot, find
 from waygraph.registry.discovery.skill_reading import reading_tool
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
 
 Arguments = Mapping[str, Any]
+type Question = Callable[[Discovery, Asker, Arguments], Awaitable[Result]]
+
+
+def questions(surface: Surface) -> Mapping[str, Question]:
+    """The meta-tools that only ask, by name."""
+    return {FIND_TOOLS: find_tools} if surface == "rfc" else {FIND_TOOLS: find_tools, ROUTE_AGENTS: route_agents}
 
 
 async def find_tools(gateway: "Discovery", asker: "Asker", arguments: Arguments) -> Result:

@@ -27,11 +27,11 @@ from waygraph.api.mcp.asking_host import Heard, SessionHost, takes
 from waygraph.api.mcp.calling import Wanted, call_tool, wanted_by_use_tool
 from waygraph.api.mcp.connection import Context, connection_of
 from waygraph.api.mcp.failures import as_error, failed, internal
-from waygraph.api.mcp.finding import find_tools, route_agents
+from waygraph.api.mcp.finding import questions
 from waygraph.api.mcp.listening import Listeners
 from waygraph.api.mcp.listing import Pages
 from waygraph.api.mcp.parking import Wanted as Awaited
-from waygraph.api.mcp.surface import FIND_TOOLS, IDENTITY, ROUTE_AGENTS, USE_TOOL, instructions, version
+from waygraph.api.mcp.surface import IDENTITY, USE_TOOL, instructions, version
 from waygraph.api.mcp.unsieved import as_it_is, unsieved
 from waygraph.registry.discovery.capabilities import capabilities
 from waygraph.registry.errors import WaygraphError
@@ -123,18 +123,15 @@ class _Answers:
     async def _called(self, ctx: Context, params: CallToolRequestParams) -> "Result | Awaited":
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         arguments = params.arguments or {}
-        meta_tool = None if gateway.surface == "rfc" else params.name
-        if params.name == FIND_TOOLS:
-            return await find_tools(gateway, asker, arguments)
-        if meta_tool == ROUTE_AGENTS:
-            return await route_agents(gateway, asker, arguments)
+        if ask := questions(gateway.surface).get(params.name):
+            return await ask(gateway, asker, arguments)
         hearing = Heard(ctx, asker.session)
         if params.request_state is not None and gateway.parking is not None:
             asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s, waited_s = gateway.deadline_s(ctx.meta), gateway.waited_s(ctx)
-        if meta_tool == USE_TOOL:
+        if params.name == USE_TOOL and gateway.surface != "rfc":
             wanted = wanted_by_use_tool(arguments, deadline_s, waited_s)
         else:
             wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s, waited_s=waited_s)

@@ -13,7 +13,7 @@ from mcp import MCPError
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served, served
-from waygraph.api.mcp import calling, server
+from waygraph.api.mcp import calling, finding
 from waygraph.api.mcp.failures import failed
 from waygraph.api.mcp.results import protocol_error
 from waygraph.registry.errors import (
@@ -257,7 +257,7 @@ def test_what_nobody_foresaw_is_logged_and_told_without_its_words(
                 await host.call_tool("find_tools", {"query": "add"})
             assert raised.value.code == -32603
 
-    monkeypatch.setattr(server, "find_tools", fail)
+    monkeypatch.setattr(finding, "find_tools", fail)
     with served(toolbox.registry) as running:
         anyio.run(call, running.url)
         assert "LookupError" in running.log

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from waygraph.api.mcp.direct.plain import Document, Plain, is_greeting
-from waygraph.api.mcp.finding import find_tools, route_agents
+from waygraph.api.mcp.finding import questions
 from waygraph.api.mcp.listed import Listed
 from waygraph.api.mcp.listing import Pages, ask_of_lists
 from waygraph.api.mcp.results import INTERNAL_ERROR, OWN_FAULT, as_protocol_has_it, logger, told
-from waygraph.api.mcp.surface import FIND_TOOLS, IDENTITY, ROUTE_AGENTS, instructions, version
+from waygraph.api.mcp.surface import IDENTITY, instructions, version
 from waygraph.registry.errors import WaygraphError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class DirectAnswers:
 
     def __init__(self, discovery: "Discovery", asker: "Asker") -> None:
         self._discovery, self._asker, self._pages = discovery, asker, Pages()
+        self._questions = questions(discovery.surface)
         self.listed: Listed | None = None
         """What the host was told first; None: it has asked for no list."""
         self._version: str | None = None
@@ -60,11 +61,8 @@ class DirectAnswers:
             request.method == "tools/call"
             and not request.params.keys() - {"name", "arguments", "_meta"}
             and isinstance(request.params.get("arguments", {}), dict)
-            and request.params.get("name") in self._meta_tools()
+            and request.params.get("name") in list(self._questions)
         )
-
-    def _meta_tools(self) -> tuple[str, ...]:
-        return (FIND_TOOLS,) if self._discovery.surface == "rfc" else (FIND_TOOLS, ROUTE_AGENTS)
 
     async def answer(self, request: Plain) -> bytes:
         """One that is taken."""
@@ -90,9 +88,8 @@ class DirectAnswers:
             self.listed = await ask(lambda: Listed.first(self._discovery))
 
     async def _called(self, params: Mapping[str, Any]) -> Document:
-        ask = find_tools if params["name"] == FIND_TOOLS else route_agents
         try:
-            return await ask(self._discovery, self._asker, params.get("arguments", {}))
+            return await self._questions[params["name"]](self._discovery, self._asker, params.get("arguments", {}))
         except (WaygraphError, TimeoutError) as error:
             return told(error)
 

@@ -19,13 +19,14 @@ from waygraph.api.mcp.direct.kept import Kept
 from waygraph.api.mcp.direct.plain import Document, RequestId, cancelled, is_notification, plain, read
 from waygraph.api.mcp.direct.running import Running
 from waygraph.api.mcp.stopping import LAST_S
+from waygraph.api.mcp.surface import FIND_TOOLS, ROUTE_AGENTS
 from waygraph.ingest.upstream.lines_out import LinesOut
 from waygraph.ingest.upstream.pipe import GONE, Chunks
 
 MOST_HELD = 1024 * 1024
 """In bytes: so much is kept for the SDK while it is imported. A host that writes more waits."""
 
-_OF_CONCERN = (b'list"', b'find_tools"', b'route_agents"', b'cancelled"')
+_OF_CONCERN = tuple(f'{end}"'.encode() for end in ("list", "cancelled", FIND_TOOLS, ROUTE_AGENTS))
 """One of these stands in whatever may be answered here, or given up: no other line is read."""
 
 
