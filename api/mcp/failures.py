@@ -7,14 +7,13 @@ nobody foresaw the host learns that it happened.
 from mcp import MCPError
 from mcp.types import (
     CONNECTION_CLOSED,
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     REQUEST_TIMEOUT,
 )
 
-from waygraph.api.mcp.results import OWN_FAULT, Result, as_protocol_has_it, logger, told
+from waygraph.api.mcp.results import Result, as_protocol_has_it, told, unforeseen
 from waygraph.registry.errors import UpstreamAnswered, WaygraphError
 
 _OF_A_CONNECTION = frozenset(
@@ -38,6 +37,6 @@ def as_error(error: WaygraphError | TimeoutError) -> MCPError:
 
 
 def internal(error: Exception) -> MCPError:
-    """What nobody foresaw: the log has it, the host learns that it happened."""
-    logger.exception("a request of a host failed", exc_info=error)
-    return MCPError(code=INTERNAL_ERROR, message=OWN_FAULT)
+    """What nobody foresaw."""
+    code, message = unforeseen(error)
+    return MCPError(code=code, message=message)

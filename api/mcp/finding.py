@@ -27,11 +27,11 @@ def questions(surface: Surface) -> Mapping[str, Question]:
     return {FIND_TOOLS: find_tools} if surface == "rfc" else {FIND_TOOLS: find_tools, ROUTE_AGENTS: route_agents}
 
 
-async def find_tools(gateway: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
+async def find_tools(discovery: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
     """Raises what finding raises."""
     asker.caller.require("route")
     _refuse_astray(FIND_TOOLS, arguments)
-    is_rfc = gateway.surface == "rfc"
+    is_rfc = discovery.surface == "rfc"
     detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
     remembers = "known" not in arguments
     known = asker.session.known if remembers else _versions(arguments["known"])
@@ -42,13 +42,13 @@ async def find_tools(gateway: "Discovery", asker: "Asker", arguments: Arguments)
             limit=arguments.get("limit", DEFAULT_LIMIT),
             detail=detail,
             known=known,
-            agent_ids=gateway.agents_within(asker),
+            agent_ids=discovery.agents_within(asker),
             use_tool=not is_rfc,
         )
-        why_not = gateway.reach.now().why_not
-        return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+        why_not = discovery.reach.now().why_not
+        return find(discovery.registry, asked, principal=asker.principal, policy=discovery.policy, why_not=why_not)
 
-    answer = await gateway.ask(found)
+    answer = await discovery.ask(found)
     tools = answer.get("tools", [])
     if detail != "names":
         asker.session.sent(tools)
@@ -57,7 +57,7 @@ async def find_tools(gateway: "Discovery", asker: "Asker", arguments: Arguments)
     return told_as_text(answer)
 
 
-async def route_agents(gateway: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
+async def route_agents(discovery: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
     """Raises what routing raises."""
     asker.caller.require("route")
     _refuse_astray(ROUTE_AGENTS, arguments)
@@ -66,15 +66,15 @@ async def route_agents(gateway: "Discovery", asker: "Asker", arguments: Argument
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
 
     def routed() -> dict[str, Any]:
-        within = gateway.agents_within(asker)
+        within = discovery.agents_within(asker)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
         query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters)
-        route = gateway.registry.route(query, principal=asker.principal)
-        why_not = gateway.reach.now().why_not
+        route = discovery.registry.route(query, principal=asker.principal)
+        why_not = discovery.reach.now().why_not
         told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
 
-    return told_as_text(await gateway.ask(routed))
+    return told_as_text(await discovery.ask(routed))
 
 
 def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:

@@ -22,18 +22,18 @@ class Listed:
     tools: Sequence[tuple[str, str]]
 
     @classmethod
-    def first(cls, gateway: "Discovery") -> "Listed":
+    def first(cls, discovery: "Discovery") -> "Listed":
         """Raises WaygraphError; a registry that is not there yet lists nothing."""
         try:
-            return cls.now(gateway, None)
+            return cls.now(discovery, None)
         except RegistryNotFound:
             return cls("", ())
 
     @classmethod
-    def now(cls, gateway: "Discovery", before: "Listed | None") -> "Listed":
+    def now(cls, discovery: "Discovery", before: "Listed | None") -> "Listed":
         """Raises WaygraphError."""
-        stamp = gateway.registry.stamp
+        stamp = discovery.registry.stamp
         if before and stamp == before.stamp:
             return before
         everything = Asker(caller=LOCAL, session=Session())
-        return cls(stamp, tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)))
+        return cls(stamp, tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(discovery, everything)))

@@ -34,13 +34,13 @@ class Pages:
     def __init__(self) -> None:
         self._kept: dict[Place, dict[str, Any]] = {}
 
-    async def page(self, gateway: "Discovery", asker: "Asker", cursor: str) -> dict[str, Any]:
+    async def page(self, discovery: "Discovery", asker: "Asker", cursor: str) -> dict[str, Any]:
         """As `tools_page` makes it, and raises; not to be changed."""
-        place = _place_of(gateway, asker, cursor)
+        place = _place_of(discovery, asker, cursor)
         if place and (kept := self._kept.get(place)) is not None:
             return kept
-        ask = await ask_of_lists(gateway)
-        page = await ask(lambda: tools_page(gateway, asker, cursor))
+        ask = await ask_of_lists(discovery)
+        page = await ask(lambda: tools_page(discovery, asker, cursor))
         self._keep(place, page)
         return page
 
@@ -51,14 +51,14 @@ class Pages:
             self._kept[place] = page
 
 
-async def ask_of_lists(gateway: "Discovery") -> "Ask":
+async def ask_of_lists(discovery: "Discovery") -> "Ask":
     """How to have a list made: where nothing is pinned, that takes microseconds."""
-    return gateway.ask if await gateway.look(lambda: _pins_some(gateway)) else gateway.look
+    return discovery.ask if await discovery.look(lambda: _pins_some(discovery)) else discovery.look
 
 
-def _pins_some(gateway: "Discovery") -> bool:
+def _pins_some(discovery: "Discovery") -> bool:
     try:
-        return any(agent.pinned for agent in gateway.registry.agents())
+        return any(agent.pinned for agent in discovery.registry.agents())
     except RegistryNotFound:
         return False
 
@@ -68,38 +68,38 @@ type Place = tuple[str, object, Caller, str, str]
 cursor."""
 
 
-def _place_of(gateway: "Discovery", asker: "Asker", cursor: str) -> Place | None:
+def _place_of(discovery: "Discovery", asker: "Asker", cursor: str) -> Place | None:
     """None: what is there now is not known at once."""
     try:
-        stamp = gateway.registry.stamp if gateway.is_here else None
+        stamp = discovery.registry.stamp if discovery.is_here else None
     except RegistryNotFound:
         return None
-    return (stamp, gateway.reach.stamp, asker.caller, asker.namespace, cursor) if stamp else None
+    return (stamp, discovery.reach.stamp, asker.caller, asker.namespace, cursor) if stamp else None
 
 
-def tools_page(gateway: "Discovery", asker: "Asker", cursor: str) -> dict[str, Any]:
+def tools_page(discovery: "Discovery", asker: "Asker", cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
-    tools = [] if gateway.surface == "rfc" else _pinned_if_any(gateway, asker)
+    tools = [] if discovery.surface == "rfc" else _pinned_if_any(discovery, asker)
     rest = [tool for tool in tools if tool.call_name > cursor]
-    listed = [] if cursor else list(meta_tools(gateway.surface))
+    listed = [] if cursor else list(meta_tools(discovery.surface))
     page = {"tools": [*listed, *(_listed(tool) for tool in rest[:PAGE])]} | _kept(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
-def _pinned_if_any(gateway: "Discovery", asker: "Asker") -> "Sequence[Tool]":
+def _pinned_if_any(discovery: "Discovery", asker: "Asker") -> "Sequence[Tool]":
     """A registry that is not there yet pins nothing: what is asked of it says how it comes to be."""
     try:
-        return pinned_tools(gateway, asker)
+        return pinned_tools(discovery, asker)
     except RegistryNotFound:
         return ()
 
 
-def pinned_tools(gateway: "Discovery", asker: "Asker") -> "Sequence[Tool]":
+def pinned_tools(discovery: "Discovery", asker: "Asker") -> "Sequence[Tool]":
     """What may be called of the agents that an operator pinned and the asker sees, by call name."""
     if asker.caller.scopes.isdisjoint(_MAY_KNOW):
         return ()
-    registry, principal = gateway.registry, asker.principal
-    within = gateway.agents_within(asker)
+    registry, principal = discovery.registry, asker.principal
+    within = discovery.agents_within(asker)
     agents = [
         agent
         for agent in registry.agents(principal=principal)
@@ -107,7 +107,7 @@ def pinned_tools(gateway: "Discovery", asker: "Asker") -> "Sequence[Tool]":
     ]
     if not agents:
         return ()
-    judges, why_not = judging(registry, gateway.policy, principal), gateway.reach.now().why_not
+    judges, why_not = judging(registry, discovery.policy, principal), discovery.reach.now().why_not
     tools = [
         tool
         for agent in agents

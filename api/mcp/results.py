@@ -40,6 +40,12 @@ def as_protocol_has_it(error: WaygraphError | TimeoutError) -> tuple[int, str]:
     return INVALID_PARAMS, sentence(error)
 
 
+def unforeseen(error: Exception) -> tuple[int, str]:
+    """The same of what nobody foresaw: the log has it, the host learns that it happened."""
+    logger.exception("a request of a host failed", exc_info=error)
+    return INTERNAL_ERROR, OWN_FAULT
+
+
 def sentence(error: WaygraphError) -> str:
     """What the host is told of it; the log has what it is not told."""
     if is_own_fault(error):

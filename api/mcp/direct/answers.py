@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from waygraph.api.mcp.direct.plain import Document, Plain, is_greeting
+from waygraph.api.mcp.direct.plain import OF_THE_PROTOCOL, Document, Plain, is_greeting
 from waygraph.api.mcp.finding import questions
 from waygraph.api.mcp.listed import Listed
 from waygraph.api.mcp.listing import Pages, ask_of_lists
-from waygraph.api.mcp.results import INTERNAL_ERROR, OWN_FAULT, as_protocol_has_it, logger, told
+from waygraph.api.mcp.results import as_protocol_has_it, told, unforeseen
 from waygraph.api.mcp.surface import IDENTITY, instructions, version
 from waygraph.registry.errors import WaygraphError
 
@@ -21,7 +21,7 @@ HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
 """The versions of the protocol whose answers are known here; a host of any other is the SDK's."""
 
-_SERVER = "io.modelcontextprotocol/serverInfo"
+_SERVER = OF_THE_PROTOCOL + "serverInfo"
 _AT_ONCE = {"ttlMs": 0, "cacheScope": "private"}
 
 
@@ -61,7 +61,7 @@ class DirectAnswers:
             request.method == "tools/call"
             and not request.params.keys() - {"name", "arguments", "_meta"}
             and isinstance(request.params.get("arguments", {}), dict)
-            and request.params.get("name") in list(self._questions)
+            and request.params.get("name") in list(self._questions)  # it may be anything, also what has no hash
         )
 
     async def answer(self, request: Plain) -> bytes:
@@ -71,8 +71,7 @@ class DirectAnswers:
                 return await self._listed(request)
             return self._line(request, await self._called(request.params))
         except Exception as error:  # noqa: BLE001 - the log has it, the host learns that it happened
-            logger.exception("a request of a host failed", exc_info=error)
-            return _error(request.id, INTERNAL_ERROR, OWN_FAULT)
+            return _error(request.id, *unforeseen(error))
 
     async def _listed(self, request: Plain) -> bytes:
         try:
