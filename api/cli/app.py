@@ -10,38 +10,38 @@ import typer
 
 from waygraph.api.cli.dashes import CommandAfterDashes
 from waygraph.api.cli.invocation import Invocation
-from waygraph.api.cli.on_demand import CommandsOnDemand
+from waygraph.api.cli.on_demand import CommandsOnDemand, OnDemand
 from waygraph.api.cli.quick import QuickGroup
 from waygraph.api.cli.shown.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
 from waygraph.api.cli.variables import misspelt
 from waygraph.api.collecting import uncollected_at_exit
 
 _COMMANDS = {
-    "ingest": "ingesting:ingest",
-    "route": "asking:route",
-    "find": "asking:find",
-    "agents": "looking:agents",
-    "tools": "looking:tools",
-    "show": "looking:show_one",
-    "set": "operating:set_agent",
-    "remove": "operating:remove",
-    "changes": "changing:changes",
-    "approve": "changing:approve",
-    "cypher": "querying:cypher",
-    "status": "looking:status",
-    "export": "keeping:export",
-    "migrate": "migrating:migrate",
-    "reindex": "operating:reindex",
-    "doctor": "keeping:doctor",
-    "serve": "serving:serve",
-    "mcp": "gateway:mcp",
-    "watch": "watching:watch",
-    "connect": "connecting:connect",
-    "sources": "operating:sources",
-    "keys": "keys:keys",
-    "model": "models:model",
-    "eval": "evaluating:evaluate",
-    "generate": "generating:generate",
+    "ingest": OnDemand("ingesting:ingest", "Bring the registry to what files, addresses and servers say."),
+    "route": OnDemand("asking:route", "Find the agents that can do this, best first."),
+    "find": OnDemand("asking:find", "Find the tools that can do this, best first, whoever owns them."),
+    "agents": OnDemand("looking:agents", "List the agents."),
+    "tools": OnDemand("looking:tools", "List the tools of all agents, or of one."),
+    "show": OnDemand("looking:show_one", "Show all that is known of an agent or a tool."),
+    "set": OnDemand("operating:set_agent", "Pin, hide, tag or restrict an agent."),
+    "remove": OnDemand("operating:remove", "Remove an agent, and keep it away whatever its source says."),
+    "changes": OnDemand("changing:changes", "List what sources changed of agents that were known before."),
+    "approve": OnDemand("changing:approve", "Let what waits into routing; also accept flagged texts."),
+    "cypher": OnDemand("querying:cypher", "Ask the graph in Cypher."),
+    "status": OnDemand("looking:status", "Say where the registry is and what it holds."),
+    "export": OnDemand("keeping:export", "Write the whole registry as JSON, GraphML or HTML."),
+    "migrate": OnDemand("migrating:migrate", "Copy a registry to another file or server, vectors included."),
+    "reindex": OnDemand("operating:reindex", "Embed everything anew, with another embedder or other texts."),
+    "doctor": OnDemand("keeping:doctor", "Check that the registry is well; exit 1 and advice if not."),
+    "serve": OnDemand("serving:serve", "Offer the registry over REST, and over MCP at /mcp."),
+    "mcp": OnDemand("gateway:mcp", "Serve the registry and its tools over MCP to their host."),
+    "watch": OnDemand("watching:watch", "Keep the registry in step with sources and running servers."),
+    "connect": OnDemand("connecting:connect", "Print or write the entry by which a host starts this gateway."),
+    "sources": OnDemand("operating:sources", "List the sources, or forget one."),
+    "keys": OnDemand("keys:keys", "Make, list and revoke the API keys of a service."),
+    "model": OnDemand("models:model", "Get, list and find embedding models."),
+    "eval": OnDemand("evaluating:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
+    "generate": OnDemand("generating:generate", "Make a dataset for `waygraph eval`."),
 }
 _CLASSES = {"ingest": CommandAfterDashes, "watch": CommandAfterDashes}
 
@@ -50,6 +50,11 @@ class _Program(QuickGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = cast("Any", CommandsOnDemand(_COMMANDS, _CLASSES))  # only read
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of the library
+        """Each in one line, which is not cut, and without importing it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.told) for name, command in _COMMANDS.items()])
 
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from typer.main import get_group
@@ -13,16 +13,23 @@ type Command = Any
 """typer's, which keeps its class to itself."""
 
 
-class CommandsOnDemand(Mapping[str, Command]):
-    """By name, in order. `places`: name → `module:thing`, a function or a typer.Typer of `commands`."""
+class OnDemand(NamedTuple):
+    """`place`: `module:thing`, a function or a typer.Typer of `commands`. `told`: its line in the list of commands."""
 
-    def __init__(self, places: Mapping[str, str], classes: Mapping[str, type[QuickCommand]]) -> None:
-        self._places, self._classes = dict(places), classes
+    place: str
+    told: str
+
+
+class CommandsOnDemand(Mapping[str, Command]):
+    """By name, in order."""
+
+    def __init__(self, commands: Mapping[str, OnDemand], classes: Mapping[str, type[QuickCommand]]) -> None:
+        self._commands, self._classes = commands, classes
         self._made: dict[str, Command] = {}
 
     def __getitem__(self, name: str) -> Command:
         if name not in self._made:
-            self._made[name] = self._new(name, self._places[name])
+            self._made[name] = self._new(name, self._commands[name].place)
         return self._made[name]
 
     def _new(self, name: str, place: str) -> Command:
@@ -36,7 +43,7 @@ class CommandsOnDemand(Mapping[str, Command]):
         return get_group(around).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._commands)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._commands)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import Request
 from fastapi.responses import Response
+from pydantic_core import PydanticSerializationError, to_json
 
 if TYPE_CHECKING:
     from waygraph.api.rest.service import Service
@@ -19,9 +20,14 @@ _VERSION = version("waygraph")
 
 
 def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type: str = "application/json") -> Response:
-    # Half of a surrogate pair, which no UTF-8 can say, becomes a question mark.
-    content = json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return Response(content, media_type=media_type, headers=headers)
+    return Response(_written(shape), media_type=media_type, headers=headers)
+
+
+def _written(shape: object) -> bytes:
+    try:
+        return to_json(shape)  # a quarter of the time of `json`, which on a page of a list is much of all
+    except PydanticSerializationError:  # half of a surrogate pair, which no UTF-8 can say, becomes a question mark
+        return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 async def unless_known(

@@ -77,6 +77,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     routers = [part.router for part in (asking, holding, changing, querying, wellbeing)]
     for router in routers:
         app.include_router(router)
+    app.router.routes[:0] = asking.DIRECT
     app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
     if gateway is not None:
         app.router.routes.extend(routes(service, gateway))

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.direct import Direct
 from waygraph.api.rest.documents import operation
 from waygraph.api.rest.problems import told
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
@@ -59,6 +60,12 @@ async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute)
 async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be one who may route
     """The ways to rank, by name."""
     return as_json({"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]})
+
+
+DIRECT = (
+    Direct(f"{router.prefix}/route", RouteRequest, route),
+    Direct(f"{router.prefix}/tools/search", SearchRequest, search_tools),
+)
 
 
 def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":

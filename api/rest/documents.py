@@ -47,6 +47,7 @@ _PROBLEMS = {
     421: "The service has another name.",
     422: "The request is not as it must be; `facts.faults` says where.",
     429: "Too many requests; `Retry-After` says when the next is taken.",
+    431: "The request's address and headers are too large.",
     500: "A fault of the service; its log knows more under `instance`.",
     503: "Not now; try again.",
     507: "The disk is full.",

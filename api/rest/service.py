@@ -133,5 +133,6 @@ Calling = Annotated[Caller, Depends(_caller)]
 """Whoever calls. What is recorded asks for its scope itself, so that a refusal is recorded too."""
 
 
-ForRoute = Annotated[Caller, Depends(_caller_with("route"))]
+caller_for_route = _caller_with("route")
+ForRoute = Annotated[Caller, Depends(caller_for_route)]
 ForRead = Annotated[Caller, Depends(_caller_with("read"))]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.api.cli.reference import command_names, reference
+from waygraph.api.cli.reference import command_names, help_page, reference
 from waygraph.registry.authentication import KeyFile
 
 ROOT = Path(__file__).parents[2]
@@ -191,6 +191,13 @@ def test_every_command_has_its_shape_tested() -> None:
 def test_the_reference_is_current() -> None:
     """docs/cli.md is what `python -m waygraph.api.cli.reference` prints."""
     assert REFERENCE.read_text(encoding="utf-8") == reference()
+
+
+def test_the_list_of_commands_is_whole() -> None:
+    """Each command in one line of a terminal of 80 columns, which is not cut."""
+    listed = help_page(()).partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == [words[0] for words in command_names() if len(words) == 1]
+    assert [line for line in listed if not re.fullmatch(r"  \w+ +[A-Z].*[^.]\.", line)] == []
 
 
 @pytest.mark.parametrize("words", list(command_names()), ids=" ".join)

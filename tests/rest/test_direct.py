@@ -1,0 +1,150 @@
+"""Questions in plain JSON reach their endpoint at once, and nobody can tell from the answer."""
+
+import json
+from typing import Any
+
+import fastapi.routing
+import httpx2
+import pytest
+
+from tests.service import Served, assert_problem, served
+from waygraph.registry.errors import NotAllowed, NotAuthenticated, TooManyRequests
+from waygraph.registry.settings import Settings
+
+DIRECT, USUAL = "application/json", "application/vnd.test+json"
+SOLVES = "solve_dependencies"
+ROUTE, SEARCH = "/v1/route", "/v1/tools/search"
+GOOD = {
+    "text": (ROUTE, {"text": "book a table for four"}),
+    "steps": (ROUTE, {"steps": ["book a table", "convert dollars to euros"], "limit": 2}),
+    "all that can be said": (
+        ROUTE,
+        {
+            "text": "book a table",
+            "limit": 3.0,
+            "recipe": "lexical",
+            "filters": {"tags": ["restaurants"], "reachable": False},
+            "explain": True,
+            "schema": True,
+            "format": "openai",
+            "agent_weight": 2,
+            "tool_weight": 0.5,
+        },
+    ),
+    "nothing fits": (ROUTE, {"text": "qqqq zzzz", "recipe": "lexical"}),
+    "tools": (SEARCH, {"text": "book a table", "explain": True}),
+    "other scripts": (SEARCH, {"text": "订一张四人桌 \U0001f37d"}),
+}
+BAD = {
+    "nothing": (ROUTE, b""),
+    "no JSON": (ROUTE, b"{"),
+    "no UTF-8": (ROUTE, b'{"text": "\xff"}'),
+    "no object": (ROUTE, b'["text"]'),
+    "too deep": (ROUTE, b"[" * 100_000),
+    "too long a number": (ROUTE, b'{"text": "a", "limit": ' + b"9" * 5_000 + b"}"),
+    "half a character": (ROUTE, rb'{"text": "\ud800"}'),
+    "no question": (ROUTE, b"{}"),
+    "two questions": (ROUTE, b'{"text": "a", "steps": ["b"]}'),
+    "another field": (ROUTE, b'{"text": "a", "texts": "b"}'),
+    "another type": (ROUTE, b'{"text": 5}'),
+    "no number": (ROUTE, b'{"text": "a", "agent_weight": NaN}'),
+    "a limit that cannot be": (ROUTE, b'{"text": "a", "limit": 0}'),
+    "an unknown recipe": (ROUTE, b'{"text": "a", "recipe": "none such"}'),
+    "a blank text": (SEARCH, b'{"text": " "}'),
+    "steps to search by": (SEARCH, b'{"text": "a", "steps": ["b"]}'),
+}
+
+
+@pytest.fixture(scope="module")
+def client(example: Served) -> httpx2.Client:
+    return example.client()
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of requests whose dependencies FastAPI looked for."""
+    paths: list[str] = []
+    usual = getattr(fastapi.routing, SOLVES)
+
+    async def noted(**given: Any) -> Any:
+        paths.append(given["request"].url.path)
+        return await usual(**given)
+
+    monkeypatch.setattr(fastapi.routing, SOLVES, noted)
+    return paths
+
+
+def post(client: httpx2.Client, path: str, body: bytes, media_type: str) -> httpx2.Response:
+    return client.post(path, content=body, headers={"Content-Type": media_type})
+
+
+def told(response: httpx2.Response) -> tuple[int, dict[str, str], Any]:
+    """Without what differs from answer to answer."""
+    own = {"date", "x-request-id", "content-length"}
+    document = response.json()
+    for part in [document, *document.get("steps", ())]:
+        part.pop("instance", None)
+        part.pop("elapsed_ms", None)
+    return response.status_code, {k: v for k, v in response.headers.items() if k not in own}, document
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_both_ways_lead_to_one_answer(client: httpx2.Client, solved: list[str], name: str) -> None:
+    """To the last header; only one of them asks FastAPI."""
+    path, asked = GOOD[name]
+    body = json.dumps(asked).encode()
+    direct = post(client, path, body, DIRECT)
+    with_charset = post(client, path, body, f"{DIRECT}; charset=utf-8")
+    assert solved == []
+    usual = post(client, path, body, USUAL)
+    assert solved == [path]
+    assert direct.status_code == 200
+    assert told(direct) == told(with_charset) == told(usual)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_mistakes_are_told_in_one_way(client: httpx2.Client, name: str) -> None:
+    path, body = BAD[name]
+    direct, usual = (post(client, path, body, media_type) for media_type in (DIRECT, USUAL))
+    assert direct.status_code in (200, 400, 422), direct.text
+    assert (direct.status_code == 200) == (name == "half a character")
+    assert told(direct) == told(usual)
+
+
+def test_what_does_not_say_that_it_is_json_is_refused(client: httpx2.Client) -> None:
+    assert_problem(post(client, ROUTE, b'{"text": "a"}', "text/plain"), 415, "media-type")
+
+
+@pytest.mark.parametrize("path", [ROUTE, SEARCH])
+def test_both_ways_are_logged_alike(example: Served, client: httpx2.Client, path: str) -> None:
+    """And counted: by the route's template."""
+
+    def line(media_type: str) -> dict[str, Any]:
+        answered = post(client, path, b'{"text": "book a table"}', media_type)
+        lines = [json.loads(each) for each in example.log.splitlines()]
+        found: dict[str, Any] = next(x for x in lines if x.get("request_id") == answered.headers["x-request-id"])
+        return {k: v for k, v in found.items() if k not in {"time", "request_id", "duration_ms", "bytes"}}
+
+    assert line(DIRECT) == line(USUAL)
+    assert line(DIRECT)["route"] == path
+
+
+@pytest.mark.parametrize("media_type", [DIRECT, USUAL])
+def test_who_may_not_route_is_refused(guarded: Served, media_type: str) -> None:
+    body = b'{"text": "a"}'
+    assert_problem(post(guarded.client(), ROUTE, body, media_type), 401, NotAuthenticated)
+    assert_problem(post(guarded.caller("read"), ROUTE, body, media_type), 403, NotAllowed)
+    assert_problem(post(guarded.caller("route"), ROUTE, body, media_type), 404, "registry-not-found")
+
+
+def test_a_question_counts_once(tmp_path: Any) -> None:
+    """Whichever way it goes, also where it is passed on."""
+    settings = Settings(rate_per_minute=1, rate_burst=4)
+    with served(auth=True, folder=tmp_path, settings=settings) as limited:
+        caller = limited.caller("route")
+        asked = [(b'{"text": "a"}', DIRECT), (b'{"text": "a"}', USUAL), (b'{"text": 5}', DIRECT), (b"{", DIRECT)]
+        for body, media_type in asked:
+            assert post(caller, ROUTE, body, media_type).status_code in (400, 404, 422)
+        for media_type in (DIRECT, USUAL):
+            post(caller, ROUTE, b'{"text": "a"}', media_type)
+        assert_problem(post(caller, ROUTE, b'{"text": "a"}', DIRECT), 429, TooManyRequests)
