@@ -1,15 +1,17 @@
-"""What an answer is laid out in, before anyone knows whether a terminal or a pipe will show it."""
+"""What an answer is laid out in, before anyone knows whether a terminal or a pipe will show it.
+
+Named tuples, which are made in a seventh of the time of frozen dataclasses: every command begins with it.
+"""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from waygraph.api.cli.shown.escaping import one_line
 from waygraph.registry.model import JsonText
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A share from 0 to 1: a bar on a terminal, a percentage in a pipe."""
 
     share: float
@@ -18,8 +20,7 @@ class Bar:
 type Cell = str | int | float | bool | Sequence[str] | Bar | None
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows under columns. On a terminal the columns in `brief` are cut to the line; in a pipe nothing is cut."""
 
     columns: Sequence[str]
@@ -28,8 +29,7 @@ class Table:
     brief: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(NamedTuple):
     """One thing's names and values."""
 
     pairs: Sequence[tuple[str, Cell]]
@@ -40,8 +40,7 @@ class Fields:
         return [(name, value) for name, value in self.pairs if value not in (None, "", (), [])]
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(NamedTuple):
     """A text with its own line breaks, under a title."""
 
     text: str
@@ -53,8 +52,7 @@ class Lines:
         return cls(json.dumps(json.loads(text), ensure_ascii=False, indent=2), title)
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
+class Aside(NamedTuple):
     """A remark for a person at a terminal; a pipe does not get it."""
 
     text: str
