@@ -34,7 +34,7 @@ _COMMANDS = {
     "reindex": OnDemand("operating:reindex", "Embed everything anew, with another embedder or other texts."),
     "doctor": OnDemand("keeping:doctor", "Check that the registry is well; exit 1 and advice if not."),
     "serve": OnDemand("serving:serve", "Offer the registry over REST, and over MCP at /mcp."),
-    "mcp": OnDemand("gateway:mcp", "Serve the registry and its tools over MCP to their host."),
+    "mcp": OnDemand("gateway:mcp", "Serve registry and tools over MCP to the host that starts it."),
     "watch": OnDemand("watching:watch", "Keep the registry in step with sources and running servers."),
     "connect": OnDemand("connecting:connect", "Print or write the entry by which a host starts this gateway."),
     "sources": OnDemand("operating:sources", "List the sources, or forget one."),

@@ -26,7 +26,7 @@ def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type:
 def _written(shape: object) -> bytes:
     try:
         return to_json(shape)  # a quarter of the time of `json`, which on a page of a list is much of all
-    except PydanticSerializationError:  # half of a surrogate pair, which no UTF-8 can say, becomes a question mark
+    except PydanticSerializationError:  # half of a surrogate pair, which becomes a question mark, or a deep schema
         return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

@@ -32,8 +32,8 @@ def cosines(rows: "Vector", vector: "Vector") -> "Vector":
     """Of unit rows with a unit vector; -inf where either is all zeros: it has no direction, and is near to nothing."""
     # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
     scores: Vector = np.vecdot(rows, vector)
-    suspects = np.flatnonzero(scores == 0)
-    if len(suspects):
+    if not scores.all():
+        suspects = np.flatnonzero(scores == 0)
         blank = ~rows[suspects].any(axis=1) if vector.any() else slice(None)
         scores[suspects[blank]] = -np.inf
     return scores
@@ -42,9 +42,9 @@ def cosines(rows: "Vector", vector: "Vector") -> "Vector":
 def best(scores: "Vector", depth: int) -> "NDArray[np.int64]":
     """Positions of the `depth` highest finite scores, best first, equal ones by position."""
     floor = _floor(scores, depth)
-    positions = np.flatnonzero(scores >= floor if floor > -np.inf else scores > -np.inf)
+    positions = (scores >= floor if floor > -np.inf else scores > -np.inf).nonzero()[0]
     # Positions ascend, and a stable sort keeps them so among equal scores.
-    order = np.argsort(-scores[positions], kind="stable")[:depth]
+    order = (-scores[positions]).argsort(kind="stable")[:depth]
     return positions[order]
 
 

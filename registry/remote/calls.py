@@ -381,9 +381,10 @@ def _refuse_principal(principal: Principal | None) -> None:
 
 
 def _recipe_name(recipe: str | Recipe) -> str:
-    """Raises InvalidQuery for a recipe that is none of the known ones."""
+    """Raises InvalidQuery for a recipe that is none of the known ones, or is no recipe."""
     if isinstance(recipe, str):
         return recipe
+    Ask.of(recipe, None, None, None)
     if RECIPES.get(recipe.name) != recipe:
         raise InvalidQuery(
             f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker, "

@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What a leg gives its targets: `parts` are contributions by name, best first; of each the first hit counts."""
+    """What a leg gives its targets: `parts` are contributions by name; of each the first hit counts."""
 
     use: RecipeLeg
     hits: LegHits
@@ -56,15 +56,16 @@ class Standing(NamedTuple):
             distinct = dict.fromkeys(targets)
             parts = dict(zip(distinct, _parts(weight, use.k, len(distinct)), strict=True))
         elif use.leg in TEXT_LEGS:
-            parts = _parts_of_words(weight, _best_scores(targets, hits.scores), population)
+            parts = _parts_of_words(weight, _first(targets, hits.scores), population)
         else:
+            # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
             floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
-            parts = _parts_of_cosines(weight, _best_scores(targets, hits.scores), floor)
+            parts = _first(targets, [weight * (score - floor) if score > floor else 0.0 for score in hits.scores])
         return cls(use, hits, targets, weight, parts)
 
     def vote(self, target: str) -> Vote:
         at = self.targets.index(target)
-        place = 1 if self.use.leg == "name" else list(self.parts).index(target) + 1
+        place = 1 if self.use.leg == "name" else len(set(self.targets[:at])) + 1
         return _vote(self.use, self.hits, at, place, weight=self.weight, contribution=self.parts[target])
 
 
@@ -140,21 +141,10 @@ def _parts(weight: float, k: float, last: int) -> tuple[float, ...]:
     return tuple(weight / (k + place) for place in range(1, last + 1))
 
 
-def _best_scores(targets: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
-    """Of each target, in the order of first appearance; scores fall."""
-    best = dict(zip(targets, scores, strict=True))
-    if len(best) < len(targets):
-        # Each is at its first place by now; read from the end, it has its first score too. Without a loop of ours.
-        best.update(zip(reversed(targets), reversed(scores), strict=True))
-    return best
-
-
-def _parts_of_cosines(weight: float, best: Mapping[str, float], floor: float) -> dict[str, float]:
-    """Weight × the cosine above the floor; 0 below it.
-
-    The floor is the last candidate's cosine, if that is above 0, so that nobody gains by being the last one read.
-    """
-    return {target: weight * (score - floor) if score > floor else 0.0 for target, score in best.items()}
+def _first(targets: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    """The value of each target's first place."""
+    # Read from the end, the first one stays. Without a loop of ours.
+    return dict(zip(reversed(targets), reversed(values), strict=True))
 
 
 def _parts_of_words(weight: float, best: Mapping[str, float], population: int) -> dict[str, float]:

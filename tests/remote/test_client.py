@@ -194,6 +194,8 @@ def test_a_recipe_is_one_that_the_service_knows() -> None:
     own = recipe_named("hybrid", rerank="openai:m")
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.route("x", recipe=own))
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.find_tools("x", recipe=own))
+    none: Any = None
+    assert "a recipe is a name or a Recipe, not" in refused(InvalidQuery, lambda held: held.route("x", recipe=none))
     call = calls.route("x", limit=None, recipe=RECIPES["paper"], agent_weight=None, tool_weight=None, principal=None)
     assert call.json["recipe"] == "paper"  # type: ignore[index]
 

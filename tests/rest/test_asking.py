@@ -1,5 +1,6 @@
 """Routes, batches, searches and recipes over REST."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -7,6 +8,7 @@ import httpx2
 import pytest
 
 from tests.service import Served, assert_good, assert_problem
+from waygraph.api.rest.answers import as_json
 from waygraph.registry.errors import InvalidQuery, UnknownRecipe
 from waygraph.registry.formats import TOOL_FORMATS
 from waygraph.registry.model import Query
@@ -193,3 +195,13 @@ def test_formats_are_those_that_the_core_knows() -> None:
     from waygraph.registry.formats import ToolFormat
 
     assert set(TOOL_FORMATS) == set(get_args(ToolFormat))
+
+
+def test_an_answer_may_hold_whatever_json_can() -> None:
+    """Schemas are as deep as their authors make them, and texts hold half characters."""
+    deep: list[Any] = []
+    for _ in range(400):
+        deep = [deep]
+    shape = {"deep": deep, "large": 10**30, "small": 1e-7, "half": "a\ud800", "other": "\u2028é订"}
+    assert json.loads(bytes(as_json(shape).body)) == {**shape, "half": "a?"}
+    assert as_json({"a": [1, "é"]}).body == '{"a":[1,"é"]}'.encode()

@@ -1,6 +1,6 @@
 """What an answer is laid out in, before anyone knows whether a terminal or a pipe will show it.
 
-Named tuples, which are made in a seventh of the time of frozen dataclasses: every command begins with it.
+Named tuples, which are made in a seventh of the time of frozen dataclasses: whoever is shown an answer waits for them.
 """
 
 import json
