@@ -1,5 +1,6 @@
 """The server: which address, how many workers, how it stops."""
 
+import errno
 import json
 import os
 import signal
@@ -232,7 +233,9 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as exc:
-        raise InvalidSetting(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+        advice = "; name another with --port" if exc.errno == errno.EADDRINUSE else ""
+        reason = os.strerror(exc.errno) if exc.errno and exc.errno in errno.errorcode else exc.strerror
+        raise InvalidSetting(f"cannot listen on {host}:{port}: {reason}{advice}") from exc
     listening.set_inheritable(True)
     return listening
 

@@ -25,7 +25,7 @@ from waygraph.ingest.sources import (
 )
 from waygraph.ingest.sources.parsing import Lines
 from waygraph.ingest.upstream.launch import ServerEntry
-from waygraph.registry.errors import SourceError
+from waygraph.registry.errors import InvalidSetting, SourceError
 
 if TYPE_CHECKING:
     from waygraph.ingest.sources.contributed import Contributed
@@ -95,11 +95,17 @@ def kind_of(document: object, where: str) -> Kind:
     )
 
 
+def check_kind(name: str) -> None:
+    """Raises InvalidSetting for a name that is not known."""
+    if name != export.KIND and all(kind.name != name for kind in known_kinds()):
+        raise InvalidSetting(f"{name!r} {_unknown()}")
+
+
 def kind_named(name: str, document: object, where: str) -> Kind:
     """Raises SourceError for a name that is not known, and for a document that is not of this kind."""
     kind = next((kind for kind in known_kinds() if kind.name == name), None)
     if kind is None:
-        raise SourceError(name, f"is no kind of source; known: {_known_names()}")
+        raise SourceError(name, _unknown())
     if not kind.fits(document):
         raise of_another_kind(name, kind.shape, document, where)
     return kind
@@ -129,6 +135,10 @@ def _contributed() -> "Contributed":
     from waygraph.ingest.sources.contributed import contributed
 
     return contributed()
+
+
+def _unknown() -> str:
+    return f"is no kind of source; known: {_known_names()}"
 
 
 def _known_names() -> str:

@@ -12,6 +12,7 @@ from waygraph.ingest.path_keys import without_path_keys
 from waygraph.ingest.sources.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.files import STDIN, list_path, list_stream, list_value
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
+from waygraph.ingest.sources.kinds import check_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.naming import REGISTRY_PREFIX, key_of_command, key_of_url, name_of_command
 from waygraph.ingest.sources.reading import Ask, Listing, Parts, Reading, answered, read_parts
@@ -53,6 +54,11 @@ class Opening:
     """None: servers cannot be asked here."""
     progress: Progress | None = field(default=None, repr=False)
     """Of a registry's pages: entries read so far, and 0."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting for a kind that is not known: it is wrong once, not of each file."""
+        if self.kind:
+            check_kind(self.kind)
 
     def reading(self) -> Reading:
         ask = None if self.connect is False else self.ask

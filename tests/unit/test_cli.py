@@ -153,6 +153,14 @@ def test_an_unknown_kind_is_wrong_usage(run: Run) -> None:
     assert all(kind in answer.err for kind in AGENT_KINDS)
 
 
+def test_an_unknown_kind_of_source_is_wrong_usage(run: Run, own: Path, catalog: Path) -> None:
+    """Said once, however many files there are, and before any is read."""
+    answer = run("ingest", str(catalog), "/nowhere", "--kind", "robot", on=own)
+    assert (answer.status, answer.out) == (2, "")
+    assert "'robot' is no kind of source; known: catalogue, " in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
 def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
     """--group asks as a member of that group; without it the owner of the machine sees everything."""
     run("set", "bureau-fx", "--visible-to", "finance", on=own)
