@@ -1,6 +1,6 @@
 """Questions in plain JSON that can be answered reach their endpoint at once.
 
-FastAPI's way there takes longer than all else that a service does around a route. What is not plain goes that way,
+FastAPI's way there takes as long as all else that a service does around a route. What is not plain goes that way,
 mistakes included, so that one place tells of them.
 """
 
