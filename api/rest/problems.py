@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from waygraph.api.observing.logs import request_id
+from waygraph.api.rest.answers import written
 from waygraph.registry import errors as e
 from waygraph.registry.validation import reason_of
 from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, told_outside
@@ -69,10 +70,7 @@ def told(error: e.WaygraphError) -> Problem:
 
 
 def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
-    import json
-
-    content = json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return Response(content, status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
+    return Response(written(found), status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
 def too_large(limit_bytes: int) -> Problem:
