@@ -21,7 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from waygraph.api.observing.audit import Audit
 from waygraph.api.observing.logs import open_logs
 from waygraph.api.rest.app import application
-from waygraph.api.rest.arenas import keep_one_arena
+from waygraph.api.rest.arenas import keep_few_arenas
 from waygraph.api.rest.following import Follower, followed, sources_to_follow
 from waygraph.api.rest.gateway import OfferedGateway
 from waygraph.api.rest.lanes import Lanes
@@ -107,7 +107,7 @@ def worker() -> "Application":
     """The application of one process, as its parent was told. A factory for uvicorn."""
     if parent := parent_process():  # it holds the port, and nobody else would end it
         die_with(parent.pid or 0, signal.SIGTERM)
-    keep_one_arena(os.environ)
+    keep_few_arenas(os.environ)
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
     return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
 

@@ -1,4 +1,4 @@
-"""A service's memory: its threads share the arena of glibc."""
+"""A service's memory: its threads share few arenas of glibc."""
 
 import platform
 import subprocess
@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from waygraph.api.rest.arenas import ARENAS, keep_one_arena
+from waygraph.api.rest.arenas import ARENAS, keep_few_arenas
 
 THREADS = 12
 COUNTED = f"""
 import ctypes, sys, threading
-from waygraph.api.rest.arenas import keep_one_arena
-if sys.argv[1] == "one":
-    assert keep_one_arena({{}})
+from waygraph.api.rest.arenas import keep_few_arenas
+if sys.argv[1] == "few":
+    assert keep_few_arenas({{}})
 all_there = threading.Barrier({THREADS})
 def allocate():
     all_there.wait()
@@ -36,11 +36,11 @@ def arenas(mode: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
-def test_threads_share_one_arena() -> None:
+def test_threads_share_few_arenas() -> None:
     """As it comes each thread has its own, and keeps in it what it once took."""
-    assert arenas("one") <= ARENAS
+    assert arenas("few") <= ARENAS
     assert arenas("as it comes") > ARENAS
 
 
 def test_what_an_operator_says_holds() -> None:
-    assert not keep_one_arena({"MALLOC_ARENA_MAX": "16"})
+    assert not keep_few_arenas({"MALLOC_ARENA_MAX": "16"})
