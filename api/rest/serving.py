@@ -35,6 +35,7 @@ from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
 from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.machine.hosts import is_loopback
 from waygraph.registry.machine.parent import die_with
+from waygraph.registry.machine.priority import take_short_turns
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.statuses import word_of
@@ -108,6 +109,7 @@ def worker() -> "Application":
     if parent := parent_process():  # it holds the port, and nobody else would end it
         die_with(parent.pid or 0, signal.SIGTERM)
     keep_few_arenas(os.environ)
+    take_short_turns()
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
     return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
 

@@ -9,7 +9,14 @@ from threading import get_native_id
 import pytest
 
 from waygraph.registry.embedding import onnx, open_embedder
-from waygraph.registry.machine.priority import EMBEDDING, WRITING, has_stepped_back, step_back
+from waygraph.registry.machine.priority import (
+    EMBEDDING,
+    TURN_S,
+    WRITING,
+    has_stepped_back,
+    step_back,
+    take_short_turns,
+)
 from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own here")
@@ -70,3 +77,13 @@ def test_texts_of_a_writer_step_further_back(behind: bool, monkeypatch: pytest.M
 
     assert on_a_thread(embed) == 3
     assert seen == {EMBEDDING if behind else before}
+
+
+def test_turns_with_pythons_lock_are_short() -> None:
+    before = sys.getswitchinterval()
+    try:
+        take_short_turns()
+        assert sys.getswitchinterval() == pytest.approx(TURN_S)
+        assert before > TURN_S
+    finally:
+        sys.setswitchinterval(before)
