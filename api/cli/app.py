@@ -43,6 +43,8 @@ _COMMANDS = {
     "eval": OnDemand("evaluating:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
     "generate": OnDemand("generating:generate", "Make a dataset for `waygraph eval`."),
 }
+_BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}
+"""Options that every command has, with what they take."""
 _CLASSES = {"ingest": CommandAfterDashes, "watch": CommandAfterDashes}
 
 
@@ -120,6 +122,7 @@ def _status(arguments: Sequence[str] | None) -> int:
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # the library that prints help ends with 1
             leave_unwritten(left.__context__)
+        _tell_of_misplaced(left.__context__)
         return left.code if isinstance(left.code, int) else 0
     except OSError as error:
         if is_of_a_stream(error):  # help is printed by a library
@@ -135,6 +138,14 @@ def _status(arguments: Sequence[str] | None) -> int:
         complain(str(error))
         return status
     return 0
+
+
+def _tell_of_misplaced(error: BaseException | None) -> None:
+    """The library only says that the command has no such option."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if option in _BEFORE_COMMAND and context:
+        program, _, command = context.command_path.partition(" ")
+        note(f"it stands before the command: {program} {option} {_BEFORE_COMMAND[option]} {command}")
 
 
 def _is_nowhere() -> bool:

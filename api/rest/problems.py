@@ -12,8 +12,8 @@ from starlette.routing import Match
 
 from waygraph.api.observing.logs import request_id
 from waygraph.api.rest.answers import written
+from waygraph.api.rest.faults import faults_of
 from waygraph.registry import errors as e
-from waygraph.registry.validation import reason_of
 from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, told_outside
 
 if TYPE_CHECKING:
@@ -44,8 +44,12 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
 RETRY_AFTER_S = 1
 _OWN = {500, 507}
 _OWN_FAULT = "the service met a fault of its own; its log knows more under this id"
-_UNREAD = "There was an error parsing the body"
-"""What FastAPI says of all else that stands against reading it: its encoding, or numbers of 5,000 digits."""
+_IN_OUR_WORDS = {
+    # FastAPI's of all else that stands against reading it: its encoding, or numbers of 5,000 digits.
+    "There was an error parsing the body": "the body cannot be read as JSON in UTF-8",
+    "Not Found": "there is nothing at this path; /openapi.json tells what there is",
+}
+"""By the words of the libraries."""
 _CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "media-type"}
 
 
@@ -130,7 +134,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return answer(problem(415, "media-type", detail, _instance()))
     if unread := [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "json_invalid"]:
         return answer(problem(400, "bad-request", f"the body is no JSON: {unread[0]}", _instance()))
-    faults = [{"at": ".".join(map(str, fault["loc"])), "reason": reason_of(fault)} for fault in error.errors()]
+    faults = faults_of(request, error.errors())
     said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
     return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults[:50]}))
 
@@ -139,7 +143,7 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code = _CODES.get(error.status_code, "refused")
     headers = _allowed(request) if error.status_code == 405 else error.headers
-    detail = str(error.detail) if error.detail != _UNREAD else "the body cannot be read as JSON in UTF-8"
+    detail = _IN_OUR_WORDS.get(str(error.detail), str(error.detail))
     return answer(problem(error.status_code, code, detail, _instance()), headers)
 
 

@@ -36,10 +36,11 @@ from waygraph.registry.errors import InvalidSetting
 from waygraph.registry.machine.hosts import is_loopback
 from waygraph.registry.machine.parent import die_with
 from waygraph.registry.machine.priority import take_short_turns
+from waygraph.registry.paths import as_written
 from waygraph.registry.registry import Registry
 from waygraph.registry.settings import Settings, load_settings
 from waygraph.registry.statuses import word_of
-from waygraph.registry.storage.store import is_server
+from waygraph.registry.storage.store import MEMORY, is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.surface import Surface
@@ -83,15 +84,24 @@ def serve(chosen: Chosen) -> None:
     settings = load_settings()
     asks = not chosen.open_to_all and authentication_of(settings) is not None
     check_address(chosen, asks_who_calls=asks)
-    if chosen.workers > 1 and chosen.location == ":memory:":
+    if chosen.workers > 1 and chosen.location == MEMORY:
         raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
     with closing(_listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
         app = worker() if chosen.workers == 1 else _tried(chosen, settings)
-        host, port = listening.getsockname()[:2]
-        who = "asks who calls" if asks else "without authentication: whoever reaches it may do everything"
-        print(f"Waygraph on http://{f'[{host}]' if ':' in host else host}:{port} ({who})", file=sys.stderr, flush=True)  # noqa: T201
+        print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
         with _stops_in_order():
             _run(app, chosen, settings, listening)
+
+
+def _first_words(chosen: Chosen, listening: socket.socket, *, asks_who_calls: bool) -> str:
+    """Where it is and who may call; also that there is no registry yet, by which a mistyped file is noticed."""
+    host, port = listening.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    who = "asks who calls" if asks_who_calls else "without authentication: whoever reaches it may do everything"
+    words = f"Waygraph on {address} ({who})"
+    if is_server(chosen.location) or chosen.location == MEMORY or as_written(chosen.location).exists():
+        return words
+    return f"{words}\nThere is no registry at {chosen.location} yet: the first manifest makes it."
 
 
 def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:

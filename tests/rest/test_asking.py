@@ -164,6 +164,34 @@ def test_a_request_out_of_shape_is_told_where(client: httpx2.Client, name: str) 
     assert all(fault["at"].startswith("body") for fault in told["facts"]["faults"])
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "told"),
+    [
+        ("/v1/route", {"text": "a", "limits": 3}, ("body.limits", "; did you mean `limit`?")),
+        ("/v1/route", {"text": "a", "tags": ["b"]}, ("body.tags", "is not known here; it belongs in `filters`")),
+        ("/v1/route", {"text": "a", "filters": {"tag": "b"}}, ("body.filters.tag", "; did you mean `tags`?")),
+        ("/v1/tools/search", {"text": "a", "qqqq": 1}, ("body.qqqq", "is not known; known: limit, recipe, filters, ")),
+        ("/v1/route/batch", {"requests": [{"txet": "a"}]}, ("body.requests.0.txet", "; did you mean `text`?")),
+        (
+            "/v1/route/batch",
+            {"requests": [{"schema": True, "text": "a", "shema": 1}]},
+            ("body.requests.0.shema", "`schema`?"),
+        ),
+        (
+            "/v1/manifests",
+            {"source": "s", "manifest": {}, "dryrun": True},
+            ("body.dryrun", "; did you mean `dry_run`?"),
+        ),
+    ],
+)
+def test_of_an_unknown_field_what_was_meant_is_told(
+    client: httpx2.Client, path: str, asked: object, told: tuple[str, str]
+) -> None:
+    faults = assert_problem(client.post(path, json=asked), 422, "invalid-request")["facts"]["faults"]
+    assert [fault["at"] for fault in faults] == [told[0]]
+    assert told[1] in faults[0]["reason"]
+
+
 def test_what_cannot_be_asked_is_said_so(client: httpx2.Client) -> None:
     """A blank text, one that is too long, a recipe that is none."""
     assert_problem(client.post("/v1/route", json={"text": " "}), 422, InvalidQuery)

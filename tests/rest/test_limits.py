@@ -377,6 +377,11 @@ def test_strange_paths_lead_nowhere(service: Served, target: str) -> None:
         assert json.loads(body)["status"] == status
 
 
+def test_a_path_that_is_none_names_the_document(service: Served) -> None:
+    told = assert_problem(service.client().get("/"), 404, "not-found")
+    assert "/openapi.json" in told["detail"]
+
+
 @pytest.mark.parametrize(
     "query",
     ["limit=%00", "cursor=%ff", "tag=%ed%a0%80", "limit=" + "9" * 5_000, "a=" * 2_000, "%", "=&=&", "limit=1&limit=2"],

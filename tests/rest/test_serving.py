@@ -168,6 +168,16 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     assert "WAYGRAPH_AUDIT_FILE" in refused(tmp_path / "none", "--port", "0", "--workers", "2", **nowhere)
 
 
+def test_a_registry_that_is_to_be_made_is_told(tmp_path: Path) -> None:
+    """So that a mistyped name is noticed; once it is there nothing is said."""
+    home = tmp_path / "r.grafeo"
+    with process(home, tmp_path) as running:
+        assert f"There is no registry at {home} yet" in running.told
+        ingest(running.client(), "s", agent("a", "look"))
+    with process(home, tmp_path) as running:
+        assert "There is no registry" not in running.told
+
+
 def test_open_to_all_if_that_is_said(tmp_path: Path) -> None:
     """On another address than this machine's own, any name of it is answered."""
     with process(tmp_path / "r.grafeo", tmp_path, "--host", "0.0.0.0", "--no-auth") as running:  # noqa: S104

@@ -557,6 +557,21 @@ def test_an_unknown_command_is_wrong_usage(run: Run) -> None:
     assert "'route'" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        (["agents", "--registry", "x"], "waygraph --registry PLACE agents"),
+        (["sources", "forget", "s", "--registry=x"], "waygraph --registry PLACE sources forget"),
+        (["route", "a", "--embedder", "none"], "waygraph --embedder SPEC route"),
+    ],
+)
+def test_an_option_after_the_command_is_shown_its_place(words: list[str], way: str, run: Run) -> None:
+    """The options that every command has stand before it."""
+    answer = run(*words)
+    assert answer.status == 2
+    assert answer.err.endswith(f"note: it stands before the command: {way}\n")
+
+
 def test_the_registry_may_come_from_the_environment(
     held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
