@@ -50,6 +50,8 @@ _IN_OUR_WORDS = {
     "Not Found": "there is nothing at this path; /openapi.json tells what there is",
 }
 """By the words of the libraries."""
+_FAULTS = 50
+"""So many of a request are looked at: a body may hold a million fields that are not known."""
 _CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "media-type"}
 
 
@@ -134,9 +136,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
         return answer(problem(415, "media-type", detail, _instance()))
     if unread := [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "json_invalid"]:
         return answer(problem(400, "bad-request", f"the body is no JSON: {unread[0]}", _instance()))
-    faults = faults_of(request, error.errors())
+    faults = faults_of(request, error.errors()[:_FAULTS])
     said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
-    return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults[:50]}))
+    return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults}))
 
 
 async def _of_starlette(request: Request, error: Exception) -> Response:

@@ -1,17 +1,19 @@
 """Routes, batches, searches and recipes over REST."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 import httpx2
 import pytest
 
 from tests.service import Served, assert_good, assert_problem
+from waygraph.api.rest import faults
 from waygraph.api.rest.answers import as_json
 from waygraph.registry.errors import InvalidQuery, UnknownRecipe
 from waygraph.registry.formats import TOOL_FORMATS
 from waygraph.registry.model import Query
+from waygraph.registry.nearest import nearest
 from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.wire import nouns
 
@@ -190,6 +192,19 @@ def test_of_an_unknown_field_what_was_meant_is_told(
     faults = assert_problem(client.post(path, json=asked), 422, "invalid-request")["facts"]["faults"]
     assert [fault["at"] for fault in faults] == [told[0]]
     assert told[1] in faults[0]["reason"]
+
+
+def test_of_many_faults_the_first_are_told(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only what was meant by those is looked for: a body may hold a million of them."""
+    asked: list[str] = []
+
+    def noted(name: str, known: Iterable[str]) -> list[str]:
+        asked.append(name)
+        return nearest(name, known)
+
+    monkeypatch.setattr(faults, "nearest", noted)
+    told = assert_problem(client.post("/v1/route", json={f"x{n}": 0 for n in range(5_000)}), 422, "invalid-request")
+    assert len(told["facts"]["faults"]) == len(asked) == 50
 
 
 def test_what_cannot_be_asked_is_said_so(client: httpx2.Client) -> None:
