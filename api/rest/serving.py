@@ -88,9 +88,9 @@ def serve(chosen: Chosen) -> None:
         raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
     with closing(_listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
         app = worker() if chosen.workers == 1 else _tried(chosen, settings)
-        print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
-        with _stops_in_order():
-            _run(app, chosen, settings, listening)
+        with _stops_in_order() as heard:
+            print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
+            _run(app, chosen, settings, listening, heard)
 
 
 def _first_words(chosen: Chosen, listening: socket.socket, *, asks_who_calls: bool) -> str:
@@ -195,10 +195,12 @@ def _tried(chosen: Chosen, settings: Settings) -> str:
     return "waygraph.api.rest.serving:worker"
 
 
-def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket) -> None:
-    """`app` is an application, or with several workers where its factory is."""
+def _run(
+    app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket, heard: Sequence[int]
+) -> None:
+    """`app` is an application, or with several workers where its factory is. `heard`: as `_stops_in_order` gives it."""
     if chosen.workers == 1:
-        uvicorn.Server(configuration(app, settings)).run(sockets=[listening])
+        _Alone(configuration(app, settings), heard).run(sockets=[listening])
         return
     sources = sources_to_follow(chosen.watch, settings, os.environ)
     with (
@@ -207,7 +209,22 @@ def _run(app: "Application | str", chosen: Chosen, settings: Settings, listening
         followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
     ):
         config = configuration(app, settings, factory=True, workers=chosen.workers)
-        _Workers(config, sockets=[listening]).run()
+        workers = _Workers(config, sockets=[listening])
+        workers.signal_queue += heard  # from here on it hears for itself
+        workers.run()
+
+
+class _Alone(uvicorn.Server):
+    """A server that was perhaps told to stop before it heard for itself."""
+
+    def __init__(self, config: uvicorn.Config, heard: Sequence[int]) -> None:
+        super().__init__(config)
+        self._heard = heard
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._heard:
+            self.should_exit = True
 
 
 class _Workers(Multiprocess):
@@ -262,11 +279,16 @@ def _told(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
 
 
 @contextmanager
-def _stops_in_order() -> Iterator[None]:
-    """uvicorn raises the signal that stopped it again when it is done: told to stop, it did what it was told."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+def _stops_in_order() -> Iterator[list[int]]:
+    """Signals to stop that come before uvicorn hears them itself.
+
+    It raises the one that stopped it again when it is done: told to stop, it did what it was told.
+    """
+    heard: list[int] = []
+    stops = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in stops}
     try:
-        yield
+        yield heard
     finally:
         for number, action in before.items():
             signal.signal(number, action)
