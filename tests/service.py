@@ -19,8 +19,9 @@ import httpx2
 import uvicorn
 
 from tests.observed_service import logging_as_it_was
+from waygraph.api.rest.servers import configuration
 from waygraph.api.rest.service import Service
-from waygraph.api.rest.serving import Chosen, composed, configuration, open_service
+from waygraph.api.rest.serving import Chosen, composed, open_service
 from waygraph.registry import Registry
 from waygraph.registry.access import SCOPES
 from waygraph.registry.authentication.keys import KeyFile

@@ -1,6 +1,5 @@
-"""The server: which address, how many workers, how it stops."""
+"""What `waygraph serve` runs: the service of one process, as it was told, in one or several."""
 
-import errno
 import json
 import os
 import signal
@@ -10,13 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from math import ceil, isfinite
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
-
-import uvicorn
-from uvicorn.supervisors import Multiprocess
 
 from waygraph.api.observing.audit import Audit
 from waygraph.api.observing.logs import open_logs
@@ -28,7 +23,7 @@ from waygraph.api.rest.lanes import Lanes
 from waygraph.api.rest.limits import LOOPBACK
 from waygraph.api.rest.observing.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
 from waygraph.api.rest.observing.traces import open_traces
-from waygraph.api.rest.protocol import Protocol
+from waygraph.api.rest.servers import Alone, Workers, configuration, listen, stops_in_order
 from waygraph.api.rest.service import Readiness, Service
 from waygraph.registry.authentication.authenticator import authentication_of
 from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
@@ -50,9 +45,6 @@ if TYPE_CHECKING:
 
 CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
 """The variable by which workers learn what their parent was told."""
-STARTING_S = 20
-"""A worker that gives no sign for so long is ended, and another one started; on a slow machine to start takes long."""
-KEEP_ALIVE_S = 30
 _SERVER_THREADS = 32
 """On a graph server a question mostly waits for it."""
 
@@ -86,9 +78,9 @@ def serve(chosen: Chosen) -> None:
     check_address(chosen, asks_who_calls=asks)
     if chosen.workers > 1 and chosen.location == MEMORY:
         raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
-    with closing(_listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
+    with closing(listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
         app = worker() if chosen.workers == 1 else _tried(chosen, settings)
-        with _stops_in_order() as heard:
+        with stops_in_order() as heard:
             print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
             _run(app, chosen, settings, listening, heard)
 
@@ -198,9 +190,9 @@ def _tried(chosen: Chosen, settings: Settings) -> str:
 def _run(
     app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket, heard: Sequence[int]
 ) -> None:
-    """`app` is an application, or with several workers where its factory is. `heard`: as `_stops_in_order` gives it."""
+    """`app` is an application, or with several workers where its factory is. `heard`: as `stops_in_order` gives it."""
     if chosen.workers == 1:
-        _Alone(configuration(app, settings), heard).run(sockets=[listening])
+        Alone(configuration(app, settings), heard).run(sockets=[listening])
         return
     sources = sources_to_follow(chosen.watch, settings, os.environ)
     with (
@@ -208,65 +200,7 @@ def _run(
         closing(Audit(settings.audit_path)) as audit,
         followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
     ):
-        config = configuration(app, settings, factory=True, workers=chosen.workers)
-        workers = _Workers(config, sockets=[listening])
-        workers.signal_queue += heard  # from here on it hears for itself
-        workers.run()
-
-
-class _Alone(uvicorn.Server):
-    """A server that was perhaps told to stop before it heard for itself."""
-
-    def __init__(self, config: uvicorn.Config, heard: Sequence[int]) -> None:
-        super().__init__(config)
-        self._heard = heard
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self._heard:
-            self.should_exit = True
-
-
-class _Workers(Multiprocess):
-    def terminate_all(self) -> None:
-        """Who comes from now on is refused: held open here, the port would take connections that nobody serves."""
-        for listening in self.sockets:
-            listening.close()
-        super().terminate_all()
-
-
-def configuration(
-    app: "Application | str", settings: Settings, *, factory: bool = False, workers: int = 1
-) -> uvicorn.Config:
-    """How uvicorn serves it."""
-    return uvicorn.Config(
-        app,
-        factory=factory,
-        workers=workers,
-        http=Protocol,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ws="none",
-        proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=ceil(settings.drain_timeout_s) if isfinite(settings.drain_timeout_s) else None,
-        timeout_worker_healthcheck=STARTING_S,
-        lifespan="on",
-    )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Raises InvalidSetting for an address that cannot be had."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as exc:
-        advice = "; name another with --port" if exc.errno == errno.EADDRINUSE else ""
-        reason = os.strerror(exc.errno) if exc.errno and exc.errno in errno.errorcode else exc.strerror
-        raise InvalidSetting(f"cannot listen on {host}:{port}: {reason}{advice}") from exc
-    listening.set_inheritable(True)
-    return listening
+        Workers(configuration(app, settings, factory=True, workers=chosen.workers), [listening], heard).run()
 
 
 @contextmanager
@@ -276,19 +210,3 @@ def _told(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
         yield
     finally:
         del environ[CHOSEN]
-
-
-@contextmanager
-def _stops_in_order() -> Iterator[list[int]]:
-    """Signals to stop that come before uvicorn hears them itself.
-
-    It raises the one that stopped it again when it is done: told to stop, it did what it was told.
-    """
-    heard: list[int] = []
-    stops = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in stops}
-    try:
-        yield heard
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)
