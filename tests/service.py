@@ -161,7 +161,7 @@ def served(
     with logging_as_it_was():
         service = open_service(chosen, settings, environ or {})
         app = composed(service, chosen, environ or {}, stream)
-        with _serving(configuration(app, settings)) as port:
+        with _serving(configuration(app, settings, environ or {})) as port:
             found = Served(port, KeyFile(settings.keys_path) if auth else None, service=service, stream=stream)
             try:
                 yield found

@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil, isfinite
 from typing import TYPE_CHECKING
@@ -81,19 +81,21 @@ class Workers(Multiprocess):
 
 
 def configuration(
-    app: "Application | str", settings: "Settings", *, factory: bool = False, workers: int = 1
+    app: "Application | str", settings: "Settings", environ: Mapping[str, str], *, workers: int = 1
 ) -> uvicorn.Config:
-    """How uvicorn serves it."""
+    """How uvicorn serves it. `app` as text: where its factory is. `environ` names the proxies that are believed."""
+    proxies = environ.get("FORWARDED_ALLOW_IPS")
     return uvicorn.Config(
         app,
-        factory=factory,
+        factory=isinstance(app, str),
         workers=workers,
         http=Protocol,
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
-        proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=ceil(settings.drain_timeout_s) if isfinite(settings.drain_timeout_s) else None,
         timeout_worker_healthcheck=STARTING_S,

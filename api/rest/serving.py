@@ -191,8 +191,9 @@ def _run(
     app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket, heard: Sequence[int]
 ) -> None:
     """`app` is an application, or with several workers where its factory is. `heard`: as `stops_in_order` gives it."""
+    config = configuration(app, settings, os.environ, workers=chosen.workers)
     if chosen.workers == 1:
-        Alone(configuration(app, settings), heard).run(sockets=[listening])
+        Alone(config, heard).run(sockets=[listening])
         return
     sources = sources_to_follow(chosen.watch, settings, os.environ)
     with (
@@ -200,7 +201,7 @@ def _run(
         closing(Audit(settings.audit_path)) as audit,
         followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
     ):
-        Workers(configuration(app, settings, factory=True, workers=chosen.workers), [listening], heard).run()
+        Workers(config, [listening], heard).run()
 
 
 @contextmanager
