@@ -204,7 +204,7 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
     def launch() -> StdioLaunch:
         if not command.strip():
             raise Faulty("its command is empty")
-        held = _variables_in(Path(folder, env_file), server.env_file) if env_file else {}
+        held = _variables_in(Path(folder, env_file)) if env_file else {}
         where = str(Path(folder, cwd)) if cwd else scope.workspace
         return StdioLaunch(
             command=command,
@@ -232,26 +232,26 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
     return launch
 
 
-def _variables_in(file: Path, written: str) -> dict[str, str]:
-    """Of an `envFile`, in dotenv's format. `written`: its path as the config has it."""
+def _variables_in(file: Path) -> dict[str, str]:
+    """Of an `envFile`, in dotenv's format. What an error tells is not its path: it may hold a secret."""
     from dotenv import dotenv_values
 
-    text = _env_text(file, str(references_only({"envFile": written})["envFile"]))
+    text = _env_text(file)
     held = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in held.items() if value is not None}
 
 
-def _env_text(file: Path, shown: str) -> str:
+def _env_text(file: Path) -> str:
     try:
         # A pipe would keep its reader waiting for ever.
         if not stat.S_ISREG(os.stat(file).st_mode):
-            raise Faulty(f"its envFile {shown} is no file")
+            raise Faulty("its envFile is no file")
         with file.open("rb") as opened:
             content = opened.read(MAX_ENV_FILE_BYTES + 1)
         if len(content) > MAX_ENV_FILE_BYTES:
-            raise Faulty(f"its envFile {shown} has more than {MAX_ENV_FILE_BYTES} bytes")
+            raise Faulty(f"its envFile has more than {MAX_ENV_FILE_BYTES} bytes")
         return content.decode("utf-8-sig")
     except OSError as exc:
-        raise Faulty(f"its envFile {shown} cannot be read: {exc.strerror}") from None
+        raise Faulty(f"its envFile cannot be read: {exc.strerror}") from None
     except ValueError:
-        raise Faulty(f"its envFile {shown} cannot be read: it is not UTF-8 text") from None
+        raise Faulty("its envFile cannot be read: it is not UTF-8 text") from None
