@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from waygraph.ingest.manifest import shape_of
 from waygraph.ingest.path_keys import path_keys, without_path_keys
 from waygraph.ingest.sources.interpolation import Resolver, Scope, Unresolved
-from waygraph.ingest.transport import references_only
 from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.registry.machine.hosts import split_url
 
