@@ -232,7 +232,7 @@ def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaun
 
 
 def _variables_in(file: Path) -> dict[str, str]:
-    """Of an `envFile`, in dotenv's format. What an error tells is not its path: it may hold a secret."""
+    """Of an `envFile`, in dotenv's format. No error names it: its path may hold a secret."""
     from dotenv import dotenv_values
 
     text = _env_text(file)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -500,6 +500,7 @@ documents = values | st.dictionaries(
 
 
 @given(documents)
+@example({"mcpServers": {"a": {"command": "x", "envFile": SECRET}}})
 @hypothesis_settings(deadline=None, max_examples=400)
 def test_whatever_a_file_holds_it_is_read_or_rejected_and_no_secret_told(document: Any) -> None:
     """Nothing raises; every reason is there, and none of them holds a value."""
