@@ -13,11 +13,16 @@ def marked(mark: str) -> list[int]:
     return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _has(entry, mark))
 
 
-def gone_within(mark: str, seconds: float) -> bool:
+def marked_within(mark: str, count: int, seconds: float) -> bool:
+    """Whether there are so many, now or soon: one that was just started has no environment for a moment."""
     deadline = time.monotonic() + seconds
-    while marked(mark) and time.monotonic() < deadline:
+    while len(marked(mark)) != count and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not marked(mark)
+    return len(marked(mark)) == count
+
+
+def gone_within(mark: str, seconds: float) -> bool:
+    return marked_within(mark, 0, seconds)
 
 
 def reapers_within(pid: int, count: int, seconds: float) -> bool:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ import anyio
 import pytest
 
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
-from tests.upstream.marked import gone_within, marked
+from tests.upstream.marked import gone_within, marked, marked_within
 from tests.upstream.served import served
 from waygraph.ingest.manifest import AgentRecord
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
@@ -157,10 +156,7 @@ def test_an_interrupt_ends_the_asking(how: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark], env=environ, stdout=subprocess.PIPE
     ) as process:
-        deadline = time.monotonic() + PATIENCE_S
-        while len(marked(mark)) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(marked(mark)) == 3
+        assert marked_within(mark, 3, PATIENCE_S), marked(mark)
         process.send_signal(how)
         assert gone_within(mark, PATIENCE_S), marked(mark)
         process.wait(PATIENCE_S)

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
-from tests.upstream.marked import MARK, gone_within, marked, reapers_within
+from tests.upstream.marked import MARK, gone_within, marked, marked_within, reapers_within
 from waygraph.ingest.upstream.child import Child
 from waygraph.ingest.upstream.opening import connect
 from waygraph.ingest.upstream.reaper import REAPER, Reaper
@@ -41,7 +41,7 @@ def started(count: int, mark: str) -> "subprocess.Popen[str]":
 def test_whatever_ends_us_ends_them(how: signal.Signals, mark: str) -> None:
     """Servers that stay when their input ends, and the children that they started: nothing is left."""
     with started(3, mark) as process:
-        assert len(marked(mark)) == 6
+        assert marked_within(mark, 6, PATIENCE_S), marked(mark)
         assert reapers_within(process.pid, 1, PATIENCE_S)
         process.send_signal(how)
         assert gone_within(mark, PATIENCE_S), marked(mark)
@@ -101,9 +101,10 @@ def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert len(marked(mark)) == 3
+        all_stand = marked_within(mark, 3, PATIENCE_S)
         process.kill()
-        assert gone_within(mark, PATIENCE_S)
+        assert all_stand
+        assert gone_within(mark, PATIENCE_S), marked(mark)
 
 
 def test_the_reaper_goes_with_the_last_group() -> None:
