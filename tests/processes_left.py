@@ -46,6 +46,11 @@ def none_left(mark: str, within_s: float = PATIENCE_S) -> bool:
     return until(lambda: not left_of(mark), within_s)
 
 
+def all_stand(mark: str, count: int, within_s: float = PATIENCE_S) -> bool:
+    """Whether there are so many, now or soon: one that was just started has no environment for a moment."""
+    return until(lambda: len(left_of(mark)) == count, within_s)
+
+
 def until(holds: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + within_s
     while not (held := holds()) and time.monotonic() < deadline:

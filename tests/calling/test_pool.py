@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.processes_left import MARK, left_of, needs_proc, new_mark
 from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
 from tests.upstream.launches import PROGRAMS
-from tests.upstream.marked import MARK, marked
 from waygraph.ingest.calling import pool as pool_module
 from waygraph.ingest.calling.call import Deaf, ToolCall
 from waygraph.ingest.calling.executor import Executor
@@ -27,7 +26,7 @@ from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamAnswered
 from waygraph.registry.model import Agent, Tool
 from waygraph.registry.settings import Settings
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
+pytestmark = needs_proc
 
 ONE = Agent(id="one", name="One")
 NO_COMMAND = StdioLaunch(command="waygraph-no-such-command")
@@ -36,7 +35,7 @@ NOBODY = HttpLaunch(url="http://127.0.0.1:9/mcp")
 
 @pytest.fixture
 def mark() -> str:
-    return uuid.uuid4().hex
+    return new_mark()
 
 
 def hand_tools(mark: str, *args: str) -> StdioLaunch:
@@ -76,14 +75,14 @@ async def until(holds: Callable[[], object]) -> None:
 
 def test_nothing_is_started_before_a_call_and_nothing_is_left(mark: str) -> None:
     async def act(pool: Pool) -> None:
-        assert not marked(mark)
+        assert not left_of(mark)
         assert pool.open == frozenset()
         pid = await text(pool, "who")
-        assert marked(mark) == [int(pid)]
+        assert left_of(mark) == [int(pid)]
         assert pool.open == {"one"}
 
     with_pool({"one": hand_tools(mark)}, act)
-    assert not marked(mark)
+    assert not left_of(mark)
 
 
 def test_many_calls_start_one_server(mark: str) -> None:
@@ -98,7 +97,7 @@ def test_many_calls_start_one_server(mark: str) -> None:
             for _ in range(50):
                 group.start_soon(call)
         assert len(pids) == 50
-        assert {int(pid) for pid in pids} == set(marked(mark))
+        assert {int(pid) for pid in pids} == set(left_of(mark))
 
     with_pool({"one": hand_tools(mark, "0.3")}, act)
 
@@ -112,7 +111,7 @@ def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> 
         if waits:
             await until(lambda: not pool.open)
         second = int(await text(pool, "who"))
-        assert marked(mark) == [second] != [first]
+        assert left_of(mark) == [second] != [first]
 
     with_pool({"one": hand_tools(mark)}, act)
 
@@ -195,7 +194,7 @@ def test_a_server_that_hangs_is_replaced_after_three_calls_without_a_word(mark: 
             with pytest.raises(CallTimedOut):
                 await pool.call(ONE, "echo", {}, host=Listening(), timeout_s=0.1)
         assert await text(pool, "who") != str(first)
-        await until(lambda: first not in marked(mark))
+        await until(lambda: first not in left_of(mark))
 
     with_pool({"one": hand_tools(mark)}, act)
 
@@ -216,7 +215,7 @@ def test_a_server_that_talks_is_not_replaced(mark: str) -> None:
 def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
     async def act(pool: Pool) -> None:
         first = await text(pool, "who")
-        await until(lambda: not marked(mark))
+        await until(lambda: not left_of(mark))
         assert pool.open == frozenset()
         assert await text(pool, "who") != first
 
@@ -228,7 +227,7 @@ def test_a_server_at_work_is_not_idle(mark: str) -> None:
         assert await text(pool, "sleeps", seconds=0.6) == "woke"
 
     with_pool({"one": hand_tools(mark)}, act, Settings(call_idle_s=0.0))
-    assert not marked(mark)
+    assert not left_of(mark)
 
 
 def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(mark: str) -> None:
@@ -251,7 +250,7 @@ def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(ma
             assert await text(pool, "environment", name="KEY") == "new"
             assert await text(pool, "who") != first
         assert told == ["woke"]
-        await until(lambda: len(marked(mark)) == 1)
+        await until(lambda: len(left_of(mark)) == 1)
 
     with_pool(launches, act)
 
@@ -357,7 +356,7 @@ def test_dead_servers_delay_nobody(mark: str) -> None:
             group.cancel_scope.cancel()
 
     with_pool(launches, act, Settings(upstream_connect_timeout_s=600.0))
-    assert not marked(mark)
+    assert not left_of(mark)
 
 
 def test_what_may_not_be_started_is_told_by_whoever_knows_it() -> None:
@@ -395,7 +394,7 @@ def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None
                 for number in range(12):
                     while await text(pool, "waiting", Agent(id=str(number), name="")) != "1":
                         await anyio.sleep(0.02)
-            assert not marked(mark)
+            assert not left_of(mark)
         with pytest.raises(UpstreamUnreachable, match="is being stopped"):
             await text(pools[0], "echo", Agent(id="0", name=""))
 
@@ -426,7 +425,7 @@ def test_a_call_whose_launch_is_found_after_the_end_starts_nothing(mark: str) ->
             found.set()
 
     anyio.run(act)
-    assert not marked(mark)
+    assert not left_of(mark)
 
 
 def test_an_error_inside_the_pool_s_block_comes_out_as_it_is() -> None:
@@ -486,8 +485,8 @@ def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:
         caller = Executor({"mcp_server": McpCaller(pool)}, calls_at_once=5)
         with pytest.raises(CallTimedOut, match=r"'one_who' did not answer within 0.2 s"):
             await caller.call(tool_call("who", deadline_s=0.2))
-        await until(lambda: marked(mark))
-        started = marked(mark)
+        await until(lambda: left_of(mark))
+        started = left_of(mark)
         assert len(started) == 1
         result = await caller.call(tool_call("who"))
         assert result["content"][0]["text"] == str(started[0])

@@ -5,18 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests.processes_left import PATIENCE_S, all_stand, left_of, needs_proc, new_mark, none_left
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
-from tests.upstream.marked import gone_within, marked, marked_within
 from tests.upstream.served import served
 from waygraph.ingest.manifest import AgentRecord
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
@@ -27,7 +25,6 @@ from waygraph.ingest.upstream.opening import connect as really
 from waygraph.registry.changes import Manifest
 
 NOWHERE = StdioLaunch(command="no-such-program-4711")
-PATIENCE_S = 60.0
 SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
 
 
@@ -147,18 +144,18 @@ def test_a_listing_without_a_word_of_the_server_itself() -> None:
     assert (answer.entry.agent.name, answer.entry.agent.description, answer.entry.tools) == ("bare", "", ())
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
+@needs_proc
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
 def test_an_interrupt_ends_the_asking(how: signal.Signals) -> None:
     """Ctrl-C amid servers that never answer: no process is left."""
-    mark = uuid.uuid4().hex
+    mark = new_mark()
     environ = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[2])}
     with subprocess.Popen(
         [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark], env=environ, stdout=subprocess.PIPE
     ) as process:
-        assert marked_within(mark, 3, PATIENCE_S), marked(mark)
+        assert all_stand(mark, 3), left_of(mark)
         process.send_signal(how)
-        assert gone_within(mark, PATIENCE_S), marked(mark)
+        assert none_left(mark), left_of(mark)
         process.wait(PATIENCE_S)
     assert process.returncode == (-9 if how is signal.SIGKILL else 130)
 

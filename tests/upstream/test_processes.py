@@ -4,27 +4,26 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import anyio
 import pytest
 
+from tests.processes_left import MARK, PATIENCE_S, all_stand, left_of, needs_proc, new_mark, none_left
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
-from tests.upstream.marked import MARK, gone_within, marked, marked_within, reapers_within
+from tests.upstream.reapers import has_reapers
 from waygraph.ingest.upstream.child import Child
 from waygraph.ingest.upstream.opening import connect
 from waygraph.ingest.upstream.reaper import REAPER, Reaper
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see processes")
+pytestmark = needs_proc
 
-PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def mark() -> str:
-    return uuid.uuid4().hex
+    return new_mark()
 
 
 def started(count: int, mark: str) -> "subprocess.Popen[str]":
@@ -41,10 +40,10 @@ def started(count: int, mark: str) -> "subprocess.Popen[str]":
 def test_whatever_ends_us_ends_them(how: signal.Signals, mark: str) -> None:
     """Servers that stay when their input ends, and the children that they started: nothing is left."""
     with started(3, mark) as process:
-        assert marked_within(mark, 6, PATIENCE_S), marked(mark)
-        assert reapers_within(process.pid, 1, PATIENCE_S)
+        assert all_stand(mark, 6), left_of(mark)
+        assert has_reapers(process.pid, 1)
         process.send_signal(how)
-        assert gone_within(mark, PATIENCE_S), marked(mark)
+        assert none_left(mark), left_of(mark)
         process.wait(PATIENCE_S)
 
 
@@ -58,8 +57,8 @@ def test_many_servers_end_together(mark: str) -> None:
             tasks.cancel_scope.cancel()
 
     anyio.run(hold)
-    assert not marked(mark)
-    assert reapers_within(os.getpid(), 0, PATIENCE_S)
+    assert not left_of(mark)
+    assert has_reapers(os.getpid(), 0)
 
 
 async def _held(mark: str, *, task_status: "anyio.abc.TaskStatus[None]") -> None:
@@ -77,7 +76,7 @@ def test_a_connection_that_is_cancelled_as_it_opens_leaves_nothing(mark: str) ->
                     await anyio.sleep_forever()
 
     anyio.run(give_up)
-    assert not marked(mark)
+    assert not left_of(mark)
 
 
 def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
@@ -101,31 +100,31 @@ def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        all_stand = marked_within(mark, 3, PATIENCE_S)
+        held = all_stand(mark, 3)
         process.kill()
-        assert all_stand
-        assert gone_within(mark, PATIENCE_S), marked(mark)
+        assert held
+        assert none_left(mark), left_of(mark)
 
 
 def test_the_reaper_goes_with_the_last_group() -> None:
-    assert reapers_within(os.getpid(), 0, PATIENCE_S), "the one of an earlier test"
+    assert has_reapers(os.getpid(), 0), "the one of an earlier test"
     reaper = Reaper()
     try:
         reaper.watch_over(1 << 30)
-        assert reapers_within(os.getpid(), 1, PATIENCE_S)
+        assert has_reapers(os.getpid(), 1)
         reaper.watch_over((1 << 30) + 1)
         reaper.let_go(1 << 30)
-        assert reapers_within(os.getpid(), 1, PATIENCE_S)
+        assert has_reapers(os.getpid(), 1)
     finally:
         for group in list(reaper.groups):
             reaper.let_go(group)
-    assert reapers_within(os.getpid(), 0, PATIENCE_S)
+    assert has_reapers(os.getpid(), 0)
 
 
 @pytest.mark.parametrize("fails", ["stand_by", "watch_over"])
 def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process can be had for the reaper: the start is refused, and leaves neither a program nor an open pipe."""
-    assert reapers_within(os.getpid(), 0, PATIENCE_S), "the one of an earlier test"
+    assert has_reapers(os.getpid(), 0), "the one of an earlier test"
     sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
     before = len(os.listdir("/proc/self/fd"))
 
@@ -137,8 +136,8 @@ def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypa
         for _ in range(3):
             with pytest.raises(BlockingIOError):
                 Child(sleeping, {**os.environ, MARK: mark}, "")
-    assert gone_within(mark, PATIENCE_S), marked(mark)
-    assert reapers_within(os.getpid(), 0, PATIENCE_S)
+    assert none_left(mark), left_of(mark)
+    assert has_reapers(os.getpid(), 0)
     assert not REAPER.groups
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -152,6 +151,6 @@ def test_a_reaper_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Monk
                 reaper.stand_by()
     assert len(os.listdir("/proc/self/fd")) == before
     reaper.stand_by()
-    assert reapers_within(os.getpid(), 1, PATIENCE_S)
+    assert has_reapers(os.getpid(), 1)
     reaper.stand_down()
-    assert reapers_within(os.getpid(), 0, PATIENCE_S)
+    assert has_reapers(os.getpid(), 0)

@@ -10,7 +10,7 @@ from waygraph.registry.settings import Settings
 
 def main(count: int, mark: str) -> int:
     command = ("-I", "-S", "-c", "import time; time.sleep(600)")
-    launch = StdioLaunch(command=sys.executable, args=command, env={"TEST_MARK": mark})
+    launch = StdioLaunch(command=sys.executable, args=command, env={"WAYGRAPH_TEST_MARK": mark})
     servers = [
         ServerEntry(key=f"s{number}", launch=launch, record=AgentRecord(pointer=f"/{number}", key=f"s{number}"))
         for number in range(count)

@@ -11,7 +11,7 @@ from waygraph.ingest.upstream.opening import connect
 
 
 async def hold(mark: str, *, task_status: TaskStatus[None]) -> None:
-    async with connect(handshake("with_child", "stays", env={"TEST_MARK": mark}), SETTINGS) as connection:
+    async with connect(handshake("with_child", "stays", env={"WAYGRAPH_TEST_MARK": mark}), SETTINGS) as connection:
         await connection.listing()
         task_status.started()
         await anyio.sleep_forever()
