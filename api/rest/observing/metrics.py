@@ -96,12 +96,12 @@ class Metrics:
 
     def answered(self, method: str, route: str, status: int, duration_s: float) -> None:
         """It was answered; `route` is a route's template or UNMATCHED."""
-        self._in_flight.dec()
         count, time = self._series(method if method in METHODS else OTHER_METHOD, route, status // 100)
         count.inc()
         time.observe(duration_s)
         if status in REFUSALS:
             self._refused.labels(REFUSALS[status]).inc()
+        self._in_flight.dec()  # last: what is at work no more has been counted, whichever process is asked
 
     def wrote(self, action: str, outcome: str) -> None:
         """A write was tried; both words come from closed sets."""
