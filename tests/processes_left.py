@@ -41,6 +41,15 @@ def command_of(pid: int) -> str:
     return "(gone)"
 
 
+def children_of(pid: int) -> list[int]:
+    """Those that its threads started; none of one that has ended."""
+    found: list[int] = []
+    for children in (PROC / str(pid) / "task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, children.read_text("ascii").split())
+    return found
+
+
 def none_left(mark: str, within_s: float = PATIENCE_S) -> bool:
     """Whether all have gone, at the latest after so many seconds: far less than any of them would stay by itself."""
     return until(lambda: not left_of(mark), within_s)

@@ -10,7 +10,8 @@ import yaml
 from waygraph.ingest.sources.repeated import MOST_TOLD, Note, Path, repeated, told, unheeded
 
 MAX_DEPTH = 200
-"""The C parser ends the process at a few ten thousand."""
+"""Before 0.2.6 libyaml ends the process at a few ten thousand."""
+TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 MAX_UNFOLDED_CHARS = 10_000_000
 """What aliases may add: ten lines of them can stand for 10^9 values ("billion laughs")."""
 
@@ -75,7 +76,7 @@ def _check(text: str) -> None:
             case yaml.CollectionStartEvent():
                 open_nodes.append((event.anchor, 1))
                 if len(open_nodes) > MAX_DEPTH:
-                    raise Unbounded(f"is nested deeper than {MAX_DEPTH} levels")
+                    raise Unbounded(TOO_DEEP)
                 if event.anchor:
                     weights[event.anchor] = None
                 continue
@@ -104,4 +105,10 @@ def _aliased(anchor: str, weights: dict[str, int | None]) -> int:
 
 
 def _events(text: str) -> Iterator[Any]:
-    return iter(yaml.parse(text, Loader=LOADER))
+    """libyaml has a limit of depth since 0.2.6, which it meets some way ahead of the event that would meet ours."""
+    try:
+        yield from yaml.parse(text, Loader=LOADER)
+    except yaml.MarkedYAMLError as exc:
+        if "maximum nesting depth" in str(exc.problem):
+            raise Unbounded(TOO_DEEP) from exc
+        raise

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tests.fake_openai import KEY, fake_openai
+from tests.processes_left import children_of, command_of
 from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, manifest, process, until
 from waygraph.registry import Registry
 from waygraph.registry.authentication.keys import KeyFile
@@ -109,25 +110,8 @@ def test_a_write_that_outlasts_its_patience_is_given_up_before_its_commit(tmp_pa
 
 def _worker_of_cypher(pid: int) -> bool:
     """Whether a process below this one runs statements."""
-    below = children(pid)
-    return any("cypher_worker" in _command(each) or _worker_of_cypher(each) for each in below)
-
-
-def children(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += map(int, task.read_text(encoding="ascii").split())
-        except OSError:
-            continue  # it has just ended
-    return found
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
+    below = children_of(pid)
+    return any("cypher_worker" in command_of(each) or _worker_of_cypher(each) for each in below)
 
 
 def refused(location: Path, *options: str, **environ: str) -> str:
@@ -275,4 +259,4 @@ def counted(client: httpx2.Client) -> float:
 
 def workers(pid: int) -> list[int]:
     """The processes that answer, without the one that tracks what they share."""
-    return [each for each in children(pid) if "spawn_main" in _command(each)]
+    return [each for each in children_of(pid) if "spawn_main" in command_of(each)]

@@ -574,7 +574,7 @@ def test_a_few_aliases_are_fine(tmp_path: Path) -> None:
         ("{? [a, b] : c}", "is not YAML"),
         ("a: 2024-13-45", "cannot be read: month must be in 1..12"),
         ("a: " + "9" * 5000, "Exceeds the limit"),
-        ("[" * 100_000, "nest"),  # libyaml 0.2.6 has a limit of its own, and reads some way ahead
+        ("[" * 100_000, "nested deeper than 200 levels"),
         ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested deeper than 200 levels"),
         ("\n".join(" " * n + "a:" for n in range(500)), "nested deeper than 200 levels"),
         ("\x00", "is not YAML"),

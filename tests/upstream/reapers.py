@@ -1,10 +1,6 @@
-"""Which reapers a process has. Reads /proc."""
+"""Which reapers a process has."""
 
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-
-from tests.processes_left import PATIENCE_S, command_of, until
+from tests.processes_left import PATIENCE_S, children_of, command_of, until
 
 
 def has_reapers(pid: int, count: int, within_s: float = PATIENCE_S) -> bool:
@@ -15,10 +11,4 @@ def has_reapers(pid: int, count: int, within_s: float = PATIENCE_S) -> bool:
 
 
 def _reapers_of(pid: int) -> list[int]:
-    return [child for child in _children(pid) if "reaper_process" in command_of(child)]
-
-
-def _children(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):
-            yield from map(int, (task / "children").read_text("ascii").split())
+    return [child for child in children_of(pid) if "reaper_process" in command_of(child)]
