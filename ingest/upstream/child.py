@@ -20,7 +20,10 @@ _POLL_S = 0.01
 
 
 class Child:
-    """A running program, whose group the reaper watches over from its first moment. Never started by a shell."""
+    """A running program, whose group the reaper watches over from the moment that its id is known.
+
+    Never started by a shell. Who is killed in the fraction of a millisecond before that leaves an orphan.
+    """
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: str) -> None:
         """Raises OSError or ValueError if it cannot be started."""

@@ -25,7 +25,7 @@ class Reaper:
     _process: "subprocess.Popen[bytes] | None" = None
 
     def stand_by(self) -> None:
-        """Before something is started: what is started then is watched over from its first moment."""
+        """Before something is started: what is started then is told to the reaper at once."""
         with self._lock:
             if self._pipe < 0:
                 self._start()

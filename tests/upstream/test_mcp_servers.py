@@ -8,12 +8,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.processes_left import PATIENCE_S, all_stand, left_of, needs_proc, new_mark, none_left
+from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.served import served
 from waygraph.ingest.manifest import AgentRecord
@@ -146,14 +147,14 @@ def test_a_listing_without_a_word_of_the_server_itself() -> None:
 
 @needs_proc
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
-def test_an_interrupt_ends_the_asking(how: signal.Signals) -> None:
+def test_an_interrupt_ends_the_asking(how: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C amid servers that never answer: no process is left."""
     mark = new_mark()
     environ = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[2])}
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark], env=environ, stdout=subprocess.PIPE
-    ) as process:
-        assert all_stand(mark, 3), left_of(mark)
+    program = [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark, str(tmp_path)]
+    with subprocess.Popen(program, env=environ, stdout=subprocess.PIPE) as process:
+        assert until(lambda: len(list(tmp_path.iterdir())) == 3), "asked"  # so the reaper has been told of them
+        assert len(left_of(mark)) == 3
         process.send_signal(how)
         assert none_left(mark), left_of(mark)
         process.wait(PATIENCE_S)
