@@ -4,8 +4,6 @@
 #   docker run -d --init -v waygraph:/data -p 127.0.0.1:8080:8080 waygraph
 #
 # Its registry, keys and caches are in the volume /data. docs/operations.md says more.
-# scripts/image.py rehearses these very lines on a machine without Docker, and reads no more than it knows:
-# FROM, COPY, WORKDIR, RUN, ENV, USER, VOLUME, EXPOSE, HEALTHCHECK, STOPSIGNAL, ENTRYPOINT, CMD.
 
 FROM python:3.12-slim AS build
 WORKDIR /build
@@ -18,6 +16,7 @@ COPY cypher /build/cypher
 COPY registry /build/registry
 COPY ingest /build/ingest
 COPY api /build/api
+COPY src /build/src
 RUN /opt/waygraph/bin/python -m pip wheel --quiet --no-deps --wheel-dir /build/dist /build
 # With what sends traces, where OTEL_EXPORTER_OTLP_ENDPOINT is set.
 RUN /opt/waygraph/bin/python -m pip install --quiet "$(ls /build/dist/*.whl)[telemetry]"

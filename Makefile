@@ -74,7 +74,7 @@ test-sentence-transformers: ## the tests that need torch, in a virtual environme
 	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py
 
 clean: ## remove what is made here, the virtual environment included
-	rm -rf $(VENV) .typing .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
 	    .import_linter_cache .hypothesis
 
 # The tests compare with the weights in this package, also where `waygraph model pull` has fetched others.

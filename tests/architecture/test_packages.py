@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.architecture.tree import PARTS, ROOT, code_packages, foreign_imports, modules, packages, project, syntax
+from tests.architecture.tree import ROOT, code_packages, foreign_imports, modules, project, syntax
 
 READ_ENVIRONMENT = {
     "api/cli": "the entry point: hands the environment on",
@@ -31,11 +31,6 @@ def declared() -> set[str]:
     for extra in project()["project"]["optional-dependencies"].values():
         listed += extra
     return {re.split(r"[^\w.-]", entry)[0].lower().replace("_", "-") for entry in listed}
-
-
-def test_the_package_list_is_the_tree() -> None:
-    """setuptools packages every folder that holds modules or statements, and no other."""
-    assert project()["tool"]["setuptools"]["packages"] == packages()
 
 
 def test_every_folder_of_code_is_a_package() -> None:
@@ -98,11 +93,6 @@ def test_sizes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     )
     print(told)  # noqa: T201
     assert "functions" in told
-
-
-def test_the_parts_are_where_the_map_says() -> None:
-    """Each import name is mapped to the top-level folder of that name."""
-    assert project()["tool"]["setuptools"]["package-dir"] == {f"waygraph.{part}": part for part in PARTS}
 
 
 def _reads_environment(node: ast.AST) -> bool:

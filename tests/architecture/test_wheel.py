@@ -15,7 +15,7 @@ from waygraph.cypher import names
 
 REQUEST = "who still owes us money"
 RIGHT = "ledgerleaf"
-BUILT_OF = (*PARTS, "pyproject.toml", "README.md", "LICENSE")
+BUILT_OF = (*PARTS, "src", "pyproject.toml", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("built")
     for name in BUILT_OF:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, copy)
     run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"], copy)

@@ -29,12 +29,6 @@ def modules() -> dict[str, Path]:
     return {_import_name(path): path for path in files() if path.suffix == ".py"}
 
 
-def packages() -> list[str]:
-    """Import names of the folders that hold modules or statements, sorted."""
-    folders = {path.parent for path in files() if path.suffix in {".py", ".cypher"}}
-    return sorted(_import_name(folder) for folder in folders)
-
-
 def code_packages() -> list[str]:
     """Import names of the folders that hold modules, sorted."""
     return sorted({_import_name(path.parent) for path in modules().values()})
