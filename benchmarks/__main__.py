@@ -32,7 +32,7 @@ from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import run as service
 from benchmarks.table import Written, write
 from benchmarks.world import DATA_VARIABLE, MIXED_MINUTES, World, data_folder
-from waygraph.registry.settings import load_settings
+from waygraph.registry.model.settings import load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,

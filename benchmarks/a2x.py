@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks.published import A2X_TAXONOMY, A2X_VECTORS
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import FLOAT32, World
-from waygraph.registry.evaluation.tables import Table, markdown_table, mean_markdown, tabulate
-from waygraph.registry.evaluation.trial import Trial
+from waygraph.registry.evaluation.compare import Table, markdown_table, mean_markdown, tabulate
+from waygraph.registry.evaluation.run import Trial
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, RANKS, Recipe
 
 NAME = "a2x"

@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks.families import FAMILIES
 from benchmarks.record import Measure, Result
 from benchmarks.world import World, shown
+from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import recall
-from waygraph.registry.evaluation.tables import markdown_table
-from waygraph.registry.model import Filters, Query
+from waygraph.registry.model.nouns import Filters, Query
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, RANKS, Calibration, Recipe
 

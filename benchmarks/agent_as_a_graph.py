@@ -22,9 +22,9 @@ from benchmarks.methods import (
 from benchmarks.published import REFERENCE
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import PRECISIONS, World
+from waygraph.registry.evaluation.compare import Row, Table, tabulate
 from waygraph.registry.evaluation.dataset import By, Dataset
-from waygraph.registry.evaluation.tables import Row, Table, tabulate
-from waygraph.registry.evaluation.trial import Routing, Trial, by_recipe, varied
+from waygraph.registry.evaluation.run import Routing, Trial, by_recipe, varied
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 
 NAME = "agent_as_a_graph"

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.agent_as_a_graph import AGAINST, DEPTHS, GRID, rows_of
 from benchmarks.published import REFERENCE, TABLE_1, TABLE_2, TABLE_3, Figures
+from waygraph.registry.evaluation.compare import Estimate, Row, Table, markdown_table, mean_markdown
 from waygraph.registry.evaluation.plots import Kind
-from waygraph.registry.evaluation.tables import Estimate, Row, Table, markdown_table, mean_markdown
 
 PAPERS_MODEL = "All-MiniLM-L6-v2"
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from benchmarks.record import Measure, Result
 from benchmarks.world import EXAMPLES, World, shown
-from waygraph.registry.discovery.resolving import CLEAR_LEAD, tool_meant
-from waygraph.registry.errors import AmbiguousTool, UnknownName
+from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Asked, By
-from waygraph.registry.evaluation.tables import markdown_table
+from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.find_tools.resolve import CLEAR_LEAD, tool_meant
 
 NAME = "clear_requests"
 ASKED: tuple[tuple[str, By], ...] = ((EXAMPLES, "questions"), ("livemcpbench", "steps"))

@@ -19,9 +19,9 @@ from benchmarks.ablations.worths import LEGS, worths_of
 from benchmarks.families import FAMILIES, Asked, all_there
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, shown
+from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
-from waygraph.registry.evaluation.tables import markdown_table
-from waygraph.registry.evaluation.trial import Outcome, Trial
+from waygraph.registry.evaluation.run import Outcome, Trial
 from waygraph.registry.routing.recipes import HYBRID, PAPER, RANKS, Recipe
 
 NAME = "default_recipe"

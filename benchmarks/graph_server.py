@@ -15,10 +15,10 @@ from benchmarks.relay import Relay
 from benchmarks.route_speed import percentile, timed
 from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
 from tests.neo4j_server import CALENDAR, LTS, Neo4jServer, NoServer, Release, start_server
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.evaluation.trial import Trial
-from waygraph.registry.evaluation.trial import run as run_trial
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.evaluation.run import Trial
+from waygraph.registry.evaluation.run import run as run_trial
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID
 

@@ -10,8 +10,8 @@ from statistics import median
 from benchmarks.processes import ProcessFailed, run_process, waygraph_command
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.entities import TextForms
 from waygraph.registry.registry import Registry
 

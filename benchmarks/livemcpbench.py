@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import PRECISIONS, World
+from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
-from waygraph.registry.evaluation.tables import markdown_table
-from waygraph.registry.evaluation.trial import Outcome, Trial, varied
-from waygraph.registry.model import TextForm
+from waygraph.registry.evaluation.run import Outcome, Trial, varied
+from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, TOOLS, Recipe
 
 NAME = DATA = "livemcpbench"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from waygraph.registry.evaluation.trial import Routing
-from waygraph.registry.model import AgentMatch, Filters, Query, Route
+from waygraph.registry.evaluation.run import Routing
+from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Route
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import AGENTS, PAPER, TOOLS, Recipe, RecipeLeg
 

@@ -8,10 +8,9 @@ from statistics import median
 from benchmarks.processes import Ended, ProcessFailed, in_turn, run_process, waygraph_command
 from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.world import World
-from waygraph.registry.embedding.built import GRAPH, build_key
-from waygraph.registry.embedding.model_folder import TOKENIZER, read_card
-from waygraph.registry.embedding.weights import locate, weights_sha256
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.embedding.onnx import GRAPH, build_key
+from waygraph.registry.embedding.weights import TOKENIZER, locate, read_card, weights_sha256
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 NAME = "process_speed"
 TOOLS, QUICK_TOOLS, ROUNDS, QUICK_ROUNDS = 5_000, 500, 15, 5

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.record import PROJECT
 from benchmarks.world import World
-from waygraph.registry.settings import PREFIX
+from waygraph.registry.model.settings import PREFIX
 
 TIMEOUT_S = 600
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"

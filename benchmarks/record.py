@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from waygraph.registry.evaluation.provenance import source_commit
+from waygraph.registry.evaluation.record import source_commit
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("grafeo", "numpy", "onnx", "onnxruntime", "pystemmer", "tokenizers", "waygraph")

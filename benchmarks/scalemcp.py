@@ -14,19 +14,17 @@ from typing import Any
 from benchmarks.record import Measure, Result
 from benchmarks.scalemcp_paper import DEPTHS, METRICS, PAPER
 from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, shown, with_cache
-from waygraph.ingest.datasets import read_dataset
-from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
-from waygraph.ingest.datasets.scalemcp.generate import DAILY_SPLIT, Choices, generate
-from waygraph.ingest.datasets.scalemcp.queries import DAILY
-from waygraph.ingest.datasets.scalemcp.tools import Layout
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
+from waygraph.ingest.datasets.read_dataset import read_dataset
+from waygraph.ingest.datasets.scalemcp.companies import Company, Layout, read_companies
+from waygraph.ingest.datasets.scalemcp.generate import DAILY, DAILY_SPLIT, Choices, generate
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Dataset
 from waygraph.registry.evaluation.metrics import measured
-from waygraph.registry.evaluation.tables import markdown_table
-from waygraph.registry.evaluation.trial import Outcome, Trial
-from waygraph.registry.identity import sealed_tool
-from waygraph.registry.model import TextForm
+from waygraph.registry.evaluation.run import Outcome, Trial
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.identity import sealed_tool
+from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
 

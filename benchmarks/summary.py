@@ -7,7 +7,7 @@ from benchmarks import a2x, agent_as_a_graph, memory, process_speed, route_speed
 from benchmarks.gateway import run as gateway
 from benchmarks.published import A2X_TAXONOMY
 from benchmarks.service import run as service
-from waygraph.registry.evaluation.tables import Table, markdown_table
+from waygraph.registry.evaluation.compare import Table, markdown_table
 
 MET = {True: "met", False: "**missed**", None: ""}
 SPEED = {

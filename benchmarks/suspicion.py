@@ -12,11 +12,11 @@ from statistics import median
 
 from benchmarks.record import PROJECT, Measure, Result
 from benchmarks.world import World
-from waygraph.ingest.planning import plan
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.suspicion import agent_flags, tool_flags
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.graph.reading import Held
+from waygraph.ingest.manifest.poisoning import agent_flags, tool_flags
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.plan import plan
+from waygraph.registry.graph.read import Held
+from waygraph.registry.model.changes import AgentEntry, Manifest
 
 NAME = "suspicion"
 IN_DATA = (

@@ -18,8 +18,8 @@ from benchmarks import (
 )
 from benchmarks.ablations import run as ablations
 from benchmarks.summary import summary
+from waygraph.registry.evaluation.compare import Table, markdown_table
 from waygraph.registry.evaluation.plots import Kind, draw
-from waygraph.registry.evaluation.tables import Table, markdown_table
 
 BEGIN, END = "<!-- measured: begin (python -m benchmarks table) -->", "<!-- measured: end -->"
 MET = {True: "yes", False: "**no**", None: ""}

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from benchmarks.catalogue import catalogue
 from benchmarks.record import PROJECT
-from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.trials import Bench
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.evaluation.dataset import Dataset
 from waygraph.registry.evaluation.record import Record, record_of
-from waygraph.registry.evaluation.trial import Trial
+from waygraph.registry.evaluation.run import Trial
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.protocol import Embedder, Progress
-    from waygraph.registry.model import TextForm
+    from waygraph.registry.embedding.embedder import Embedder, Progress
+    from waygraph.registry.model.nouns import TextForm
 
 FLOAT32 = f"{DEFAULT_EMBEDDER}?precision=float32"
 PRECISIONS: Mapping[str, str] = {"int8": DEFAULT_EMBEDDER, "float32": FLOAT32}

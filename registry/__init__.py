@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waygraph.registry.errors import WaygraphError
-    from waygraph.registry.model import (
+    from waygraph.registry.model.errors import WaygraphError
+    from waygraph.registry.model.nouns import (
         Agent,
         AgentMatch,
         Filters,
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         ToolRoute,
         Vote,
     )
+    from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry, Status
     from waygraph.registry.routing.recipes import RECIPES, Recipe, RecipeLeg, Rerank
-    from waygraph.registry.settings import Settings
 
 __all__ = [
     "RECIPES",
@@ -48,16 +48,16 @@ _HOMES = {
     "RecipeLeg": "routing.recipes",
     "Rerank": "routing.recipes",
     "Registry": "registry",
-    "Settings": "settings",
+    "Settings": "model.settings",
     "Status": "registry",
-    "WaygraphError": "errors",
+    "WaygraphError": "model.errors",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model.nouns')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,16 +3,15 @@
 import threading
 from collections.abc import Callable
 
-from waygraph.registry.embedding.opened import OpenedEmbedders
-from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, ModelNotFound, RecipeNeedsTexts
+from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.model import Query, Route, ToolRoute
+from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, ModelNotFound, RecipeNeedsTexts
+from waygraph.registry.model.nouns import Query, Route, ToolRoute
+from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.recipes import Rerank
-from waygraph.registry.routing.reranker import Reranker
-from waygraph.registry.routing.reranking import OpenedRerankers, reranked_route, reranked_tools, widened
+from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
 from waygraph.registry.storage.store import Store
-from waygraph.registry.tracing import span
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""

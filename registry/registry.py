@@ -12,7 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from waygraph.registry.answering import Answering
-from waygraph.registry.checks import (
+from waygraph.registry.embedding.embedder import parse_spec
+from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders
+from waygraph.registry.index.search_index import IndexState, SearchIndex
+from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings, load_settings
+from waygraph.registry.model.tracing import span
+from waygraph.registry.model.validation import (
     check_texts,
     checked,
     checked_filters,
@@ -20,41 +27,33 @@ from waygraph.registry.checks import (
     checked_statuses,
     setting_changes,
 )
-from waygraph.registry.embedding.opened import ChosenEmbedder, OpenedEmbedders
-from waygraph.registry.embedding.spec import parse_spec
-from waygraph.registry.errors import (
-    ModelNotFound,
-    RegistryNotFound,
-    WriteConflict,
-)
-from waygraph.registry.index.search_index import IndexState, SearchIndex
-from waygraph.registry.lookup import agent_named, named, tool_named, visible_agents
-from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.pages import (
+from waygraph.registry.routing.queries import (
     About,
     Listed,
     Page,
     about,
+    agent_named,
     agents_page,
+    named,
     seen_sources,
     seen_state,
     standing_sources,
+    tool_named,
     tools_page,
+    visible_agents,
 )
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
-from waygraph.registry.routing.reranking import OpenedRerankers
+from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings, load_settings
 from waygraph.registry.storage.store import Store, is_service, named_place, open_store
-from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Approved, Change, OperatorSettings, SourceSummary
-    from waygraph.registry.embedding.protocol import Progress
-    from waygraph.registry.export import ExportFormat
+    from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.writing import Forgotten, WriteSession, Written
+    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+    from waygraph.registry.model.changes import Approved, Change, OperatorSettings, SourceSummary
+    from waygraph.registry.storage.export.formats import ExportFormat
+    from waygraph.registry.storage.writer import Forgotten, WriteSession, Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +98,7 @@ class Registry:
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
         if is_service(location):
-            from waygraph.registry.remote.client import RemoteRegistry
+            from waygraph.registry.remote.remote_registry import RemoteRegistry
 
             return RemoteRegistry.open(location, embedder=embedder, settings=settings)
         spec = embedder or settings.embedder
@@ -245,7 +244,7 @@ class Registry:
         principal: Principal | None = None,
     ) -> "Page[Change]":
         """As `changes`: those that are older than the change of the id `after`, at most `limit` of them."""
-        from waygraph.registry.changes_seen import ChangesAsked, seen_changes
+        from waygraph.registry.routing.queries import ChangesAsked, seen_changes
 
         asked = ChangesAsked.of(since, agent_id, after, limit)
         return self.read(lambda session: seen_changes(session, asked, principal))
@@ -267,7 +266,7 @@ class Registry:
 
     def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
         """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
-        from waygraph.registry.export import export
+        from waygraph.registry.storage.export.formats import export
 
         return export(self, format)
 
@@ -300,8 +299,8 @@ class Registry:
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
         own; WriteConflict if another writer was first, where a registry has several at a time.
         """
-        from waygraph.registry.storage.live_graph import now
-        from waygraph.registry.writing import WriteSession
+        from waygraph.registry.storage.embedded import now
+        from waygraph.registry.storage.writer import WriteSession
 
         check_texts(texts)
         with self._store.writing(trust_index=trust_index) as writing:
@@ -356,7 +355,7 @@ class Registry:
         no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
         `removed=False` lets a removed agent's source bring it back.
         """
-        from waygraph.registry.writing import changed_setting
+        from waygraph.registry.storage.writer import changed_setting
 
         changes = setting_changes(
             tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
@@ -382,7 +381,7 @@ class Registry:
         unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a source that
         claims an agent which it may not see; InvalidSetting for no name.
         """
-        from waygraph.registry.approval import checked_names
+        from waygraph.registry.storage.approval import checked_names
 
         wanted = checked_names(names)
         return self._changed(lambda session: session.approve(*wanted, principal=principal))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.contributed import contributed
+from waygraph.ingest.sources.kinds import contributed
 
 
 def install(

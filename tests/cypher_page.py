@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, rows
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 
 PAGE = DOCS / "cypher.md"
@@ -186,7 +186,7 @@ def fill(registry: Registry, folder: Path) -> None:
             ("back-office", JANUARY, STAMP),
             ("catalog", MARCH, ""),
         ):
-            patch.setattr("waygraph.registry.storage.live_graph.now", lambda when=when: when)
+            patch.setattr("waygraph.registry.storage.embedded.now", lambda when=when: when)
             _sync(registry, source, folder, stamp)
     registry.set("old-fax", hidden=True)
     registry.set("pigeon-mail", pinned=True)

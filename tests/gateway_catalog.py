@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Principal, Registry, Tool
-from waygraph.registry.changes import AgentEntry, Manifest, Policy
-from waygraph.registry.identity import canonical_json, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import AgentKind
-from waygraph.registry.statuses import unreachable
+from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
+from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import AgentKind, unreachable
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))

@@ -8,10 +8,10 @@ import anyio
 
 from tests.faults.processes import Pipe
 from tests.processes_left import resident_bytes
-from waygraph.ingest.upstream.launch import Launch
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.errors import UpstreamError
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.launch import Launch
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamError
+from waygraph.registry.model.settings import Settings
 
 
 def peak_of_asking(pipe: Pipe, harmless: Launch, launch: Launch, settings: Settings, held_s: float = 0.0) -> None:

@@ -16,12 +16,12 @@ import uvicorn
 from benchmarks.live.scene import watching_beside
 from benchmarks.live.stubs import application, stubs
 from tests.live_http import free_port
-from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.watching.events import WatchEvent
-from waygraph.ingest.watching.opening import followed_sources, watching
-from waygraph.ingest.watching.watch import Watch
+from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.watch.events import WatchEvent
+from waygraph.ingest.watch.run import Watch
+from waygraph.ingest.watch.start import followed_sources, watching
 from waygraph.registry import Registry, Settings
-from waygraph.registry.changes import Policy
+from waygraph.registry.model.changes import Policy
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[1]

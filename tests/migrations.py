@@ -9,14 +9,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
-from waygraph.registry.graph import batches
-from waygraph.registry.index import generation
-from waygraph.registry.migration.migrate import migrate_at
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.graph import engine
+from waygraph.registry.index.local import generation
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
+from waygraph.registry.storage.migrate import migrate_at
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "catalog"
 EMBEDDER = "openai:any-model"
@@ -81,7 +81,7 @@ def files_of(path: Path) -> Mapping[str, bytes]:
 
 def copy_and_stop_half_way(pipe: Connection, source: str, target: str, settings: Settings, parts: int) -> None:
     """Says `half-way` after so many parts of ROWS rows, and waits there."""
-    batches.BATCH_ROWS = ROWS
+    engine.BATCH_ROWS = ROWS
     told: list[int] = []
 
     def progress(done: int, total: int) -> None:

@@ -15,13 +15,13 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from waygraph.api.observing.audit import Audit
-from waygraph.api.observing.logs import open_logs
-from waygraph.api.rest.observing.metrics import Metrics
-from waygraph.api.rest.observing.observed import Application, Observed, called_by
-from waygraph.api.rest.observing.traces import Traces
+from waygraph.api.telemetry.audit import Audit
+from waygraph.api.telemetry.logs import open_logs
+from waygraph.api.telemetry.metrics import Metrics
+from waygraph.api.telemetry.request_log import Application, Observed, called_by
+from waygraph.api.telemetry.traces import Traces
 from waygraph.registry import Registry
-from waygraph.registry.access import Caller
+from waygraph.registry.access.visibility import Caller
 
 CALLER = Caller(id="key:0123456789ab", name="ci", scopes=frozenset({"route"}), principal=None)
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"

@@ -9,15 +9,15 @@ from pathlib import Path
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from waygraph.api.rest.observing.metrics import SHARED_FOLDER, shared_folder
+from waygraph.api.telemetry.metrics import SHARED_FOLDER, shared_folder
 
 
 def application() -> object:
     """What each worker serves: who it is, and a request that never ends."""
     from tests.observed_service import application as base
-    from waygraph.api.observing.logs import open_logs
-    from waygraph.api.rest.observing.metrics import Metrics
-    from waygraph.api.rest.observing.observed import Observed
+    from waygraph.api.telemetry.logs import open_logs
+    from waygraph.api.telemetry.metrics import Metrics
+    from waygraph.api.telemetry.request_log import Observed
 
     metrics = Metrics(shared=Path(os.environ[SHARED_FOLDER]))
     app = base(metrics)

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.fake_issuer import AUDIENCE, FakeIssuer, Signer, fake_issuer, signer
-from waygraph.registry.authentication.issuer_keys import Patience
-from waygraph.registry.authentication.oidc import OidcTokens
-from waygraph.registry.errors import NotAuthenticated
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.oidc import OidcTokens, Patience
+from waygraph.registry.model.errors import NotAuthenticated
+from waygraph.registry.model.settings import Settings
 
 PATIENCE = Patience(lifetime_s=500.0, stale_s=3000.0, refetch_s=7.0)
 """Nothing of it is what the settings have by default."""

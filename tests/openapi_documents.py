@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import openapi, read_path
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.model import Tool
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import openapi
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "sources" / "customs-desk.yaml"

@@ -9,8 +9,8 @@ from neo4j import Driver, GraphDatabase
 from tests.neo4j_fixtures import TARGETS, empty
 from tests.neo4j_server import DATABASE, Target
 from waygraph.registry.graph.neo4j import Neo4jEngine
-from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.settings import Settings
+from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.model.settings import Settings
 
 SERVERS = tuple(f"neo4j {name}" for name in TARGETS)
 PLACES = ("grafeo in memory", "grafeo file", *SERVERS)

@@ -19,15 +19,14 @@ import httpx2
 import uvicorn
 
 from tests.observed_service import logging_as_it_was
-from waygraph.api.rest.servers import configuration
-from waygraph.api.rest.service import Service
-from waygraph.api.rest.serving import Chosen, composed, open_service
+from waygraph.api.rest.bootstrap import Chosen, composed, configuration, open_service
+from waygraph.api.rest.dependencies import Service
 from waygraph.registry import Registry
-from waygraph.registry.access import SCOPES
-from waygraph.registry.authentication.keys import KeyFile
-from waygraph.registry.errors import WaygraphError
-from waygraph.registry.settings import Settings
-from waygraph.registry.wire.problems import code_of
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.access.visibility import SCOPES
+from waygraph.registry.http.problems import code_of
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.settings import Settings
 
 TIMEOUT_S = 60.0
 PROBLEM = "application/problem+json"

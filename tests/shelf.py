@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import cast
 
 from tests.places import SERVERS, Place, Servers, new_place
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model import TextForm
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOM = dict.fromkeys(SERVERS, 1)

@@ -1,11 +1,11 @@
 """Writes a whole revision, vectors included, to an empty graph server."""
 
 from waygraph.cypher import load
-from waygraph.registry.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
-from waygraph.registry.graph.change_log import Stamp
-from waygraph.registry.graph.writing import NewVectors, write_changes
-from waygraph.registry.index.snapshot import Snapshot
-from waygraph.registry.model import Tool
+from waygraph.registry.graph.read import Stamp
+from waygraph.registry.graph.write import NewVectors, write_changes
+from waygraph.registry.index.local.incremental import Snapshot
+from waygraph.registry.model.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.storage.server import ServerStore
 
 NOW = ""

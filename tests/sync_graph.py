@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from waygraph.ingest.planning import plan
-from waygraph.registry.changes import AgentEntry, ChangeSet, Manifest, Rejected
-from waygraph.registry.embedding.opened import ChosenEmbedder
-from waygraph.registry.embedding.protocol import Progress, Role
+from waygraph.ingest.sync.plan import plan
+from waygraph.registry.embedding.embedder import Progress, Role
+from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.reading import overlaid
+from waygraph.registry.graph.read import overlaid
 from waygraph.registry.graph.schema import migrate
-from waygraph.registry.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model.changes import AgentEntry, ChangeSet, Manifest, Rejected
+from waygraph.registry.model.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.storage.store import Writing, prepare_nothing
-from waygraph.registry.writing import WriteSession, Written, changed_setting
+from waygraph.registry.storage.writer import WriteSession, Written, changed_setting
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.protocol import Matrix
+    from waygraph.registry.embedding.embedder import Matrix
 
 
 class CountingEmbedder:

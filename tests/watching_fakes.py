@@ -8,14 +8,12 @@ from random import Random
 import anyio
 from anyio.abc import TaskGroup
 
-from waygraph.ingest.upstream.launch import Launch, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.ingest.upstream.starts import Starts
-from waygraph.ingest.watching.events import ServerEvent
-from waygraph.ingest.watching.fleet import Fleet
-from waygraph.ingest.watching.pace import Pace
-from waygraph.ingest.watching.server import Supervision
-from waygraph.registry.errors import UpstreamUnreachable
+from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.upstream.clock import Starts
+from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.watch.events import ServerEvent
+from waygraph.ingest.watch.supervisor import Fleet, Pace, Supervision
+from waygraph.registry.model.errors import UpstreamUnreachable
 
 
 class TestClock:

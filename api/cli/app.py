@@ -1,47 +1,78 @@
 """The program `waygraph`: its commands, the options before them, and the edge where errors become exit codes."""
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from waygraph.api.cli.dashes import CommandAfterDashes
-from waygraph.api.cli.invocation import Invocation
-from waygraph.api.cli.on_demand import CommandsOnDemand, OnDemand
-from waygraph.api.cli.quick import QuickGroup
-from waygraph.api.cli.shown.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
-from waygraph.api.cli.variables import misspelt
-from waygraph.api.collecting import uncollected_at_exit
+from waygraph.api.cli.lazy_commands import CommandAfterDashes, CommandsOnDemand, OnDemand, QuickGroup
+from waygraph.api.cli.options import Invocation
+from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
+from waygraph.registry.model.process import uncollected_at_exit
+
+# Variables of the environment that look like settings and set nothing: one letter amiss, and a default holds.
+
+
+_OTHERS = re.compile(
+    "WAYGRAPH_(SERVICE_CHOSEN|(BENCH|INPUT|REQUIRE|TEST)_.*"  # of workers; of benchmarks, configurations and tests
+    "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
+)
+_PREFIX = "WAYGRAPH_"
+LEAST_LIKENESS = 0.88
+"""What is less like any setting may be somebody's own, such as one that a configuration refers to."""
+
+
+def misspelt(environ: Mapping[str, str]) -> str:
+    """What to tell of them, by their names alone; empty if there are none."""
+    given = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
+    if not given:
+        return ""
+    from waygraph.registry.model.settings import VARIABLES  # only where something is set: help starts without it
+
+    known = VARIABLES | {"WAYGRAPH_REGISTRY"}
+    if not given - known:
+        return ""
+    from waygraph.registry.model.errors import nearest
+
+    # What all begin with would make all alike.
+    rest = {name.removeprefix(_PREFIX) for name in known}
+    unknown = sorted(given - known)
+    near = {name: nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS) for name in unknown}
+    return "; ".join(
+        f"{name} is no setting; did you mean {_PREFIX}{found[0]}?" for name, found in near.items() if found
+    )
+
 
 _COMMANDS = {
-    "ingest": OnDemand("ingesting:ingest", "Bring the registry to what files, addresses and servers say."),
-    "route": OnDemand("asking:route", "Find the agents that can do this, best first."),
-    "find": OnDemand("asking:find", "Find the tools that can do this, best first, whoever owns them."),
-    "agents": OnDemand("looking:agents", "List the agents."),
-    "tools": OnDemand("looking:tools", "List the tools of all agents, or of one."),
-    "show": OnDemand("looking:show_one", "Show all that is known of an agent or a tool."),
-    "set": OnDemand("operating:set_agent", "Pin, hide, tag or restrict an agent."),
-    "remove": OnDemand("operating:remove", "Remove an agent, and keep it away whatever its source says."),
-    "changes": OnDemand("changing:changes", "List what sources changed of agents that were known before."),
-    "approve": OnDemand("changing:approve", "Let what waits into routing; also accept flagged texts."),
-    "cypher": OnDemand("querying:cypher", "Ask the graph in Cypher."),
-    "status": OnDemand("looking:status", "Say where the registry is and what it holds."),
-    "export": OnDemand("keeping:export", "Write the whole registry as JSON, GraphML or HTML."),
-    "migrate": OnDemand("migrating:migrate", "Copy a registry to another file or server, vectors included."),
-    "reindex": OnDemand("operating:reindex", "Embed everything anew, with another embedder or other texts."),
-    "doctor": OnDemand("keeping:doctor", "Check that the registry is well; exit 1 and advice if not."),
-    "serve": OnDemand("serving:serve", "Offer the registry over REST, and over MCP at /mcp."),
-    "mcp": OnDemand("gateway:mcp", "Serve registry and tools over MCP to the host that starts it."),
-    "watch": OnDemand("watching:watch", "Keep the registry in step with sources and running servers."),
-    "connect": OnDemand("connecting:connect", "Print or write the entry by which a host starts this gateway."),
-    "sources": OnDemand("operating:sources", "List the sources, or forget one."),
+    "ingest": OnDemand("ingest:ingest", "Bring the registry to what files, addresses and servers say."),
+    "route": OnDemand("route:route", "Find the agents that can do this, best first."),
+    "find": OnDemand("route:find", "Find the tools that can do this, best first, whoever owns them."),
+    "agents": OnDemand("agents:agents", "List the agents."),
+    "tools": OnDemand("agents:tools", "List the tools of all agents, or of one."),
+    "show": OnDemand("agents:show_one", "Show all that is known of an agent or a tool."),
+    "set": OnDemand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
+    "remove": OnDemand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
+    "changes": OnDemand("changes:changes", "List what sources changed of agents that were known before."),
+    "approve": OnDemand("changes:approve", "Let what waits into routing; also accept flagged texts."),
+    "cypher": OnDemand("cypher_shell:cypher", "Ask the graph in Cypher."),
+    "status": OnDemand("agents:status", "Say where the registry is and what it holds."),
+    "export": OnDemand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
+    "migrate": OnDemand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
+    "reindex": OnDemand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
+    "doctor": OnDemand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
+    "serve": OnDemand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
+    "mcp": OnDemand("serve:mcp", "Serve registry and tools over MCP to the host that starts it."),
+    "watch": OnDemand("watch:watch", "Keep the registry in step with sources and running servers."),
+    "connect": OnDemand("connect:connect", "Print or write the entry by which a host starts this gateway."),
+    "sources": OnDemand("operate:sources", "List the sources, or forget one."),
     "keys": OnDemand("keys:keys", "Make, list and revoke the API keys of a service."),
-    "model": OnDemand("models:model", "Get, list and find embedding models."),
-    "eval": OnDemand("evaluating:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
-    "generate": OnDemand("generating:generate", "Make a dataset for `waygraph eval`."),
+    "model": OnDemand("maintain:model", "Get, list and find embedding models."),
+    "eval": OnDemand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
+    "generate": OnDemand("evaluate:generate", "Make a dataset for `waygraph eval`."),
 }
 _BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}
 """Options that every command has, with what they take."""
@@ -158,7 +189,7 @@ def _is_nowhere() -> bool:
 
 def _status_of(error: Exception) -> int:
     """2 where what was asked cannot be, 1 for other errors of ours, 0 for those of nobody."""
-    from waygraph.registry.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError
+    from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, UnknownRecipe, WaygraphError
 
     if isinstance(error, (InvalidQuery, InvalidSetting, UnknownRecipe)):
         return 2

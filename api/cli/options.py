@@ -1,12 +1,69 @@
 """Options that several commands share, and what is made of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from waygraph.registry.model import AgentKind, Filters, Principal
+    from waygraph.registry.model.nouns import AgentKind, Filters, Principal
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+
+
+# What the options before the command say: which registry, which embedder.
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`location` empty: the default registry. `embedder` empty: the registry's own."""
+
+    location: str = ""
+    embedder: str = ""
+
+    def settings(self) -> "Settings":
+        from waygraph.registry.model.settings import load_settings
+
+        return load_settings()
+
+    def place(self, settings: "Settings") -> str | Path:
+        """Where the registry is, or will be."""
+        return self.location or settings.default_registry
+
+    def own_place(self, settings: "Settings") -> str | Path:
+        """The same, for what needs the registry itself. Raises NeedsRegistry if a service keeps it."""
+        from waygraph.registry.storage.store import refuse_service
+
+        place = self.place(settings)
+        refuse_service(place)
+        return place
+
+    def open(self, settings: "Settings | None" = None) -> "Registry":
+        """The registry; `settings`: those that were read already. Raises RegistryUnusable, EmbedderMismatch, …"""
+        return self._open(settings or self.settings(), self.embedder)
+
+    def open_for_reindex(self) -> "Registry":
+        """The registry with its own embedder: the one asked for is to come in its place."""
+        return self._open(replace(self.settings(), embedder=""), "")
+
+    @property
+    def wanted_embedder(self) -> str:
+        """The spec asked for by option or environment; empty if none was."""
+        return self.embedder or self.settings().embedder
+
+    def _open(self, settings: "Settings", embedder: str) -> "Registry":
+        from waygraph.registry.registry import Registry
+
+        return Registry.open(self.place(settings), embedder=embedder or None, settings=settings)
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """What this run of the program was told before the command."""
+    told = context.obj
+    return told if isinstance(told, Invocation) else Invocation()
+
 
 TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 Policy = Literal["accept", "hold", "strict"]
@@ -49,7 +106,7 @@ def filters(
     reachable: bool = False,
 ) -> "Filters":
     """What may be found. Raises BadParameter for an unknown kind."""
-    from waygraph.registry.model import AGENT_KINDS, Filters
+    from waygraph.registry.model.nouns import AGENT_KINDS, Filters
 
     for kind in kinds or ():
         if kind not in AGENT_KINDS:
@@ -60,6 +117,6 @@ def filters(
 
 def principal(groups: Sequence[str] | None) -> "Principal | None":
     """Who asks: a member of these groups, or without any the owner of this machine, who sees everything."""
-    from waygraph.registry.model import Principal
+    from waygraph.registry.model.nouns import Principal
 
     return Principal(groups=tuple(groups)) if groups else None

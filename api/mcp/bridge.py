@@ -5,9 +5,11 @@ and the session of the handshake era, which is begun anew, unseen by the host, w
 """
 
 import os
+import random
 import re
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +17,25 @@ from http import HTTPStatus
 from typing import Any
 
 import anyio
+import httpx2
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp.types import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -32,18 +47,297 @@ from mcp.types import (
 
 from waygraph.api.mcp.host_messages import host_messages
 from waygraph.api.mcp.host_pipes import host_pipes
-from waygraph.api.mcp.last_answers import until_answered
-from waygraph.api.mcp.link import Heard, Link
+from waygraph.api.mcp.last_answers import stopped_by_signal, until_answered
 from waygraph.api.mcp.results import protocol_error
-from waygraph.api.mcp.service_client import LEAVE_TIMEOUT_S, went_away
-from waygraph.api.mcp.stamping import Stamp
-from waygraph.api.mcp.stopping import stopped_by_signal
-from waygraph.ingest.upstream.quiet import hush, quietly
-from waygraph.ingest.upstream.wire import UNREAD
-from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
+from waygraph.ingest.upstream.wire import (
+    KINDS,
+    UNREAD,
+    answer_to,
+    error_code,
+    error_to,
+    hush,
+    kind_of,
+    message_in,
+    quietly,
+    start_of,
+)
+from waygraph.registry.http.problems import code_of
+from waygraph.registry.model.errors import ServiceFailed, ServiceUnavailable, WaygraphError
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.address import ServiceAddress, api_key
-from waygraph.registry.remote.answers import stranger
-from waygraph.registry.settings import Settings
+from waygraph.registry.remote.answers import Broken, answer_of, stranger
+from waygraph.registry.remote.calls import Call, Reply
+from waygraph.registry.remote.transport import Limits, client_options, patience
+
+# The HTTP headers of a message that came over stdio, where there are none (MCP 2026-07-28, Transports).
+
+
+class Stamp:
+    """Of one host: `version` is what its handshake agreed on, empty before it and in the modern era."""
+
+    def __init__(self) -> None:
+        self.version = ""
+        self._mirrored: dict[str, Mapping[tuple[str, ...], str]] = {}
+
+    def learn(self, listed: Mapping[str, Any]) -> None:
+        """From a result of tools/list: which arguments of a tool its calls mirror in headers."""
+        tools = listed.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            schema = tool.get("inputSchema") if isinstance(tool, Mapping) else None
+            if isinstance(schema, Mapping) and find_invalid_x_mcp_header(schema) is None:
+                self._mirrored[str(tool.get("name"))] = x_mcp_header_map(schema)
+
+    def stamped(self, message: JSONRPCMessage) -> SessionMessage:
+        """The message as the SDK's transport takes it."""
+        if not isinstance(message, JSONRPCRequest | JSONRPCNotification) or message.method == "initialize":
+            return SessionMessage(message)
+        params = message.params or {}
+        if isinstance(version := spoken_version(params), str):
+            headers = {MCP_PROTOCOL_VERSION_HEADER: version, **self._modern(message.method, params)}
+        else:
+            headers = {MCP_PROTOCOL_VERSION_HEADER: self.version} if self.version else {}
+        return SessionMessage(message, ClientMessageMetadata(headers=headers))
+
+    def _modern(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        headers = {MCP_METHOD_HEADER: method}
+        key = NAME_BEARING_METHODS.get(method)
+        name = params.get(key) if key else None
+        if isinstance(name, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+        arguments = params.get("arguments")
+        if method == "tools/call" and isinstance(arguments, Mapping):
+            headers |= mcp_param_headers(self._mirrored.get(str(name), {}), arguments)
+        return headers
+
+
+def spoken_version(params: Mapping[str, Any]) -> object:
+    """What a message of the modern era says of itself; None in the handshake era."""
+    meta = params.get("_meta")
+    return meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, Mapping) else None
+
+
+# How the bridge speaks to a running service: whatever goes wrong on the way becomes a JSON-RPC error that says why.
+#
+# The SDK's transport hands such an error to whoever asked, and all that is asked beside it goes on; an exception would
+# end the transport.
+
+
+API_KEY = "WAYGRAPH_API_KEY"
+NOTICE_TIMEOUT_S = 10.0
+"""For the answer to what asks nothing: the SDK sends nothing else before it comes."""
+LEAVE_TIMEOUT_S = 1.0
+"""For the service to hear that a session is over."""
+_SESSION = "mcp-session-id"
+_NO_ANSWER = 502
+"""Bad Gateway, in place of an answer that did not come."""
+_MESSAGE: Call[None] = Call(method="POST", path="/mcp", read=lambda _: None, safe=False)
+"""What every message is to the rules of repeats: it may have been done once it was sent."""
+
+
+class ServiceClient(httpx2.AsyncClient):
+    """Of one service. It never raises for what the service or the network does."""
+
+    def __init__(self, address: ServiceAddress, settings: Settings) -> None:
+        # Streams for what the service tells by itself stay open: no number of sockets is enough for all hosts.
+        sockets = httpx2.Limits(max_connections=None, max_keepalive_connections=settings.remote_pool_size)
+        options = client_options(address, settings) | {"limits": sockets}
+        timeout = httpx2.Timeout(None, connect=settings.remote_connect_timeout_s)  # who asks has a deadline
+        super().__init__(**options, timeout=timeout)
+        self.without_session = set[str | int]()
+        """Ids of requests that the service did not take since their session is over."""
+        self._place = address.url
+        self._most_bytes = settings.remote_max_answer_bytes
+        self._limits = Limits(address.url, settings, time.monotonic)
+        self._patience = patience(settings, time.monotonic, random.random)
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        asks = _asked(request)
+        if request.method == "POST" and asks is None:
+            request.extensions["timeout"] = {**self.timeout.as_dict(), "read": NOTICE_TIMEOUT_S}
+        if request.method == "DELETE":
+            with anyio.move_on_after(LEAVE_TIMEOUT_S):
+                return await self._answered(request, **how)
+            return error_to(request, _NO_ANSWER, protocol_error(ServiceUnavailable(self._place, "no answer in time")))
+        attempts = self._patience.attempts(_MESSAGE)
+        while True:
+            try:
+                response = await self._answered(request, **how)
+            except _Unanswered as unanswered:
+                pause_s = attempts.wait_s(unanswered.broken) if asks is not None else None
+                if pause_s is None:
+                    return self._no_answer(request, unanswered.broken)
+                await anyio.sleep(pause_s)
+            else:
+                return await self._taken(request, response, asks)
+
+    async def _answered(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        """Raises _Unanswered."""
+        try:
+            response = await super().send(request, **how)
+        except httpx2.HTTPError as exc:
+            raise _Unanswered(self._limits.broken(_MESSAGE, exc)) from exc
+        except (httpx2.InvalidURL, ValueError, TypeError) as exc:  # a header that cannot be sent
+            error = ServiceFailed(self._place, f"the message cannot be sent ({type(exc).__name__})")
+            raise _Unanswered(Broken(error, sent=False, passing=False)) from exc
+        if response.status_code < 400 and isinstance(response.stream, httpx2.AsyncByteStream):
+            is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            # One event is bounded by the SDK; a stream has no end.
+            response.stream = _Body(response.stream, None if is_stream else self._most_bytes)
+        return response
+
+    async def _taken(
+        self, request: httpx2.Request, response: httpx2.Response, asks: str | int | None
+    ) -> httpx2.Response:
+        """The answer, if it is one; what answers otherwise than any service of MCP is none of ours."""
+        if response.status_code >= 400:
+            return await self._refusal(request, response, asks)
+        is_answer = response.status_code == HTTPStatus.OK and kind_of(response) in KINDS
+        if asks is None or is_answer or response.has_redirect_location:
+            return response
+        with suppress(httpx2.HTTPError):
+            await response.aclose()
+        return error_to(request, _NO_ANSWER, protocol_error(stranger(response.status_code, self._place)))
+
+    async def _refusal(
+        self, request: httpx2.Request, response: httpx2.Response, asks: str | int | None
+    ) -> httpx2.Response:
+        """The service's own JSON-RPC error as it is; any other answer as the error that it means."""
+        body = await start_of(response)
+        if response.status_code == 404 and _SESSION in request.headers and asks is not None:
+            self.without_session.add(asks)
+        if error_code(body) is not None:
+            return answer_to(request, response.status_code, body)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        try:
+            answer_of(_MESSAGE, Reply(response.status_code, headers, body), self._place)
+        except WaygraphError as error:
+            return error_to(request, response.status_code, _with_advice(protocol_error(error), response.status_code))
+        raise AssertionError("an answer of 400 and above is an error")
+
+    def _no_answer(self, request: httpx2.Request, broken: Broken) -> httpx2.Response:
+        went = broken.sent and broken.passing
+        return error_to(request, _NO_ANSWER, went_away(self._place) if went else protocol_error(broken.error))
+
+
+def _with_advice(error: dict[str, Any], status: int) -> dict[str, Any]:
+    """Who reads it has a host's config in their hands, no HTTP request."""
+    advice = f"; set {API_KEY} in the environment in which the host starts this command" if status == 401 else ""
+    return error | {"message": error["message"] + advice}
+
+
+def went_away(place: str) -> dict[str, Any]:
+    """The error for what was sent, and never answered: asked again it might be done twice."""
+    error = ServiceUnavailable(place, "it went away before it answered; whether it did what was asked is not known")
+    return protocol_error(error) | {"data": {"code": code_of(type(error)), "retryable": False}}
+
+
+class _Unanswered(Exception):
+    def __init__(self, broken: Broken) -> None:
+        self.broken = broken
+        super().__init__(broken.error)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body that ends with an error which the SDK expects there when it breaks or is too long."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int | None) -> None:
+        self._inner, self._most_bytes = inner, most_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        try:
+            async for chunk in self._inner:
+                read += len(chunk)
+                if self._most_bytes is not None and read > self._most_bytes:
+                    raise httpx2.StreamError(f"more than {self._most_bytes:,} bytes (WAYGRAPH_REMOTE_MAX_ANSWER_BYTES)")
+                yield chunk
+        except httpx2.TransportError as exc:
+            raise httpx2.StreamError("the connection broke") from exc
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _asked(request: httpx2.Request) -> str | int | None:
+    """The id of a request that waits for an answer; None for all else."""
+    message = message_in(request)
+    found = message.get("id") if "method" in message else None
+    return found if isinstance(found, (str, int)) else None
+
+
+# One connection of the bridge to the service: in the handshake era one session, in the modern one any requests.
+
+
+type Heard = Callable[["Link", JSONRPCMessage], Awaitable[None]]
+
+
+class Link:
+    """`run` is its task; `heard` gets each message of the service's, with the link that it came by."""
+
+    def __init__(
+        self,
+        url: str,
+        address: ServiceAddress,
+        settings: Settings,
+        heard: "Heard",
+    ) -> None:
+        self._url, self._address, self._settings = url, address, settings
+        self._heard = heard
+        self.place = address.url
+        self.patience_s = settings.remote_timeout_s
+        """How long an answer that only asks may take."""
+        self.is_open = False
+        self._over = anyio.Event()
+        self.gone = anyio.Event()
+        self._client: ServiceClient | None = None
+        self._stream: Any = None
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Until it is closed; then the service is told that the session is over."""
+        try:
+            await self._run(task_status)
+        except Exception:
+            if self._stream is None:
+                raise
+            # What breaks the SDK's transport ends this link alone; who uses it sees that it is not open.
+        finally:
+            self.is_open = False
+            self.gone.set()
+
+    async def _run(self, task_status: TaskStatus[None]) -> None:
+        most = self._settings.remote_max_answer_bytes
+        async with (
+            ServiceClient(self._address, self._settings) as self._client,
+            streamable_http_client(self._url, http_client=self._client, max_sse_event_size=most) as (read, write),
+            anyio.create_task_group() as tasks,
+        ):
+            self._stream, self.is_open = write, True
+            tasks.start_soon(self._hear, read)
+            task_status.started()
+            await self._over.wait()
+            tasks.cancel_scope.cancel()
+
+    def close(self) -> None:
+        self._over.set()
+
+    async def send(self, message: SessionMessage) -> None:
+        """What is sent to a link that has ended is lost."""
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._stream.send(message)
+
+    def has_lost(self, request_id: str | int) -> bool:
+        """Whether a request was not taken since the session is over. Told once."""
+        lost = self._client.without_session if self._client else set[str | int]()
+        found = request_id in lost
+        lost.discard(request_id)
+        return found
+
+    async def _hear(self, read: AsyncIterable[SessionMessage | Exception]) -> None:
+        async for item in read:
+            if isinstance(item, SessionMessage):
+                await self._heard(self, item.message)
+        self.close()
+
 
 CANCELLED, INITIALIZED = "notifications/cancelled", "notifications/initialized"
 _CHANGED = {

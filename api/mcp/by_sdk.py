@@ -10,8 +10,8 @@ from waygraph.api.mcp.gateway import Parts
 from waygraph.api.mcp.host_messages import host_messages, line_of
 from waygraph.api.mcp.host_pipes import HostPipes
 from waygraph.api.mcp.last_answers import until_answered
-from waygraph.api.mcp.listed import Listed
-from waygraph.api.mcp.opening import open_gateway
+from waygraph.api.mcp.start import open_gateway
+from waygraph.api.mcp.tools_list import Listed
 
 type HasAnswer = Callable[[int | str | None], bool]
 """Told of each answer, by the id of its request: whether the host has one already."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 
-from waygraph.api.mcp.session import Session
+from waygraph.api.mcp.gateway import Session
 
 Context = ServerRequestContext[Any, Any]
 

@@ -14,7 +14,7 @@ from mcp.types import (
 )
 
 from waygraph.api.mcp.results import Result, as_protocol_has_it, told, unforeseen
-from waygraph.registry.errors import UpstreamAnswered, WaygraphError
+from waygraph.registry.model.errors import UpstreamAnswered, WaygraphError
 
 _OF_A_CONNECTION = frozenset(
     {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, CONNECTION_CLOSED, REQUEST_TIMEOUT, *range(-32029, -32019)}

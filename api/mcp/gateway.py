@@ -1,28 +1,77 @@
 """What every request of a host reaches: the registry, what runs tools, the rules, what is recorded."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from waygraph.api.mcp.session import Session
-from waygraph.api.mcp.surface import Surface
-from waygraph.ingest.calling.reach import Reach
-from waygraph.ingest.vouched import vouched_file
-from waygraph.registry.discovery.namespaces import agents_of_namespace
+from waygraph.api.mcp.tools import Surface
+from waygraph.ingest.execution.availability import Reach
+from waygraph.ingest.execution.services import Services, load_services
+from waygraph.ingest.execution.trust_store import vouched_file
+from waygraph.registry.access.policy import CallPolicy, load_policy
+from waygraph.registry.routing.find_tools.find import agents_of_namespace
 from waygraph.registry.storage.store import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.connection import Context
-    from waygraph.api.mcp.parking import Parking
-    from waygraph.api.mcp.rules import Rules
-    from waygraph.api.observing.audit import Audit
-    from waygraph.ingest.calling.call import ToolCaller
-    from waygraph.ingest.surroundings import Surroundings
-    from waygraph.registry.access import Caller
-    from waygraph.registry.model import Principal
-    from waygraph.registry.policy import CallPolicy
+    from waygraph.api.mcp.pending_calls import Parking
+    from waygraph.api.telemetry.audit import Audit
+    from waygraph.ingest.execution.call import ToolCaller
+    from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.registry.access.visibility import Caller
+    from waygraph.registry.model.nouns import Principal
+    from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
-    from waygraph.registry.settings import Settings
+
+
+# What is remembered of a host between its requests: which tools it was sent, how loud it wants logs.
+#
+# A session is a connection of the handshake era, or a stdio process. A host of the modern era over HTTP has none:
+# each of its requests stands alone.
+
+
+MAX_KNOWN = 4_096
+"""So many tools are remembered of a session; the least recently sent go."""
+_OF_SUMMARY = "~"
+
+
+@dataclass(slots=True)
+class Session:
+    """`log_level` empty: all that tools log."""
+
+    log_level: str = ""
+    _sent: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    """Of each tool, by call name, the version that was sent; `~` behind it: its summary only."""
+
+    @property
+    def known(self) -> Mapping[str, str]:
+        """Versions by call name, as `FindAsked.known` takes them."""
+        return self._sent
+
+    def sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        """These tools have just been sent, as an answer of find_tools has them."""
+        for tool in tools:
+            name, version = str(tool["name"]), str(tool["version"])
+            before = self._sent.pop(name, "")
+            # Of a tool that was sent whole the summary tells nothing more.
+            self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
+        while len(self._sent) > MAX_KNOWN:
+            self._sent.popitem(last=False)
+
+
+# What an operator's files say of calls, read before anything is begun; without the SDK, which takes longer.
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    policy: CallPolicy
+    services: Services
+
+
+def load_rules(settings: "Settings") -> Rules:
+    """Raises InvalidSetting."""
+    return Rules(load_policy(settings.policy_file), load_services(settings.services_file))
 
 
 class Ask(Protocol):

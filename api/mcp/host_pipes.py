@@ -16,8 +16,7 @@ from typing import IO
 
 import anyio
 
-from waygraph.ingest.upstream.lines_out import LinesOut
-from waygraph.ingest.upstream.pipe import Chunks, Pipe
+from waygraph.ingest.upstream.pipe import Chunks, LinesOut, Pipe
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
 

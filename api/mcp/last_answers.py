@@ -4,6 +4,7 @@ A script writes its requests and closes the pipe, `printf … | waygraph mcp`, a
 ends whatever runs as soon as there is nothing more to read.
 """
 
+import signal
 from typing import Any
 
 import anyio
@@ -11,7 +12,20 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 
-from waygraph.api.mcp.stopping import LAST_S
+# What ends a host's gateway: the end of its input, a moment later, or a signal.
+
+
+LAST_S = 1.5
+"""So long may what runs go on once its host has closed its side."""
+
+
+async def stopped_by_signal(scope: anyio.CancelScope) -> None:
+    """Cancels the scope at Ctrl-C or SIGTERM."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
 
 _ENDLESS = "subscriptions/listen"
 _CANCELLED = "notifications/cancelled"

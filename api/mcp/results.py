@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from waygraph.registry.errors import WaygraphError
-from waygraph.registry.wire.problems import TYPE_PREFIX, code_of, is_own_fault, told_outside
+from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, told_outside
+from waygraph.registry.model.errors import WaygraphError
 
 logger = logging.getLogger("waygraph.mcp")
 

@@ -2,29 +2,62 @@
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
+from threading import Event, Thread
 from types import ModuleType
 
 import anyio
 
-from waygraph.api.collecting import uncollected
 from waygraph.api.mcp.direct.answers import DirectAnswers
 from waygraph.api.mcp.direct.pipe import DirectPipe
-from waygraph.api.mcp.gateway import Asker, Parts, discovery_of
+from waygraph.api.mcp.gateway import Asker, Parts, Session, discovery_of, load_rules
 from waygraph.api.mcp.host_pipes import HostPipes, host_pipes
-from waygraph.api.mcp.loading import FIRST_QUESTIONS_S
-from waygraph.api.mcp.rules import load_rules
-from waygraph.api.mcp.session import Session
-from waygraph.api.mcp.stopping import stopped_by_signal
-from waygraph.api.mcp.surface import Surface
-from waygraph.api.observing.audit import Audit
-from waygraph.api.observing.logs import take_over_logging
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.registry.access import LOCAL
+from waygraph.api.mcp.last_answers import stopped_by_signal
+from waygraph.api.mcp.tools import Surface
+from waygraph.api.telemetry.audit import Audit
+from waygraph.api.telemetry.logs import take_over_logging
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.registry.access.arguments import check_arguments
+from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.process import uncollected
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
+
+# What a host's first question would wait for, had before it comes: index and model; a little later what calls need.
+
+
+FIRST_QUESTIONS_S = 1.0
+"""So long what only calls need waits: to import it meanwhile would hold up the first questions."""
+
+_NOT_PLAIN = '{"type":"object","minProperties":0}'
+"""Arguments of plain schemas are accepted without the library that is to be imported."""
+
+
+@contextmanager
+def loading(registry: Registry) -> Iterator[None]:
+    """Loads in a thread while the block begins: what it imports meanwhile, the SDK above all, takes as long."""
+    ended = Event()
+    thread = Thread(target=_load, args=(registry, ended), name="load", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()  # it uses the registry, which is closed next
+
+
+def _load(registry: Registry, ended: Event) -> None:
+    """Why something cannot be had is told to who asks for it."""
+    with suppress(WaygraphError):
+        if registry.exists:
+            registry.route("are you ready")
+    if not ended.wait(FIRST_QUESTIONS_S):
+        check_arguments(Tool(id="", agent_id="", name="", input_schema=_NOT_PLAIN), {})
+
 
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""

@@ -11,8 +11,8 @@ from fastapi.responses import Response
 from pydantic_core import PydanticSerializationError, to_json
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.service import Service
-    from waygraph.registry.access import Caller
+    from waygraph.api.rest.dependencies import Service
+    from waygraph.registry.access.visibility import Caller
 
 ANY = "*"
 """In place of tags (RFC 9110, 13.1.2): whichever there is."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Match
 
-from waygraph.api.rest.limits import replayed
-from waygraph.api.rest.service import caller_for_route, service_of
+from waygraph.api.rest.dependencies import caller_for_route, service_of
+from waygraph.api.rest.middleware import replayed
 
 if TYPE_CHECKING:
     from fastapi.responses import Response
 
-    from waygraph.api.rest.observing.observed import Receive, Scope, Send
     from waygraph.api.rest.requests import Strict
+    from waygraph.api.telemetry.request_log import Receive, Scope, Send
 
 _PLAIN = frozenset({"application/json", "application/json; charset=utf-8"})
 _PASSED_ON = "waygraph.passed_on"

@@ -1,5 +1,6 @@
 """Errors become problem details (RFC 9457): every one, in one shape."""
 
+import asyncio
 import logging
 import math
 from typing import TYPE_CHECKING
@@ -10,14 +11,16 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from waygraph.api.observing.logs import request_id
 from waygraph.api.rest.answers import written
-from waygraph.api.rest.faults import faults_of
-from waygraph.registry import errors as e
-from waygraph.registry.wire.problems import MEDIA_TYPE, Problem, problem, told_outside
+from waygraph.api.rest.request_faults import faults_of
+from waygraph.api.telemetry.logs import request_id
+from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
+from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem, told_outside
+from waygraph.registry.model import errors as e
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 logger = logging.getLogger("waygraph.rest")
 
@@ -175,3 +178,33 @@ async def _unforeseen(_: Request, __: Exception) -> Response:
 
 def _instance() -> str:
     return f"urn:waygraph:request:{request_id()}"
+
+
+# What is cut off when a service stops is answered: in the shape of every other error, and not as a fault.
+
+
+class Stoppable:
+    """The application. A request that the server cancels, since it stops and waits no longer, is told so.
+
+    Where an answer has begun nothing can be told any more: the connection ends in the middle of it.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._application(scope, receive, noted)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if begun or scope["type"] != "http" or task is None:
+                raise
+            task.uncancel()
+            await stopped()(scope, receive, send)

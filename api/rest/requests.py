@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
-from waygraph.registry import approval
-from waygraph.registry.changes import Policy
-from waygraph.registry.formats import ToolFormat
-from waygraph.registry.model import AgentKind, Filters, Query, TextForm
+from waygraph.registry.model.changes import Policy
+from waygraph.registry.model.nouns import AgentKind, Filters, Query, TextForm
+from waygraph.registry.model.to_json import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
-from waygraph.registry.wire.bounds import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
+from waygraph.registry.routing.tool_formats import ToolFormat
+from waygraph.registry.storage import approval
 
 MAX_STEPS = 50
 MAX_BATCH = 100

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from waygraph.registry.changes import Policy
-from waygraph.registry.model import AgentKind, EntityKind, TextForm
+from waygraph.registry.model.changes import Policy
+from waygraph.registry.model.nouns import AgentKind, EntityKind, TextForm
 
 
 class Answer(BaseModel):

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.world import World
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.embedding.embedder import Embedder, Role
 from waygraph.registry.embedding.entities import TextForms, new_vectors
-from waygraph.registry.embedding.opened import OpenedEmbedders
-from waygraph.registry.embedding.protocol import Embedder, Role
-from waygraph.registry.embedding.query_text import query_text
+from waygraph.registry.embedding.factory import OpenedEmbedders
+from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.evaluation.dataset import By, Dataset
 from waygraph.registry.evaluation.metrics import Gold
 from waygraph.registry.index.search_index import Leg, Scope, SearchIndex
-from waygraph.registry.model import TextForm
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 Matrix = NDArray[np.float32]
 ALL = 1_000_000

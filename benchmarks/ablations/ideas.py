@@ -23,15 +23,13 @@ from benchmarks.ablations.worths import (
     worth_of_words,
     worths_of,
 )
-from waygraph.ingest.questions.author import with_questions
-from waygraph.ingest.questions.templates import TemplateAuthor
-from waygraph.registry.changes import Manifest
-from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.embedding.texts import agent_texts, tool_texts
+from waygraph.ingest.datasets.questions import TemplateAuthor, with_questions
+from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.index.search_index import TEXT_LEGS, Leg
-from waygraph.registry.model import TextForm
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
 
 Idea = Callable[[Case], Matrix]
 """Queries → (queries, agents), higher is better."""

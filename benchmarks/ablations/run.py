@@ -11,9 +11,8 @@ from benchmarks.ablations.ideas import BASELINE, IDEAS
 from benchmarks.families import FAMILIES, all_there
 from benchmarks.record import Result
 from benchmarks.world import World, shown
-from waygraph.registry.evaluation.metrics import DEPTHS, measured
-from waygraph.registry.evaluation.significance import paired_p
-from waygraph.registry.evaluation.tables import markdown_table
+from waygraph.registry.evaluation.compare import markdown_table
+from waygraph.registry.evaluation.metrics import DEPTHS, measured, paired_p
 
 NAME = "ablations"
 SURE = 0.05

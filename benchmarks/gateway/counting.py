@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.world import World
-from waygraph.registry.settings import DEFAULT_EMBEDDER
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,8 @@ def _o200k() -> Counter | None:
 
 def word_pieces(world: World) -> Counter:
     """Of the default embedding model. Raises ModelNotFound."""
-    from waygraph.registry.embedding.model_folder import TOKENIZER
-    from waygraph.registry.embedding.tokens import TextTokenizer
-    from waygraph.registry.embedding.weights import locate
+    from waygraph.registry.embedding.onnx import TextTokenizer
+    from waygraph.registry.embedding.weights import TOKENIZER, locate
 
     folder = locate(DEFAULT_EMBEDDER, world.settings)
     whole = TextTokenizer(folder / TOKENIZER, max_tokens=sys.maxsize >> 32)

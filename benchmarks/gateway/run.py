@@ -15,7 +15,7 @@ from benchmarks.gateway.counting import Counter, counter
 from benchmarks.gateway.scene import Scene, scene
 from benchmarks.record import Measure, Result
 from benchmarks.world import World, scratch_folder, write_catalogue
-from waygraph.ingest.sources import read_path
+from waygraph.ingest.sources.read import read_path
 
 NAME = "gateway"
 LIVEMCPBENCH = "livemcpbench"

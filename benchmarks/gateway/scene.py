@@ -20,9 +20,9 @@ from benchmarks.processes import TIMEOUT_S, ProcessFailed, plain, waygraph_comma
 from benchmarks.record import PROJECT
 from benchmarks.service.servers import Server, free_port, serving, tree
 from benchmarks.world import World, scratch_folder, shown, with_cache
-from waygraph.ingest.sync import sync
-from waygraph.registry.authentication.keys import KeyFile
-from waygraph.registry.changes import Manifest
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.model.changes import Manifest
 from waygraph.registry.registry import Registry
 
 type Era = Literal["handshake", "modern"]

@@ -13,7 +13,7 @@ from benchmarks.gateway.counting import Counter
 from benchmarks.gateway.finding import LIMIT, found
 from benchmarks.gateway.scene import Scene
 from benchmarks.record import Measure
-from waygraph.registry.formats import definitions
+from waygraph.registry.routing.tool_formats import definitions
 
 DETAILS = ("summary", "schema")
 

@@ -10,8 +10,8 @@ from benchmarks.ingest_speed import Took, took
 from benchmarks.live.scene import Scene, tools_in, watched_once
 from benchmarks.processes import run_process, waygraph_command
 from benchmarks.record import Measure, Target
-from waygraph.registry.changes import AgentEntry
 from waygraph.registry.embedding.entities import TextForms
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.registry import Registry
 
 MOST_TO_BARE, MORE_S = 1.3, 3.0

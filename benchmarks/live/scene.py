@@ -16,13 +16,13 @@ import anyio
 
 from benchmarks.service.servers import free_port, serving
 from benchmarks.world import World, scratch_folder, with_cache
-from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.watching.events import WatchEvent
-from waygraph.ingest.watching.opening import followed_sources, watching
-from waygraph.ingest.watching.watch import Watch
-from waygraph.registry.embedding.protocol import Embedder
+from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.watch.events import WatchEvent
+from waygraph.ingest.watch.run import Watch
+from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.registry.embedding.embedder import Embedder
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 
 SILENT = "silent"
 """The server that never answers."""

@@ -15,9 +15,9 @@ from benchmarks.peers.measure import LIMIT, Effort, accounts
 from benchmarks.peers.rows import row
 from benchmarks.record import PROJECT, Measure, Result, as_record, write_record
 from benchmarks.world import DATA_VARIABLE, data_folder, scratch_folder, with_cache
-from waygraph.registry.changes import Manifest
 from waygraph.registry.evaluation.dataset import Asked
-from waygraph.registry.settings import Settings, load_settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.settings import Settings, load_settings
 
 NAME = "peers"
 PAGE = PROJECT / "docs" / "benchmarks.md"
@@ -70,7 +70,7 @@ class Comparison:
     padded_tools: int = PADDED_TOOLS
 
     def result(self) -> Result:
-        from waygraph.ingest.datasets import read_dataset
+        from waygraph.ingest.datasets.read_dataset import read_dataset
 
         if not (self.folder / "steps_aligned.json").is_file():
             return Result(name=NAME, skipped=f"no data: give its folder by --data or {DATA_VARIABLE}")
@@ -120,7 +120,7 @@ def _measures(one: Mapping[str, Any]) -> list[Measure]:
 
 def _fingerprint(settings: Settings) -> str:
     from waygraph.registry.embedding.factory import open_embedder
-    from waygraph.registry.settings import DEFAULT_EMBEDDER
+    from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
     opened = open_embedder(DEFAULT_EMBEDDER, settings, {})
     return opened.fingerprint if opened else ""

@@ -6,17 +6,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.nouns import Agent, Tool
 
 if TYPE_CHECKING:
-    from waygraph.registry.settings import Settings
+    from waygraph.registry.model.settings import Settings
 
 
 def padded(catalogue: Manifest, tools: int, settings: "Settings") -> Manifest:
     """The catalogue with invented agents after its own, `tools` tools in all. It must leave room for 7 or more."""
     from benchmarks.world import scratch_folder, write_catalogue
-    from waygraph.ingest.sources import read_path
+    from waygraph.ingest.sources.read import read_path
 
     have = sum(len(entry.tools) for entry in catalogue.entries)
     with scratch_folder() as folder:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from benchmarks.peers import catalogue_file
 from benchmarks.peers.vectors import Vectors
 from benchmarks.route_process import memory_mib
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from benchmarks.peers.contenders import Contender

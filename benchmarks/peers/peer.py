@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Manifest
+    from waygraph.registry.model.changes import Manifest
 
 READ_TOOLS = 100
 """Tools read where a peer lets it be chosen: enough that five agents own them, and the depth that Waygraph reads."""

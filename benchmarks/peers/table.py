@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.peers.contenders import HYBRID
 from benchmarks.table import between
-from waygraph.registry.evaluation.tables import markdown_table
+from waygraph.registry.evaluation.compare import markdown_table
 
 BEGIN, END = "<!-- peers: begin (python -m benchmarks.peers table) -->", "<!-- peers: end -->"
 HEAD = (

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from waygraph.registry.embedding.cache import CachedEmbedder
-    from waygraph.registry.embedding.protocol import Embedder
+    from waygraph.registry.embedding.embedder import Embedder
 
     Matrix = NDArray[np.float32]
     Vector = NDArray[np.float32]
@@ -56,7 +56,6 @@ class Vectors:
 
     @cached_property
     def _cached(self) -> "CachedEmbedder":
-        from waygraph.registry.embedding.cache import CachedEmbedder
-        from waygraph.registry.embedding.vector_file import vector_file_path
+        from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
 
         return CachedEmbedder(self._bare, vector_file_path(self.settings, self._bare.fingerprint))

@@ -15,11 +15,11 @@ from benchmarks.service import bare
 from benchmarks.service.load import Job, Tally
 from benchmarks.service.servers import Server, free_port, python_module, serving
 from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.authentication.keys import KeyFile
-from waygraph.registry.index import layout
-from waygraph.registry.index.generation import folder_of, lease_current
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.generation import folder_of, lease_current
 from waygraph.registry.registry import Registry
 
 ROUTE = "/v1/route"
@@ -206,7 +206,7 @@ def _fill(world: World, place: Path, tools: int) -> str:
 def _lay_out_matrix(made: Arena) -> None:
     """What the registry has published, in the form that the bare endpoint reads."""
     published = lease_current(folder_of(made.registry)).path
-    shutil.copy(published / layout.VECTORS, made.folder / bare.MATRIX)
-    tables = json.loads((published / layout.TABLES).read_bytes())
+    shutil.copy(published / generation.VECTORS, made.folder / bare.MATRIX)
+    tables = json.loads((published / generation.TABLES).read_bytes())
     ids = [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
     (made.folder / bare.IDS).write_text(json.dumps(ids), encoding="utf-8")

@@ -14,7 +14,7 @@ from benchmarks.service.arena import Queries
 from benchmarks.service.calls import manifest
 from benchmarks.service.load import HEAD_END, content_length
 from benchmarks.service.syncing import edition
-from waygraph.registry.authentication.keys import KeyFile
+from waygraph.registry.access.api_keys import KeyFile
 
 type Answer = tuple[int, dict[str, Any]]
 MOST_SURPRISES = 20

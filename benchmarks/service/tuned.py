@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.service.bare import app, serve
 from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.settings import DEFAULT_EMBEDDER, load_settings
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, load_settings
 
 
 def main(folder: str, port: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.ingest.datasets.gold import Known, checksum
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import service_list
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import InvalidDataset
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import service_list
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import InvalidDataset
+from waygraph.registry.model.settings import Settings
 
 SERVICES, QUERIES = "service.json", "query.json"
 FILES = (SERVICES, QUERIES)

@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.ingest.datasets.gold import Known, checksum
-from waygraph.ingest.manifest import AgentRecord, Intake
-from waygraph.ingest.sources.files import list_path
-from waygraph.ingest.sources.reading import Listing, Reading, read_listing
-from waygraph.ingest.sources.tools_list import tool_records
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.errors import InvalidDataset
+from waygraph.ingest.manifest.records import AgentRecord, Intake
+from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
-from waygraph.registry.nearest import nearest
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import InvalidDataset, nearest
+from waygraph.registry.model.settings import Settings
 
 AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
 FILES = (QUERIES,)

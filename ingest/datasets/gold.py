@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.evaluation.metrics import Gold, gold_items
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import InvalidDataset
 
 
 @dataclass(frozen=True, slots=True)

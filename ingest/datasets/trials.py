@@ -5,12 +5,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.evaluation.dataset import Dataset
-from waygraph.registry.evaluation.trial import Outcome, Progress, Trial, run
-from waygraph.registry.model import TextForm
+from waygraph.registry.evaluation.run import Outcome, Progress, Trial, run
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 
 Watching = Callable[[str], AbstractContextManager[Progress | None]]
 """Who watches a part of the work, by its name."""

@@ -1,17 +1,19 @@
 """A host's config as text: its servers read, set and removed, and all else left as it was written."""
 
+import difflib
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from waygraph.ingest.hosts import json_text, toml_text
-from waygraph.ingest.hosts.host import Host
-from waygraph.ingest.sources.repeated import repeated
-from waygraph.registry.errors import SourceError
+from waygraph.ingest.hosts import edit_json, edit_toml
+from waygraph.ingest.hosts.hosts import Host
+from waygraph.ingest.manifest.fields import repeated
+from waygraph.ingest.manifest.redaction import STRUCK
+from waygraph.registry.model.errors import SourceError
 
 _BLANK = "\ufeff \t\r\n"
 MAX_BYTES = 16 * 1024 * 1024
@@ -92,7 +94,7 @@ class HostConfig:
         try:
             changed = replace(self, text=change(text, syntax))
             after = changed._document()
-        except (json_text.Unfit, toml_text.Unfit, SourceError, ValueError, RecursionError):
+        except (edit_json.Unfit, edit_toml.Unfit, SourceError, ValueError, RecursionError):
             after, changed = {}, self
         if not _same(_filled(after, table), _filled(_put(before, table, dict(servers)), table)):
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
@@ -124,32 +126,32 @@ class _Json:
     empty = "{}\n"
 
     def parsed(self, text: str) -> Any:
-        return json_text.parsed(text)
+        return edit_json.parsed(text)
 
     def repeated(self, text: str, table: Sequence[str]) -> list[str]:
-        return repeated(member.name for member in json_text.members(text, table) or ())
+        return repeated(member.name for member in edit_json.members(text, table) or ())
 
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
-        return json_text.with_member(text, table, name, entry)
+        return edit_json.with_member(text, table, name, entry)
 
     def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str:
-        return json_text.without_members(text, table, names)
+        return edit_json.without_members(text, table, names)
 
 
 class _Toml:
     empty = ""
 
     def parsed(self, text: str) -> Any:
-        return toml_text.parsed(text)
+        return edit_toml.parsed(text)
 
     def repeated(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
         return []
 
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
-        return toml_text.with_member(text, table[0], name, entry)
+        return edit_toml.with_member(text, table[0], name, entry)
 
     def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str:
-        return toml_text.without_members(text, table[0], names)
+        return edit_toml.without_members(text, table[0], names)
 
 
 _SYNTAXES: Mapping[str, Syntax] = {"json": _Json(), "toml": _Toml()}
@@ -210,3 +212,79 @@ def _place_of(exc: ValueError) -> str:
     """Line and column, as far as they are told; never what stands there."""
     found = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
     return f" (line {found[1]}, column {found[2]})" if found else ""
+
+
+# What of a config may be shown: its names, and nothing that anybody else wrote there as a value.
+#
+# A config holds keys of servers and of programs, in values and in comments. So a difference shows every value and
+# comment but those of our own entry as `***`.
+
+
+_STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)(\s*:)?|//[^\r\n]*|/\*.*?(?:\*/|\Z)')
+_NUMBER = re.compile(r"(?<![\w.\"])-?\d[\d.eE+-]*")
+_TOML_NAME = re.compile(r"""(\s*(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*\s*=)""")
+
+
+def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
+    """The lines of a unified difference; empty if there is none. `name`: of our own entry, which is shown whole
+    as it will be."""
+    if before.text == after.text:
+        return []
+    lines = difflib.unified_diff(
+        _masked(before, "").splitlines(),
+        _masked(after, name).splitlines(),
+        str(before.path),
+        str(after.path),
+        "",
+        "",
+        2,
+    )
+    return [line.rstrip() for line in lines]
+
+
+def _masked(config: HostConfig, name: str) -> str:
+    text = config.text or ""
+    return "".join(_toml(text, config.host.table, name) if config.host.syntax == "toml" else _json(config, text, name))
+
+
+def _json(config: HostConfig, text: str, name: str) -> Iterator[str]:
+    found = edit_json.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
+    at = 0
+    for member in found or ():
+        if member.name == name:
+            yield _hidden(text[at : member.start])
+            yield text[member.start : member.end]
+            at = member.end
+    yield _hidden(text[at:])
+
+
+def _hidden(text: str) -> str:
+    """Names stay; strings, comments and numbers do not."""
+    kept, at = "", 0
+    for found in _STRING_OR_COMMENT.finditer(text):
+        kept += _NUMBER.sub(STRUCK, text[at : found.start()]) + _struck(found)
+        at = found.end()
+    return kept + _NUMBER.sub(STRUCK, text[at:])
+
+
+def _struck(found: re.Match[str]) -> str:
+    text = found[0]
+    if text.startswith("//"):
+        return f"// {STRUCK}"
+    if text.startswith("/*"):
+        return f"/* {STRUCK} */"
+    return text if found[1] is not None else f'"{STRUCK}"'
+
+
+def _toml(text: str, table: str, name: str) -> Iterator[str]:
+    """A table's head and the names of its values stay. What follows on further lines is a value, too."""
+    inside = False
+    for line, kind in edit_toml.lines(text):
+        if kind == "head":
+            inside = edit_toml.is_head_of(line, table, name)
+            yield f"{edit_toml.bare_head(line)}\n"
+        elif (inside and line.lstrip()[:1] != "#") or not line.strip():
+            yield line
+        else:
+            named = _TOML_NAME.match(line) if kind == "other" else None
+            yield f"{named[1] if named else ''} {STRUCK}\n"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from waygraph.ingest.hosts.host import Host
-from waygraph.registry.errors import InvalidSetting, SourceError
-from waygraph.registry.paths import as_written
-from waygraph.registry.settings import PREFIX, Settings
+from waygraph.ingest.hosts.hosts import Host
+from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.files import as_written
+from waygraph.registry.model.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from waygraph.ingest.hosts.config import HostConfig

@@ -9,17 +9,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from waygraph.ingest.event_loop import run_whole
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources.tools_list import tool_records
-from waygraph.ingest.upstream.connection import Connect
-from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.registry.changes import AgentEntry, Manifest, Rejected
-from waygraph.registry.errors import UpstreamError, UpstreamRefused
-from waygraph.registry.identity import name_fault
-from waygraph.registry.settings import Settings
-from waygraph.registry.statuses import failing, unreachable
+from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.upstream.connection import Connect, ServerListing
+from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
+from waygraph.registry.model.identity import name_fault
+from waygraph.registry.model.nouns import failing, unreachable
+from waygraph.registry.model.process import run_whole
+from waygraph.registry.model.settings import Settings
 
 LIVE_RANK = 1
 """Of a source that asked the servers themselves: it speaks before a catalogue, whose rank is 0."""
@@ -75,8 +74,7 @@ class McpServers:
     async def _ask_all(self) -> "list[Answer]":
         import anyio
 
-        from waygraph.ingest.upstream.clock import SystemClock
-        from waygraph.ingest.upstream.starts import START_S, Starts
+        from waygraph.ingest.upstream.clock import START_S, Starts, SystemClock
 
         starts = Starts(self.settings.upstream_starts_at_once, START_S, SystemClock())
         asks = anyio.Semaphore(self.settings.upstream_asked_at_once)
@@ -96,7 +94,7 @@ class McpServers:
         return answers
 
     def _connect(self) -> Connect:
-        from waygraph.ingest.upstream.opening import connect  # the SDK takes half a second to import
+        from waygraph.ingest.upstream.open import connect  # the SDK takes half a second to import
 
         return lambda launch: connect(launch, self.settings, follow=False, open_page=self.open_page)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from waygraph.ingest.sources.repeated import MOST_TOLD, Note, Path, repeated, told, unheeded
+from waygraph.ingest.manifest.fields import MOST_TOLD, Note, Path, repeated, told, unheeded
 
 MAX_DEPTH = 200
 """Before 0.2.6 libyaml ends the process at a few ten thousand."""

@@ -1,13 +1,127 @@
-"""A connection to one MCP server, as those who follow it and those who call its tools see it. Runs on anyio."""
+"""The side that asked for a call of a tool, as whoever runs it sees it: questions, progress and logs go there."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
 
-from waygraph.ingest.upstream.host import Host, Result
-from waygraph.ingest.upstream.launch import Launch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.registry.errors import UpstreamUnreachable
+from waygraph.ingest.manifest.launch import Launch
+from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.settings import Settings
+
+# What an MCP server offers, as it said it: unchecked, bounded.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerListing:
+    """One whole listing. `tools` are the wire's own objects, in the server's order: a bad one costs only itself."""
+
+    name: str = ""
+    title: str = ""
+    version: str = ""
+    instructions: str = ""
+    protocol: str = ""
+    """The protocol version that was agreed."""
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    prompts: int = 0
+    resources: int = 0
+    resource_templates: int = 0
+    lasts_s: float | None = None
+    """For how long the server says that it holds (`ttlMs`); None: not said."""
+    notifies: bool = False
+    """Whether the server tells of changes by itself."""
+
+
+Question = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
+"""What a server may ask its client for while it runs a tool, by MCP's name of the method."""
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+
+Result = Mapping[str, Any]
+"""A `CallToolResult` as JSON: `content`, `structuredContent`, `isError`, `_meta`, and whatever else the server said."""
+
+
+class Host(Protocol):
+    """The side that asked for the call, for as long as the call runs. It may be gone: then nothing reaches it.
+
+    Hosts that are equal are one: what a server says without naming its call goes to a host only if all calls that are
+    under way there are that host's.
+    """
+
+    @property
+    def owner(self) -> object:
+        """Whose it is. Equal for hosts of which nobody can tell whether they are one; of others what comes late, after
+        the answer to its call, is kept away.
+        """
+        ...
+
+    @property
+    def log_level(self) -> str:
+        """From which of MCP's levels on it wants to hear what tools log; empty: it has not said."""
+        ...
+
+    def can(self, question: Question) -> bool:
+        """Whether it takes such questions."""
+        ...
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its answer, as the wire has it. Raises NotAnswered."""
+        ...
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, level: str, data: object, logger: str | None) -> None:
+        """`level` is one of MCP's."""
+        ...
+
+
+ANSWER_S = 300.0
+"""So long may a person, or a model, take for an answer. It does not count to the call's own time."""
+
+
+class Through:
+    """A host as somebody between sees it, who has a word in what is asked. Whatever differs is of a kind of its own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.can, self.progress, self.log = host.can, host.progress, host.log
+        self.log_level, self.owner = host.log_level, host.owner
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Through) and self._host == other._host
+
+    def __hash__(self) -> int:
+        return hash(self._host)
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._host.ask(question, params)
+
+
+class NotAnswered(Exception):
+    """The host does not answer a question: it cannot, it is gone, or a person refused. The text says which."""
+
+
+class Deaf:
+    """A Host that takes no questions and hears nothing."""
+
+    log_level = ""
+
+    @property
+    def owner(self) -> object:
+        return self
+
+    def can(self, question: Question) -> bool:  # noqa: ARG002
+        return False
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+        raise NotAnswered("the host takes no questions of servers")
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+
+    async def log(self, level: str, data: object, logger: str | None) -> None: ...
+
+
+# A connection to one MCP server, as those who follow it and those who call its tools see it. Runs on anyio.
 
 
 class Connection(Protocol):
@@ -77,3 +191,77 @@ class MayHaveRun(UpstreamUnreachable):
 
 Connect = Callable[[Launch], AbstractAsyncContextManager[Connection]]
 """Opens a connection, within its deadline. Raises UpstreamError."""
+
+
+# All pages of a list, whatever the server makes of them. A page that fails fails the list: half of one is none.
+
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Method and parameters to the result, unchecked. Raises UpstreamError."""
+
+
+class NotOffered(UpstreamRefused):
+    """The server does not know the method."""
+
+
+@dataclass(slots=True)
+class Items:
+    """What a list holds. `lasts_s`: for how long, in the word of the page that says least; None: not said."""
+
+    items: list[Any] = field(default_factory=list)
+    lasts_s: float | None = None
+
+
+async def all_of(ask: Ask, method: str, name: str, settings: Settings) -> Items:
+    """The items of all pages, in order, under `name`. Raises UpstreamError, also for a list without end."""
+    found, cursor, seen, size = Items(), "", set[str](), 0
+    for _ in range(settings.upstream_max_pages):
+        page = await ask(method, {"cursor": cursor} if cursor else {})
+        items = page.get(name)
+        if not isinstance(items, list):
+            raise UpstreamRefused(f"{method}: its answer has no list of {name}")
+        found.items += items
+        found.lasts_s = _shorter(found.lasts_s, page.get("ttlMs"))
+        size += len(json.dumps(page, ensure_ascii=False))
+        _refuse_too_much(method, name, len(found.items), size, settings)
+        cursor = _next(method, page.get("nextCursor"))
+        if not cursor:
+            return found
+        if cursor in seen:
+            raise UpstreamRefused(f"{method}: a cursor comes again, so that the list has no end")
+        seen.add(cursor)
+    most = settings.upstream_max_pages
+    raise UpstreamRefused(f"{method}: more than {most:,} pages (WAYGRAPH_UPSTREAM_MAX_PAGES)")
+
+
+async def number_of(ask: Ask, method: str, name: str, settings: Settings) -> int:
+    """How many there are, 0 where the server does not say: a count is no reason to lose the tools.
+
+    Raises UpstreamUnreachable.
+    """
+    try:
+        return len((await all_of(ask, method, name, settings)).items)
+    except UpstreamRefused:
+        return 0
+
+
+def _refuse_too_much(method: str, name: str, count: int, size: int, settings: Settings) -> None:
+    if count > (most := settings.upstream_max_tools):
+        raise UpstreamRefused(f"{method}: more than {most:,} {name} (WAYGRAPH_UPSTREAM_MAX_TOOLS)")
+    if size > (most := settings.upstream_max_listing_bytes):
+        raise UpstreamRefused(f"{method}: more than {most:,} bytes (WAYGRAPH_UPSTREAM_MAX_LISTING_BYTES)")
+
+
+def _next(method: str, cursor: object) -> str:
+    if cursor is None:
+        return ""
+    if not isinstance(cursor, str):
+        raise UpstreamRefused(f"{method}: its cursor is no string")
+    return cursor
+
+
+def _shorter(known: float | None, ttl_ms: object) -> float | None:
+    if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float) or ttl_ms != ttl_ms:  # noqa: PLR0124 - not NaN
+        return known
+    said = max(0.0, ttl_ms / 1000)
+    return said if known is None else min(known, said)

@@ -18,20 +18,33 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.types import METHOD_NOT_FOUND
 
-from waygraph.ingest.causes import causes
-from waygraph.ingest.origins import PublicOnly, same_origin
-from waygraph.ingest.trust import trust
-from waygraph.ingest.upstream.error_body import error_code, start_of
-from waygraph.ingest.upstream.json_rpc import KINDS, answer_to, error_to, kind_of, message_in
-from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.oauth import OpenPage, logged_in
-from waygraph.ingest.upstream.quiet import hush
-from waygraph.ingest.upstream.telling import Discretion
-from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.machine.coding import IDENTITY, coding_of
-from waygraph.registry.machine.proxies import PAST_PROXIES, UnusableProxy, check_proxies
-from waygraph.registry.settings import Settings
+from waygraph.ingest.upstream.wire import (
+    KINDS,
+    Wire,
+    answer_to,
+    error_code,
+    error_to,
+    hush,
+    kind_of,
+    message_in,
+    start_of,
+)
+from waygraph.registry.http.client import (
+    IDENTITY,
+    PAST_PROXIES,
+    PublicOnly,
+    UnusableProxy,
+    causes,
+    check_proxies,
+    coding_of,
+    same_origin,
+    trust,
+)
+from waygraph.registry.model.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.settings import Settings
 
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""

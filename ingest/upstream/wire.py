@@ -1,16 +1,129 @@
 """What passes between a transport and the SDK: seen on its way, so that what costs nothing costs nothing."""
 
-from collections.abc import Callable, Mapping
-from contextvars import Context
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import httpx2
+from mcp.client.session import ClientSession
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp.types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
-from waygraph.registry.errors import UpstreamError
+from waygraph.registry.model.errors import UpstreamError
+
+# The SDK's log records stay out of ours: they hold payloads, and URLs with what stands in them.
+#
+# Only what is logged while an upstream is talked to is dropped; the same loggers stay loud elsewhere.
+
+
+_LOGGERS = frozenset({"client", "httpcore2", "httpx2", "mcp"})
+"""The first parts of the names; the SDK's session logs as `client`."""
+
+_talking: ContextVar[bool] = ContextVar("talking_upstream", default=False)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Inside it, and in tasks started inside it, those loggers say nothing."""
+    token = _talking.set(True)
+    try:
+        yield
+    finally:
+        _talking.reset(token)
+
+
+def hush() -> None:
+    """Reaches the loggers that exist by now: called when the SDK is imported."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in _LOGGERS:
+            logging.getLogger(name).addFilter(_is_ours)
+
+
+def _is_ours(_: logging.LogRecord) -> bool:
+    return not _talking.get()
+
+
+# JSON-RPC over HTTP: the message that a request carries, and answers of ours in a server's place.
+#
+# The SDK hands such an answer to whoever asked, and all that is asked beside it goes on.
+
+
+KINDS = frozenset({"application/json", "text/event-stream"})
+"""As which a request is answered over streamable HTTP."""
+
+
+def kind_of(response: httpx2.Response) -> str:
+    """Its media type, without parameters."""
+    named: str = response.headers.get("content-type", "")
+    return named.partition(";")[0].strip().lower()
+
+
+def message_in(request: httpx2.Request) -> dict[str, Any]:
+    """What is sent; empty if that is no message."""
+    try:
+        message = json.loads(request.content)
+    except (httpx2.RequestNotRead, ValueError):
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+def answer_to(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
+    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
+
+
+def error_to(request: httpx2.Request, status: int, error: Mapping[str, Any]) -> httpx2.Response:
+    """Without an id: the SDK knows which request it answers."""
+    return answer_to(request, status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
+
+
+# The body of an HTTP answer that refuses: read with measure, and looked at for an error of JSON-RPC.
+
+
+WITHIN_S = 10.0
+MOST_BYTES = 64 * 1024
+
+
+async def start_of(response: httpx2.Response) -> bytes:
+    """As much of it as anyone would read. Closes the answer; never raises."""
+    read = bytearray()
+    with suppress(httpx2.HTTPError, httpx2.StreamError), anyio.move_on_after(WITHIN_S):
+        async for chunk in response.aiter_raw():
+            read += chunk
+            if len(read) > MOST_BYTES:
+                break
+    with suppress(httpx2.HTTPError):
+        await response.aclose()
+    return bytes(read)
+
+
+def error_code(body: bytes) -> int | None:
+    """Of a JSON-RPC error; None if it is none."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return None
+    error = message.get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return None
+    code = error.get("code")
+    return code if isinstance(code, int) else None
+
 
 CHANGES = frozenset(
     {
@@ -163,3 +276,31 @@ class Counted:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+async def raw_request(
+    session: ClientSession,
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    capabilities: Mapping[str, Any] | None = None,
+    cancels: bool = True,
+) -> Mapping[str, Any]:
+    """The result, unchecked. Stamped as the era asks: headers, and `_meta` in the modern one. Raises MCPError.
+
+    `capabilities`: what the client can for this request alone, where the era lets a request say so. `cancels`: whether
+    the server is told, with a wait of up to 5 s, that nobody waits any more.
+    """
+    data: dict[str, Any] = {"method": method, "params": dict(params)}
+    options: CallOptions = {"cancel_on_abandon": cancels, "headers": dict(headers or {})}
+    session._stamp(data, options)
+    meta = data["params"].get("_meta") or {}
+    if capabilities is not None and CLIENT_CAPABILITIES_META_KEY in meta:
+        meta[CLIENT_CAPABILITIES_META_KEY] = dict(capabilities)
+    return await session._dispatcher.send_raw_request(method, data["params"] or None, options)
+
+
+async def raw_cancel(session: ClientSession, request_id: RequestId, reason: str) -> None:
+    """Tells the server that nobody waits for that request any more, as the transport does it."""
+    await session._dispatcher.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})

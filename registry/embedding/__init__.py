@@ -3,7 +3,7 @@
 `open_embedder` is the way in. Nothing heavy is imported before an embedder is opened.
 """
 
+from waygraph.registry.embedding.embedder import Embedder, Progress, Role
 from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.embedding.protocol import Embedder, Progress, Role
 
 __all__ = ["Embedder", "Progress", "Role", "open_embedder"]

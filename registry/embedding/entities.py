@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from waygraph.registry.changes import AgentEntry
-from waygraph.registry.embedding.protocol import Embedder, Progress
+from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.texts import Parts, agent_texts, tool_parts
-from waygraph.registry.graph.writing import NewVectors
-from waygraph.registry.identity import digest
-from waygraph.registry.model import Agent, TextForm, Tool
+from waygraph.registry.graph.write import NewVectors
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.nouns import Agent, TextForm, Tool
 
 if TYPE_CHECKING:
     import numpy as np

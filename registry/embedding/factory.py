@@ -1,15 +1,87 @@
-"""From the embedder's name to the embedder. Light to import: each adapter is imported when it is chosen."""
+"""The embedders that a process has opened: each spec once, with its caches."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from waygraph.registry.embedding.protocol import Embedder
-from waygraph.registry.embedding.spec import EmbedderSpec, parse_spec
-from waygraph.registry.errors import EmbedderRefused
-from waygraph.registry.settings import Settings
+from waygraph.registry.embedding.embedder import GROUP, Connected, Embedder, EmbedderSpec, Progress, Role, parse_spec
+from waygraph.registry.model.errors import EmbedderRefused
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.plugins import blaming, brought
+from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
+    from waygraph.registry.embedding.cache import QueryCache
+    from waygraph.registry.embedding.embedder import Matrix
     from waygraph.registry.embedding.openai import OpenAIEmbedder
+
+
+# Embedders that other packages bring, by entry points of the group `waygraph.embedders`. See docs/embedders.md.
+
+
+type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]
+"""What an entry point is: the spec, the settings and the environment → an embedder."""
+
+_OFF_LENGTH = 1e-3
+
+
+def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> Embedder:
+    """Raises EmbedderRefused for one that cannot be had, and what of our errors the package raises itself."""
+    brings, called = brought(GROUP, spec.scheme, "embedder", EmbedderRefused)
+    opens: Opens = brings
+    with blaming(called, EmbedderRefused):
+        inner = opens(spec, settings, environ)
+        _check_names(inner, spec.scheme, called)
+    if isinstance(inner, Connected):
+        return _ConnectedAtArmsLength(inner, inner, called)
+    return _AtArmsLength(inner, called)
+
+
+def _check_names(embedder: Embedder, scheme: str, called: str) -> None:
+    """Raises EmbedderRefused. Fingerprints are keys of caches, which embedders must not share."""
+    fingerprint, dimension = embedder.fingerprint, embedder.dimension
+    if not (fingerprint.startswith(f"{scheme}:") and fingerprint.isascii() and fingerprint.isprintable()):
+        raise EmbedderRefused(f"{called}: expected a fingerprint in ASCII that begins with `{scheme}:`")
+    if " " in fingerprint or type(dimension) is not int or dimension < 1:
+        raise EmbedderRefused(f"{called}: expected a fingerprint without blanks and a dimension from 1")
+
+
+class _AtArmsLength:
+    """The same embedder, with EmbedderRefused in place of whatever else it raises, and its vectors looked at."""
+
+    def __init__(self, inner: Embedder, called: str) -> None:
+        self._inner, self._called = inner, called
+        self.fingerprint, self.dimension = inner.fingerprint, inner.dimension
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+        import numpy as np
+
+        with blaming(self._called, EmbedderRefused):
+            matrix = np.asarray(self._inner.embed(texts, role, progress=progress), dtype=np.float32)
+        shape = (len(texts), self.dimension)
+        if matrix.shape != shape:
+            raise EmbedderRefused(f"{self._called}: expected vectors of shape {shape}, found {matrix.shape}")
+        lengths = np.linalg.norm(matrix, axis=1)
+        if not np.all((np.abs(lengths - 1) < _OFF_LENGTH) | (lengths == 0)):
+            raise EmbedderRefused(f"{self._called}: expected rows of length 1, or 0 for an empty text")
+        return matrix
+
+
+class _ConnectedAtArmsLength(_AtArmsLength):
+    """One that holds connections."""
+
+    def __init__(self, inner: Embedder, connected: Connected, called: str) -> None:
+        super().__init__(inner, called)
+        self._connected, self.place = connected, connected.place
+
+    def close(self) -> None:
+        with blaming(self._called, EmbedderRefused):
+            self._connected.close()
+
+
+# From the embedder's name to the embedder. Light to import: each adapter is imported when it is chosen.
 
 
 def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> Embedder | None:
@@ -33,13 +105,12 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
 
             return SentenceTransformersEmbedder(parsed.model)
         case _:
-            from waygraph.registry.embedding.contributed import open_contributed
-
             return open_contributed(parsed, settings, environ)
 
 
 def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> "OpenAIEmbedder":
-    from waygraph.registry.embedding.openai import DEFAULT_BASE_URL, OpenAIEmbedder
+    from waygraph.registry.embedding.openai import OpenAIEmbedder
+    from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL
 
     return OpenAIEmbedder(
         base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
@@ -60,3 +131,78 @@ def _dimension(spec: EmbedderSpec) -> int | None:
     if not given.isdecimal() or int(given) < 1:
         raise EmbedderRefused(f"dimension={given!r} of openai:{spec.model} must be a whole number from 1")
     return int(given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenEmbedder:
+    """An embedder (None: lexical only) and the spec by which it can be opened again."""
+
+    embedder: Embedder | None
+    spec: str
+
+    @property
+    def fingerprint(self) -> str:
+        return self.embedder.fingerprint if self.embedder else ""
+
+
+class OpenedEmbedders:
+    """Opens specs, each once. Documents are cached on disk, queries in memory. Threads may share it."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings, self._environ = settings, environ
+        self._opened: dict[str, Embedder | None] = {}
+        self._documents: dict[str, Embedder] = {}
+        self._queries: dict[str, QueryCache] = {}
+        self._lock = threading.RLock()
+
+    def open(self, spec: str) -> ChosenEmbedder:
+        """Raises EmbedderRefused, ModelNotFound."""
+        with self._lock:
+            if spec not in self._opened:
+                self._opened[spec] = open_embedder(spec, self._settings, self._environ)
+            return ChosenEmbedder(embedder=self._opened[spec], spec=spec)
+
+    def open_for_documents(self, spec: str) -> ChosenEmbedder:
+        """The same, with the vectors of documents kept on disk. Raises EmbedderRefused, ModelNotFound."""
+        with self._lock:
+            embedder = self.open(spec).embedder
+            if embedder is not None and spec not in self._documents:
+                self._documents[spec] = self._cached(embedder)
+            return ChosenEmbedder(embedder=self._documents.get(spec), spec=spec)
+
+    def queries(self, embedder: Embedder) -> "QueryCache":
+        """The vectors of queries, remembered across generations of the index."""
+        from waygraph.registry.embedding.cache import QueryCache
+
+        with self._lock:
+            queries = self._queries.get(embedder.fingerprint)
+            if queries is None:
+                queries = QueryCache(embedder, self._settings.query_cache_entries)
+                self._queries[embedder.fingerprint] = queries
+        return queries
+
+    def close(self) -> None:
+        """Ends the connections of its embedders: they are its own, nobody else's."""
+        with self._lock, ExitStack() as closing:
+            held: list[object] = list(self._opened.values())
+            for kept in (self._opened, self._documents, self._queries):
+                kept.clear()
+            for embedder in held:
+                if isinstance(embedder, Connected):
+                    closing.callback(embedder.close)
+
+    def _cached(self, embedder: Embedder) -> Embedder:
+        from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
+
+        return CachedEmbedder(embedder, vector_file_path(self._settings, _made_by(embedder)))
+
+
+def _made_by(embedder: Embedder) -> str:
+    """What the vectors on disk are of: OpenAI's own have its name, those of other endpoints one for each endpoint."""
+    if not isinstance(embedder, Connected):
+        return embedder.fingerprint
+    from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL  # it imports an HTTP client
+
+    if embedder.place == DEFAULT_BASE_URL:
+        return embedder.fingerprint
+    return f"{embedder.fingerprint}+{digest(embedder.place)[:12]}"

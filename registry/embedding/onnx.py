@@ -1,33 +1,124 @@
 """The default embedder: a BERT model in onnxruntime, on one thread a text, without torch."""
 
+import logging
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import batched
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+from tokenizers import Tokenizer
 
-from waygraph.registry.embedding.built import BUILDER_VERSION, build_key, built_graph, discard
-from waygraph.registry.embedding.model_folder import TOKENIZER, ModelCard, read_card
-from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.rows import distinct, in_order
-from waygraph.registry.embedding.spec import EmbedderSpec
-from waygraph.registry.embedding.weights import check_official, is_folder_name, locate, weights_sha256
-from waygraph.registry.errors import EmbedderRefused
-from waygraph.registry.machine.meanwhile import meanwhile
-from waygraph.registry.machine.priority import EMBEDDING, has_stepped_back, step_back
-from waygraph.registry.machine.processors import processors
-from waygraph.registry.paths import as_written
-from waygraph.registry.settings import Settings
+from waygraph.registry.embedding.embedder import EmbedderSpec, Progress, Role, distinct, in_order
+from waygraph.registry.embedding.weights import (
+    TOKENIZER,
+    WEIGHTS,
+    BertShape,
+    ModelCard,
+    check_official,
+    is_folder_name,
+    locate,
+    read_card,
+    weights_sha256,
+)
+from waygraph.registry.model.errors import EmbedderRefused
+from waygraph.registry.model.files import as_written, move_into_place
+from waygraph.registry.model.identity import mended
+from waygraph.registry.model.process import EMBEDDING, has_stepped_back, meanwhile, processors, step_back
+from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.bert_onnx import Precision
-    from waygraph.registry.embedding.protocol import Matrix, Vector
-    from waygraph.registry.embedding.tokens import TextTokenizer
+    from waygraph.registry.embedding.bert_graph import Precision
+    from waygraph.registry.embedding.embedder import Matrix, Vector
+
+
+# Text to token ids, by the model's own tokenizer.json.
+
+
+CHARS_A_TOKEN = 128
+"""Of a text, so many characters for each token that the model reads are looked at; more is cut unseen."""
+
+
+class TextTokenizer:
+    """Ids of one text with the model's special tokens, cut at `max_tokens`, not padded. Safe across threads."""
+
+    def __init__(self, file: Path, max_tokens: int) -> None:
+        """Raises EmbedderRefused for a file that is no tokenizer."""
+        try:
+            self._tokenizer = Tokenizer.from_file(str(file))
+        except Exception as exc:  # the library raises nothing narrower
+            raise EmbedderRefused(f"{file} is no tokenizer: {exc}") from exc
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max_tokens)
+        self._max_chars = max_tokens * CHARS_A_TOKEN
+
+    def ids(self, text: str) -> Sequence[int]:
+        text = text[: self._max_chars]
+        try:
+            ids: list[int] = self._tokenizer.encode(text).ids
+        except (UnicodeError, TypeError):  # half a surrogate pair is a str, but no text
+            ids = self._tokenizer.encode(mended(text)).ids
+        return ids
+
+
+# Graphs that were built once and are kept in the cache, one folder a build, never modified.
+
+
+logger = logging.getLogger(__name__)
+
+BUILDER_VERSION = 1
+"""Grows when `bert_onnx` makes other vectors of the same weights."""
+GRAPH = "model.onnx"
+
+
+def build_key(sha256: str, shape: BertShape, precision: "Precision") -> str:
+    return f"{sha256[:24]}-{shape.digest}-{precision}-v{BUILDER_VERSION}"
+
+
+@contextmanager
+def built_graph(weights: Path, shape: BertShape, precision: "Precision", target: Path) -> Iterator[Path]:
+    """The graph's file, to be loaded inside the `with`; built if `target`, its folder in the cache, is not there.
+
+    Several processes may build at once: the first to finish is kept. Where the cache cannot be written, the
+    graph is built for this process only.
+    """
+    try:
+        if not (target / GRAPH).is_file():
+            _build_into_cache(weights, shape, precision, target)
+    except OSError as exc:
+        logger.warning("%s cannot be written (%s): the model is built anew in every process", target.parent, exc)
+    else:
+        yield target / GRAPH
+        return
+    with TemporaryDirectory() as folder:
+        yield _build(weights, shape, precision, Path(folder))
+
+
+def discard(target: Path) -> None:
+    """Remove a damaged build."""
+    shutil.rmtree(target, ignore_errors=True)
+
+
+def _build_into_cache(weights: Path, shape: BertShape, precision: "Precision", target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=target.parent, prefix=".building-", ignore_cleanup_errors=True) as folder:
+        inner = Path(folder) / target.name
+        inner.mkdir()
+        _build(weights, shape, precision, inner)
+        move_into_place(inner, target)
+
+
+def _build(weights: Path, shape: BertShape, precision: "Precision", folder: Path) -> Path:
+    from waygraph.registry.embedding.bert_graph import write_bert_onnx
+
+    write_bert_onnx(weights / WEIGHTS, shape, precision, folder / GRAPH)
+    return folder / GRAPH
 
 
 PRECISIONS = ("int8", "float32")
@@ -67,7 +158,6 @@ class OnnxEmbedder:
         session = meanwhile(partial(_cached_session, folder, card, precision, settings, sha256))
         # To be imported only now: a tokenizer that is read holds Python's lock, and the session, which is faster
         # begun than this is imported, needs it but at its beginning.
-        from waygraph.registry.embedding.tokens import TextTokenizer
 
         tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
         return cls(session(), tokenizer, card, _fingerprint(spec.model, sha256, card, precision))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import numpy as np
 
-from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.rows import distinct, in_order, unit_rows
-from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
-from waygraph.registry.identity import mended
-from waygraph.registry.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
+from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order, unit_rows
+from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
+from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
+from waygraph.registry.model.identity import mended
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.protocol import Matrix
+    from waygraph.registry.embedding.embedder import Matrix
 
 __all__ = ["DEFAULT_BASE_URL", "OpenAIEmbedder"]
 

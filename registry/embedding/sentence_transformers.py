@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from waygraph.registry.embedding.model_folder import PROMPT_NAMES
-from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.rows import distinct, in_order
-from waygraph.registry.errors import ModelNotFound
-from waygraph.registry.identity import mended
+from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order
+from waygraph.registry.embedding.weights import PROMPT_NAMES
+from waygraph.registry.model.errors import ModelNotFound
+from waygraph.registry.model.identity import mended
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.protocol import Matrix
+    from waygraph.registry.embedding.embedder import Matrix
 
 TEXTS_A_ROUND = 64
 

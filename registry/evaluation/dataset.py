@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import InvalidDataset
 from waygraph.registry.evaluation.metrics import Gold
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import InvalidDataset
 
 By = Literal["questions", "steps", "united"]
 """How a dataset is asked: each question as it stands; each step as a query of its own; or each question by all its

@@ -10,9 +10,9 @@ from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from waygraph.registry.errors import MissingExtra, StorageFailed
+from waygraph.registry.evaluation.compare import Estimate, Row, Table
 from waygraph.registry.evaluation.metrics import DEPTHS
-from waygraph.registry.evaluation.tables import Estimate, Row, Table
+from waygraph.registry.model.errors import MissingExtra, StorageFailed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from waygraph.cypher import Statement, load
-from waygraph.registry.errors import RegistryError
 from waygraph.registry.graph.engine import GraphSession, Rows
+from waygraph.registry.model.errors import RegistryError
 
 RENEWED_EVERY_S = 1.0
 DEAD_COMMIT_MS = 5_000

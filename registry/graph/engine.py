@@ -1,11 +1,17 @@
-"""What a graph engine is: run a declared statement, run several in one transaction, close."""
+"""What may be stored, the same on every engine; checked before a statement runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from threading import Condition
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
 
 from waygraph.cypher import Statement
+from waygraph.registry.model.errors import EngineError, RegistryClosed
+
+# What a graph engine is: run a declared statement, run several in one transaction, close.
+
 
 Rows = list[dict[str, Any]]
 
@@ -45,3 +51,98 @@ class Copying(Protocol):
     def checkpoint(self) -> None:
         """Makes everything committed survive a power cut."""
         ...
+
+
+MAX_TEXT_CHARS = 16 * 1024 * 1024
+_PLAIN = (str, int, float, bool, type(None), list, dict)
+_IDS = frozenset({"id", "agent_id", "source", "name"})
+_ID_LISTS = frozenset({"ids", "agent_ids"})
+
+
+def check_values(params: dict[str, object]) -> None:
+    """Raises EngineError for an id that is no non-empty string, and for a value that an engine cannot keep.
+
+    Grafeo finds '1' for 1, and MERGE on a null id makes a node without one; Neo4j would keep a duration.
+    """
+    for name, value in params.items():
+        rows = value if isinstance(value, list) else [{name: value}]
+        for row in rows:
+            if name in _ID_LISTS:
+                _check_id(row, name)
+            elif isinstance(row, dict):
+                _check_row(row, name)
+
+
+def _check_row(row: dict[str, object], name: str) -> None:
+    for key, value in row.items():
+        if key in _IDS:
+            _check_id(value, name)
+        for held in value.values() if isinstance(value, dict) else (value,):
+            _check_value(held, name)
+
+
+def _check_id(found: object, name: str) -> None:
+    if not (isinstance(found, str) and found):
+        raise EngineError(f"an id must be a non-empty string, not {found!r} (in ${name})")
+
+
+def _check_value(value: object, name: str) -> None:
+    if not isinstance(value, _PLAIN):
+        raise EngineError(f"a value of type {type(value).__name__} cannot be stored (in ${name})")
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT_CHARS:
+            raise EngineError(f"a text of {len(value):,} characters is too long to be stored (in ${name})")
+        if not value.isascii():
+            _check_text(value, name)
+
+
+def _check_text(value: str, name: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
+
+
+# Rows in parts of bounded size, for statements that take a list of them.
+
+
+BATCH_ROWS = 1_000
+"""Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
+
+
+def batches[T](rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(rows), BATCH_ROWS):
+        yield rows[start : start + BATCH_ROWS]
+
+
+# Who is at work with something that is to be closed: the driver must not be closed under a thread that uses it.
+
+
+class Gate:
+    """Entered by each thread for as long as it is at work; it may enter again. Once closed it lets nobody in."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._inside = 0
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        """Raises RegistryClosed."""
+        with self._changed:
+            if self.closed:
+                raise RegistryClosed
+            self._inside += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def close(self, timeout_s: float) -> None:
+        """Returns when nobody is inside any more, at the latest after this time."""
+        with self._changed:
+            self.closed = True
+            self._changed.wait_for(lambda: not self._inside, timeout_s)

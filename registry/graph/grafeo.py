@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.cypher import Statement
-from waygraph.registry.errors import (
+from waygraph.registry.graph.engine import GraphSession, Rows, check_values
+from waygraph.registry.model.errors import (
     EngineError,
     RegistryClosed,
     RegistryError,
@@ -18,8 +19,6 @@ from waygraph.registry.errors import (
     StorageFailed,
     WriteConflict,
 )
-from waygraph.registry.graph.engine import GraphSession, Rows
-from waygraph.registry.graph.values import check_values
 
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 WRITE_ATTEMPTS = 8

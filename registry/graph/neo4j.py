@@ -28,17 +28,9 @@ from neo4j.graph import Node, Path, Relationship
 from neo4j.time import Date, DateTime, Duration, Time
 
 from waygraph.cypher import Statement, load_for
-from waygraph.registry.errors import (
-    EngineError,
-    InvalidSetting,
-    RegistryClosed,
-    RegistryError,
-    ServerRefused,
-    ServerUnavailable,
-)
 from waygraph.registry.graph.commit_mark import CommitMark
-from waygraph.registry.graph.engine import GraphSession, Rows
-from waygraph.registry.graph.gate import Gate
+from waygraph.registry.graph.engine import Gate, GraphSession, Rows, check_values
+from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.neo4j_errors import (
     DRIVERS,
     FOREIGN,
@@ -49,9 +41,15 @@ from waygraph.registry.graph.neo4j_errors import (
     may_pass,
     our_error,
 )
-from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.graph.values import check_values
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.errors import (
+    EngineError,
+    InvalidSetting,
+    RegistryClosed,
+    RegistryError,
+    ServerRefused,
+    ServerUnavailable,
+)
+from waygraph.registry.model.settings import Settings
 
 DIALECT = "neo4j"
 OLDEST = (5, 26)

@@ -16,7 +16,7 @@ from neo4j.exceptions import (
     TransientError,
 )
 
-from waygraph.registry.errors import (
+from waygraph.registry.model.errors import (
     EngineError,
     RegistryError,
     ServerRefused,
@@ -24,7 +24,7 @@ from waygraph.registry.errors import (
     StorageFailed,
     WriteConflict,
 )
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 
 Kinds = tuple[type[Exception], ...]
 DRIVERS: Kinds = (Neo4jError, DriverError)

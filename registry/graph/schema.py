@@ -7,9 +7,13 @@ its statements ran, and one that was cut short runs again from its start.
 from dataclasses import dataclass
 
 from waygraph.cypher import load
-from waygraph.registry.errors import RegistryUnusable
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
-from waygraph.registry.graph.version import SCHEMA_VERSION
+from waygraph.registry.model.errors import RegistryUnusable
+
+# The newest schema that this Waygraph knows. Apart from the migrations, since readers of an index need no more.
+
+
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)

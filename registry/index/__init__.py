@@ -1,0 +1,1 @@
+"""What is searched: the protocol, the analysis of text, and an index for each engine."""

@@ -1,14 +1,17 @@
 """What a search index is, and what it answers."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from waygraph.registry.model import Agent, EntityKind, Filters, Principal, TextForm, Tool
+from waygraph.registry.embedding.texts import parameter_text
+from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.model.identity import call_prefix
+from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, TextForm, Tool
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import OperatorSettings, SourceSummary
-    from waygraph.registry.embedding.protocol import Vector
+    from waygraph.registry.embedding.embedder import Vector
+    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
@@ -123,3 +126,74 @@ class SearchIndex(Records, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+# Whose tool a call name may mean: found by what all call names of an agent begin with.
+
+
+class CallNames:
+    """Of the agents of one revision: made once, asked for any name."""
+
+    def __init__(self, agent_ids: Iterable[str]) -> None:
+        self._owners: dict[str, list[str]] = {}
+        for agent_id in agent_ids:
+            self._owners.setdefault(call_prefix(agent_id), []).append(agent_id)
+        self._longest = max(map(len, self._owners), default=0)
+
+    def owners(self, name: str) -> list[str]:
+        """Agent ids, those of the longest prefix first."""
+        lengths = range(min(len(name), self._longest), 0, -1)
+        return [owner for length in lengths for owner in self._owners.get(name[:length], ())]
+
+
+# What is searched of an entity, whichever the engine: the words of its text, and the names that it answers to.
+
+
+def tool_document(agent: Agent, tool: Tool) -> list[str]:
+    """Terms of a tool for BM25: its agent's name, its own twice, description, parameters, questions."""
+    told = f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}"
+    return terms(" ".join([told, *tool.questions]))
+
+
+def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
+    """Terms of an agent for BM25: its name twice, description, tags, the names of its tools that are in routing."""
+    named = (tool.name for tool in tools if not tool.pending)
+    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *named]))
+
+
+def agent_names(agent: Agent) -> set[str]:
+    """Folded; none is empty."""
+    return {fold(agent.id), fold(agent.name)} - {""}
+
+
+def tool_names(owner: Agent, tool: Tool) -> set[str]:
+    """Folded, alone and behind the agent's id or name; none is empty."""
+    paths = {fold_path(owner.id, tool.name), fold_path(owner.name, tool.name)}
+    return ({fold(tool.name), fold(tool.call_name)} | paths) - {""}
+
+
+def tool_record(tool: Tool) -> dict[str, Any]:
+    """The tool as JSON; what few tools have only where it is."""
+    return _without_empty(asdict(tool), ("questions", *_APPROVAL))
+
+
+def tool_of_record(record: Mapping[str, Any]) -> Tool:
+    lists = {name: tuple(record.get(name, ())) for name in ("tags", "questions", "flags")}
+    return Tool(**{**record, **lists})
+
+
+def agent_record(agent: Agent) -> dict[str, Any]:
+    """The agent as JSON; what few agents have only where it is."""
+    return _without_empty(asdict(agent), _APPROVAL)
+
+
+def agent_of_record(record: Mapping[str, Any]) -> Agent:
+    lists = {name: tuple(record.get(name, ())) for name in ("tags", "visible_to", "flags")}
+    return Agent(**{**record, **lists})
+
+
+_APPROVAL = ("pending", "flags", "approved_hash")
+
+
+def _without_empty(record: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value or name not in names}

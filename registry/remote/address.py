@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.machine.hosts import is_loopback, names_user, split_url
-from waygraph.registry.settings import Settings
+from waygraph.registry.http.addresses import is_loopback, names_user, split_url
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.store import SERVICE_SCHEMES
 
 _NAMED = "A service is named like https://host, http://localhost:8080 or https://host/path."

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from waygraph.registry.errors import NotAuthenticated, ServiceError, ServiceFailed, ServiceUnavailable, WaygraphError
-from waygraph.registry.remote.call import Call, Reply
-from waygraph.registry.wire.problems import MEDIA_TYPE, error_of
+from waygraph.registry.http.problems import MEDIA_TYPE, error_of
+from waygraph.registry.model.errors import (
+    NotAuthenticated,
+    ServiceError,
+    ServiceFailed,
+    ServiceUnavailable,
+    WaygraphError,
+)
+from waygraph.registry.remote.calls import Call, Reply
 
 NOT_TAKEN = frozenset({"invalid-request", "too-large"})
 """Codes of problems for a request that is not as it must be."""

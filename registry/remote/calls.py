@@ -3,14 +3,16 @@
 Names, filters and settings are checked here as the registry itself does it, so that a mistake is the same error.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from waygraph.registry.checks import check_limit, checked, checked_filters, checked_for_tools, setting_changes
-from waygraph.registry.errors import (
+from waygraph.registry.http.problems import error_of
+from waygraph.registry.model import from_json
+from waygraph.registry.model.errors import (
     CypherRefused,
     InvalidQuery,
     InvalidSetting,
@@ -18,20 +20,18 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.identity import is_broken
-from waygraph.registry.model import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.pages import About, Listed, Page
-from waygraph.registry.remote.call import Call, Reply, Talk
+from waygraph.registry.model.identity import is_broken
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.to_json import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, cursor
+from waygraph.registry.model.to_json import after as id_of
+from waygraph.registry.model.validation import check_limit, checked, checked_filters, checked_for_tools, setting_changes
+from waygraph.registry.routing.queries import About, Listed, Page
 from waygraph.registry.routing.recipes import HYBRID, RECIPES, Recipe
 from waygraph.registry.routing.router import Ask
-from waygraph.registry.wire import nouns
-from waygraph.registry.wire.bounds import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
-from waygraph.registry.wire.cursors import after as id_of
-from waygraph.registry.wire.cursors import cursor
-from waygraph.registry.wire.problems import error_of
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import (
+    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+    from waygraph.registry.model.changes import (
         Approved,
         Change,
         Document,
@@ -40,10 +40,63 @@ if TYPE_CHECKING:
         SourceSummary,
         SyncReport,
     )
-    from waygraph.registry.export import ExportFormat
-    from waygraph.registry.graph.sandbox import CypherResult
     from waygraph.registry.registry import Status
-    from waygraph.registry.writing import Forgotten
+    from waygraph.registry.storage.export.formats import ExportFormat
+    from waygraph.registry.storage.writer import Forgotten
+
+
+# One call of a service as a value: what is sent, and what is made of the answer.
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, whole. `headers` by their names in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """Raises ValueError, RecursionError for what is no JSON."""
+        return json.loads(self.content)
+
+    def text(self) -> str:
+        """Raises ValueError for what is no UTF-8."""
+        return self.content.decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call[T]:
+    """`read` makes the answer of a good reply; whatever else it raises, KeyError, TypeError and ValueError mean that
+    the reply is none.
+    """
+
+    method: str
+    path: str
+    params: tuple[tuple[str, str], ...] = ()
+    json: object = None
+    """The body; None: there is none."""
+    read: Callable[[Reply], T]
+    safe: bool
+    """Whether it changes nothing, so that it may be sent twice."""
+    slow: bool = False
+    """Whether the answer may take as long as a write does."""
+    refused: Callable[[str], WaygraphError] = InvalidQuery
+    """The error for a request that the service does not take as it is."""
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{urlencode(self.params)}" if self.params else self.path
+
+    @property
+    def body(self) -> bytes | None:
+        """JSON in ASCII: half of a surrogate pair stays what it is."""
+        return None if self.json is None else json.dumps(self.json, separators=(",", ":"), allow_nan=False).encode()
+
+
+type Talk[T] = Generator[Call[Any], Any, T]
+"""Several calls, one after the other: each is sent when it is given out, and its answer or error handed back in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +134,7 @@ def route(
     subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}
 
     def read(reply: Reply) -> Route:
-        return replace(nouns.route(reply.json()), query=asked)
+        return replace(from_json.route(reply.json()), query=asked)
 
     return _asking("/v1/route", {**subject, **_asked(asked, name), **weights}, read)
 
@@ -98,16 +151,16 @@ def find_tools(
     asked = checked_for_tools(query, limit, agent_ids, max_chars=None)
 
     def read(reply: Reply) -> ToolRoute:
-        return replace(nouns.tool_route(reply.json()), query=asked)
+        return replace(from_json.tool_route(reply.json()), query=asked)
 
     return _asking("/v1/tools/search", {"text": asked.text, **_asked(asked, _recipe_name(recipe))}, read)
 
 
 def cypher(statement: str, params: Mapping[str, object]) -> "Call[CypherResult]":
-    from waygraph.registry.graph.sandbox import checked_params
+    from waygraph.registry.graph.user_cypher.sandbox import checked_params
 
     body = {"statement": statement, "params": checked_params(params)}
-    return replace(_asking("/v1/cypher", body, lambda reply: nouns.cypher(reply.json())), refused=CypherRefused)
+    return replace(_asking("/v1/cypher", body, lambda reply: from_json.cypher(reply.json())), refused=CypherRefused)
 
 
 # -- looking -------------------------------------------------------------------------------------------
@@ -130,24 +183,24 @@ def agents_page(*, filters: Filters, after: str, limit: int | None, principal: P
     chosen = (("tag", allowed.tags), ("kind", allowed.kinds), ("agent", allowed.agent_ids))
     params = tuple((name, value) for name, values in chosen for value in values)
     params += (("reachable", "true"),) if allowed.reachable else ()
-    return (yield from _parts(partial(_part, "/v1/agents", params, nouns.agents_page), after, limit))
+    return (yield from _parts(partial(_part, "/v1/agents", params, from_json.agents_page), after, limit))
 
 
 def tools_page(agent_id: str | None, *, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Tool]]:
     """As `agents_page`."""
     _refuse_principal(principal)
     path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id is not None else "/v1/tools"
-    return (yield from _parts(partial(_part, path, (("schema", "true"),), nouns.tools_page), after, limit))
+    return (yield from _parts(partial(_part, path, (("schema", "true"),), from_json.tools_page), after, limit))
 
 
 def agent(agent_id: str, principal: Principal | None) -> Call[Agent]:
     _refuse_principal(principal)
-    return _looking(_agent_path(agent_id), lambda reply: nouns.agent(reply.json()["agent"]))
+    return _looking(_agent_path(agent_id), lambda reply: from_json.agent(reply.json()["agent"]))
 
 
 def about(agent_id: str, principal: Principal | None) -> Call[About]:
     _refuse_principal(principal)
-    return _looking(_agent_path(agent_id), lambda reply: nouns.about(reply.json()), (("schema", "true"),))
+    return _looking(_agent_path(agent_id), lambda reply: from_json.about(reply.json()), (("schema", "true"),))
 
 
 def tool(name: str, principal: Principal | None) -> Call[Tool]:
@@ -157,7 +210,7 @@ def tool(name: str, principal: Principal | None) -> Call[Tool]:
         path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name)}"
     else:
         path = f"/v1/tools/{_segment('tool', name)}"
-    return _looking(path, lambda reply: nouns.tool(reply.json()), (("schema", "true"),))
+    return _looking(path, lambda reply: from_json.tool(reply.json()), (("schema", "true"),))
 
 
 def named(name: str, principal: Principal | None) -> Talk[Agent | Tool]:
@@ -176,7 +229,7 @@ def named(name: str, principal: Principal | None) -> Talk[Agent | Tool]:
 
 def sources(principal: Principal | None) -> "Call[list[SourceSummary]]":
     _refuse_principal(principal)
-    return _looking("/v1/sources", lambda reply: nouns.sources(reply.json()))
+    return _looking("/v1/sources", lambda reply: from_json.sources(reply.json()))
 
 
 def changes(*, since: str, agent_id: str, limit: int | None, principal: Principal | None) -> "Talk[list[Change]]":
@@ -188,19 +241,21 @@ def changes_page(
     *, since: str, agent_id: str, after: str, limit: int | None, principal: Principal | None
 ) -> "Talk[Page[Change]]":
     """As `agents_page`."""
-    from waygraph.registry.changes_seen import ChangesAsked
+    from waygraph.registry.routing.queries import ChangesAsked
 
     _refuse_principal(principal)
     asked = ChangesAsked.of(since, agent_id, after, limit)
     chosen = (("since", asked.since), ("agent", asked.agent_id))
     params = tuple((name, value) for name, value in chosen if value)
-    return (yield from _parts(partial(_part, "/v1/changes", params, nouns.changes_page), after, limit, falling=True))
+    return (
+        yield from _parts(partial(_part, "/v1/changes", params, from_json.changes_page), after, limit, falling=True)
+    )
 
 
 def status(place: str, principal: Principal | None) -> "Call[Status]":
     """`place`: where the registry is for whoever asks, whatever the service calls it."""
     _refuse_principal(principal)
-    return _looking("/v1/status", lambda reply: replace(nouns.status(reply.json()), location=place))
+    return _looking("/v1/status", lambda reply: replace(from_json.status(reply.json()), location=place))
 
 
 def stamp() -> Call[str]:
@@ -208,7 +263,7 @@ def stamp() -> Call[str]:
 
 
 def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every caller calls it
-    from waygraph.registry.export import FORMATS
+    from waygraph.registry.storage.export.formats import FORMATS
 
     if format not in FORMATS:
         raise UnknownName("export format", format, FORMATS)
@@ -252,11 +307,11 @@ def ingest(
 
 
 def approve(names: Sequence[str], principal: Principal | None) -> "Call[Approved]":
-    from waygraph.registry.approval import checked_names
+    from waygraph.registry.storage.approval import checked_names
 
     _refuse_principal(principal)
     body = {"names": checked_names(names)}
-    return _writing("POST", "/v1/approvals", lambda reply: nouns.approved(reply.json()), body)
+    return _writing("POST", "/v1/approvals", lambda reply: from_json.approved(reply.json()), body)
 
 
 def set_agent(
@@ -279,18 +334,18 @@ def set_agent(
         return remove(agent_id, principal)
     _refuse_principal(principal)
     body = changes or {"pinned": None}  # nothing to set, said so that the service takes it
-    return _writing("PATCH", _agent_path(agent_id), lambda reply: nouns.settings(reply.json()), body)
+    return _writing("PATCH", _agent_path(agent_id), lambda reply: from_json.settings(reply.json()), body)
 
 
 def remove(agent_id: str, principal: Principal | None) -> "Call[OperatorSettings]":
     _refuse_principal(principal)
-    return _writing("DELETE", _agent_path(agent_id), lambda reply: nouns.settings(reply.json()))
+    return _writing("DELETE", _agent_path(agent_id), lambda reply: from_json.settings(reply.json()))
 
 
 def forget(source: str, principal: Principal | None) -> "Call[Forgotten]":
     _refuse_principal(principal)
     path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
-    return _writing("DELETE", path, lambda reply: nouns.forgotten(reply.json()))
+    return _writing("DELETE", path, lambda reply: from_json.forgotten(reply.json()))
 
 
 # -- inside --------------------------------------------------------------------------------------------
@@ -369,7 +424,7 @@ def _parts[T](
 def _taken(reply: Reply) -> Taken:
     told = reply.json()
     problem = told["problem"]
-    return Taken(tuple(map(nouns.report, told["reports"])), error_of(problem, "the service") if problem else None)
+    return Taken(tuple(map(from_json.report, told["reports"])), error_of(problem, "the service") if problem else None)
 
 
 def _refuse_principal(principal: Principal | None) -> None:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from waygraph.registry.index.search_index import TEXT_LEGS, Leg, LegHits
-from waygraph.registry.model import EntityKind, Vote
+from waygraph.registry.model.nouns import EntityKind, Vote
 from waygraph.registry.routing.recipes import Recipe, RecipeLeg
 
 Weights = Mapping[EntityKind, float]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import Literal, get_args
 
-from waygraph.registry.errors import InvalidSetting, UnknownRecipe
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
-from waygraph.registry.model import EntityKind, TextForm
+from waygraph.registry.model.errors import InvalidSetting, UnknownRecipe
+from waygraph.registry.model.nouns import EntityKind, TextForm
 
 Merge = Literal["one_list", "by_owner", "by_score"]
 """`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents. `by_score`:

@@ -8,14 +8,11 @@ from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from waygraph.registry.access import routable, visible
-from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
-from waygraph.registry.flags import Shows, as_seen
+from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
+from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Scope, SearchIndex
-from waygraph.registry.lookup import shows
-from waygraph.registry.machine.meanwhile import meanwhile
-from waygraph.registry.model import (
+from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
+from waygraph.registry.model.nouns import (
     Agent,
     AgentMatch,
     EntityKind,
@@ -26,13 +23,15 @@ from waygraph.registry.model import (
     ToolMatch,
     ToolRoute,
 )
+from waygraph.registry.model.process import meanwhile
+from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
+from waygraph.registry.routing.queries import shows
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
-from waygraph.registry.tracing import span
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.protocol import Vector
-    from waygraph.registry.embedding.query_cache import QueryCache
+    from waygraph.registry.embedding.cache import QueryCache
+    from waygraph.registry.embedding.embedder import Vector
 
 
 TOOLS_SHOWN = 5

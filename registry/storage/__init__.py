@@ -1,1 +1,1 @@
-"""Where a registry lives: a file with its index, or a graph server."""
+"""Where a registry is stored: a file with its index, or a graph server."""

@@ -14,28 +14,35 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.registry.errors import (
+from waygraph.cypher import load
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.read import read_state
+from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.incremental import Kept
+from waygraph.registry.index.local.local_index import LocalIndex
+from waygraph.registry.index.local.publish import publish_graph, published_schema
+from waygraph.registry.model.errors import (
     NotPublished,
     RegistryClosed,
     RegistryError,
     RegistryLocked,
     RegistryNotFound,
+    RegistryUnusable,
     StorageFailed,
 )
-from waygraph.registry.graph.cypher_places import CypherPlaces
-from waygraph.registry.index import generation, layout
-from waygraph.registry.index.local import LocalIndex
-from waygraph.registry.settings import WRITE_TIMEOUT, Settings
+from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.store import Writing, prepare_nothing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.storage.filling import Filling, Origin
-    from waygraph.registry.storage.live_graph import LiveGraph
+    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+    from waygraph.registry.storage.fill import Filling, Origin
 
 
 logger = logging.getLogger(__name__)
@@ -131,7 +138,7 @@ class EmbeddedStore:
             except RegistryLocked as exc:
                 if generation.stamp(self._pointer) is None:
                     raise RegistryNotFound(self.place, writer=exc.holder) from exc
-        elif generation.is_pending(self.folder) or layout.is_outdated(self.folder):
+        elif generation.is_pending(self.folder) or generation.is_outdated(self.folder):
             # There may be an index to answer from, whether or not the work can be finished now: the mark stays.
             try:
                 self._publish_committed()
@@ -194,7 +201,7 @@ class EmbeddedStore:
 
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
         """Over the published copy, in a process of its own with limits. Raises CypherRefused and its kin."""
-        from waygraph.registry.graph.sandbox import run_read_only
+        from waygraph.registry.graph.user_cypher.sandbox import run_read_only
 
         index = self.index()
         result = run_read_only(index.graph_copy, statement, params, self._settings, self._places)
@@ -211,8 +218,8 @@ class EmbeddedStore:
             raise RegistryClosed
         wait_s = self._settings.write_timeout_s if timeout_s is None else timeout_s
         from waygraph.registry.graph.grafeo import refuse_foreign
-        from waygraph.registry.graph.reading import read_state
-        from waygraph.registry.machine.file_lock import lock_of, write_lock
+        from waygraph.registry.graph.read import read_state
+        from waygraph.registry.model.files import lock_of, write_lock
 
         if self.path is not None and not lock_of(self.path).exists():
             refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
@@ -236,14 +243,13 @@ class EmbeddedStore:
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":  # noqa: ARG002 - what did not end has left nothing
-        from waygraph.registry.storage.filling import AtOnce
+        from waygraph.registry.storage.fill import AtOnce
 
         with self.writing() as writing, writing.engine.transaction() as session:
             yield AtOnce(session, self.place)
 
     def _live_graph(self) -> "LiveGraph":
         """Made by the first write: a process that only reads needs nothing of it."""
-        from waygraph.registry.storage.live_graph import LiveGraph
 
         with self._lock:
             if self._live is None:
@@ -266,3 +272,95 @@ def _remove(folder: Path, owner: int) -> None:
     """Not by a process that was forked off: its parent works on."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# The live graph file of an embedded registry: held by one process, made ready, published.
+
+
+class LiveGraph:
+    """The graph that is written, and the folder where it is published. `path` None: in memory, held until closed."""
+
+    def __init__(self, path: Path | None, folder: Path, place: str) -> None:
+        self._path, self._folder, self._place = path, folder, place
+        self.kept = Kept()
+        self._memory = GrafeoEngine.open(None) if path is None else None
+
+    @contextmanager
+    def held(self) -> Iterator[GrafeoEngine]:
+        """The engine, at the present schema. Raises RegistryUnusable, RegistryLocked."""
+        self._refuse_lost()
+        if self._memory is not None:
+            _ready(self._memory, self._place)
+            yield self._memory
+            return
+        self._look_first()
+        engine = GrafeoEngine.open(self._path)
+        try:
+            if _ready(engine, self._place):
+                publish_graph(self._folder, engine)
+            yield engine
+        except BaseException:
+            with suppress(RegistryError):  # the first error is the one seen
+                engine.close()
+            raise
+        engine.close()
+
+    def publish(self, engine: GrafeoEngine, *, trust_index: bool = True) -> None:
+        """Brings the index to the graph's revision, and takes the mark away.
+
+        Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
+        """
+        secure = engine.checkpoint if self._path is not None else _nothing
+        publish_graph(self._folder, engine, trust_index=trust_index, kept=self.kept, meanwhile=secure)
+        generation.clear_pending(self._folder)
+
+    def close(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+
+    def _refuse_lost(self) -> None:
+        """A new graph would be published over the index of one that was moved away, and with it the last copy lost."""
+        if self._path is not None and not self._path.exists() and published_schema(self._folder) is not None:
+            copy = self._folder / generation.current_name(self._folder) / generation.GRAPH
+            raise RegistryUnusable(
+                self._place,
+                f"the graph file is gone, its index is still there. Copy {copy} to {self._path}, "
+                f"or remove {self._folder} to begin anew.",
+            )
+
+    def _look_first(self) -> None:
+        """Refuses a graph that may not be ours before it is opened to write: that alone would change its bytes."""
+        schema = published_schema(self._folder)
+        known = schema is not None and schema <= SCHEMA_VERSION
+        if self._path is not None and self._path.exists() and not known:
+            with closing(GrafeoEngine.open_copy(self._path)) as untouched:
+                _refuse_other(untouched, self._place)
+
+
+def _nothing() -> None:
+    """A graph in memory is written nowhere."""
+
+
+def now() -> str:
+    """ISO 8601 in UTC, to the microsecond: which claim is the earlier one is told by it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _ready(engine: GrafeoEngine, place: str) -> bool:
+    """Refuses a graph that is not ours, and brings ours to the present schema; says whether it had another."""
+    _refuse_other(engine, place)
+    migrate(engine, place, now())
+    state = read_state(engine)
+    older = state is not None and state.schema_version < SCHEMA_VERSION
+    if older:
+        engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+    return older
+
+
+def _refuse_other(engine: GrafeoEngine, place: str) -> None:
+    """Raises RegistryUnusable for a graph of something else, or of a newer Waygraph."""
+    # Migrations are recorded before the Registry node is made; nothing else of ours comes before it.
+    foreign = engine.labels() - {"Migration"}
+    if foreign and read_state(engine) is None:
+        raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
+    seen_migrations(engine, place)

@@ -7,7 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
-from waygraph.registry.errors import (
+from waygraph.registry.graph.commit_mark import Moment
+from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
+from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.graph.read import RegistryState, read_state
+from waygraph.registry.graph.schema import LABELS, SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
+from waygraph.registry.index.neo4j.neo4j_index import Neo4jIndex
+from waygraph.registry.index.neo4j.neo4j_schema import renew_schema
+from waygraph.registry.index.neo4j.neo4j_upkeep import (
+    drop_other_vector_indexes,
+    keep_index,
+    make_text_indexes,
+    renew_index,
+)
+from waygraph.registry.model.errors import (
     RegistryClosed,
     RegistryError,
     RegistryNotFound,
@@ -15,25 +29,14 @@ from waygraph.registry.errors import (
     ServerUnavailable,
     WriteConflict,
 )
-from waygraph.registry.graph.commit_mark import Moment
-from waygraph.registry.graph.cypher_places import CypherPlaces
-from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
-from waygraph.registry.graph.reading import RegistryState, read_state
-from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
-from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.graph.version import SCHEMA_VERSION
-from waygraph.registry.index.neo4j import Neo4jIndex
-from waygraph.registry.index.neo4j_indexes import renew_schema
-from waygraph.registry.index.neo4j_renewal import renew_index
-from waygraph.registry.index.neo4j_upkeep import drop_other_vector_indexes, keep_index, make_text_indexes
-from waygraph.registry.settings import Settings
-from waygraph.registry.storage.live_graph import now
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.embedded import now
 from waygraph.registry.storage.store import Writing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.graph.sandbox import CypherResult
-    from waygraph.registry.storage.filling import Filling, Origin
+    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+    from waygraph.registry.storage.fill import Filling, Origin
 
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
@@ -64,7 +67,7 @@ class ServerStore:
 
     @property
     def exists(self) -> bool:
-        from waygraph.registry.storage.server_filling import refuse_unfinished, unfinished
+        from waygraph.registry.storage.fill import refuse_unfinished, unfinished
 
         self._check_server()
         if read_state(self.engine) is not None:
@@ -168,7 +171,7 @@ class ServerStore:
 
     @contextmanager
     def filling(self, origin: "Origin") -> "Iterator[Filling]":
-        from waygraph.registry.storage.server_filling import InParts
+        from waygraph.registry.storage.fill import InParts
 
         with self._prepared_writing() as writing:
             filling = InParts(writing, origin, self.place)
@@ -179,7 +182,7 @@ class ServerStore:
 
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
         """Over the graph as it stands. Raises RegistryNotFound, CypherRefused and its kin."""
-        from waygraph.registry.graph.server_cypher import run_read_only
+        from waygraph.registry.graph.user_cypher.neo4j_runner import run_read_only
 
         self.index()  # nobody reads a database through us that is no registry
         return run_read_only(self.engine, statement, params, self._settings, self._places)

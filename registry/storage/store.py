@@ -6,16 +6,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from waygraph.registry.errors import InvalidSetting, NeedsRegistry
-from waygraph.registry.paths import as_written
+from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry
+from waygraph.registry.model.files import as_written
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
-    from waygraph.registry.graph.reading import RegistryState
-    from waygraph.registry.graph.sandbox import CypherResult
+    from waygraph.registry.graph.read import RegistryState
+    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
     from waygraph.registry.index.search_index import SearchIndex
-    from waygraph.registry.settings import Settings
-    from waygraph.registry.storage.filling import Filling, Origin
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.storage.fill import Filling, Origin
 
     Keep = Callable[[GraphSession, Collection[str] | None], AbstractContextManager[None]]
 
@@ -106,8 +106,8 @@ def is_part_of(path: Path, location: object) -> bool:
     """Whether a file is the registry of this place, its lock, or in its index."""
     if is_server(location) or is_service(location) or location == MEMORY:
         return False
-    from waygraph.registry.index.generation import folder_of
-    from waygraph.registry.machine.file_lock import lock_of
+    from waygraph.registry.index.local.generation import folder_of
+    from waygraph.registry.model.files import lock_of
 
     home, given = as_written(str(location)).resolve(), as_written(path).resolve()
     index = folder_of(home)

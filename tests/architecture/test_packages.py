@@ -13,13 +13,13 @@ from tests.architecture.tree import ROOT, code_packages, foreign_imports, module
 
 READ_ENVIRONMENT = {
     "api/cli": "the entry point: hands the environment on",
-    "api/rest/serving.py": "the entry point of each worker, which its parent tells by a variable",
-    "ingest/ingestion.py": "the default of `environ`, which a caller may hand in",
-    "registry/settings.py": "every limit and place",
+    "api/rest/bootstrap.py": "the entry point of each worker, which its parent tells by a variable",
+    "ingest/pipeline.py": "the default of `environ`, which a caller may hand in",
+    "registry/model/settings.py": "every limit and place",
     "registry/registry.py": "the default of `environ`, which a caller may hand in",
-    "registry/evaluation/provenance.py": "gives git all but the variables that speak of another checkout",
-    "registry/graph/sandbox.py": "builds the worker's bare environment",
-    "registry/graph/server_cypher.py": "tells its worker where the system keeps its certificates",
+    "registry/evaluation/record.py": "gives git all but the variables that speak of another checkout",
+    "registry/graph/user_cypher/sandbox.py": "builds the worker's bare environment",
+    "registry/graph/user_cypher/neo4j_runner.py": "tells its worker where the system keeps its certificates",
 }
 LIGHT = "import sys, waygraph.registry; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 HEAVY = {"numpy", "pydantic", "grafeo", "Stemmer", "onnxruntime", "tokenizers", "typer", "rich", "yaml", "mcp"}

@@ -3,7 +3,7 @@
 import sys
 
 from waygraph.api.mcp.bridge import serve_bridge
-from waygraph.registry.settings import load_settings
+from waygraph.registry.model.settings import load_settings
 
 if __name__ == "__main__":
     place, *namespace = sys.argv[1:]

@@ -15,7 +15,7 @@ from tests.bridge.test_bridge import ERAS, Era, answers
 from tests.live_http import free_port
 from tests.service import PROGRAM, Server, process
 from waygraph.api.cli.app import main
-from waygraph.registry.authentication.keys import KeyFile
+from waygraph.registry.access.api_keys import KeyFile
 
 TIDES = Path(__file__).parents[1] / "hosts" / "tides.py"
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.upstream.launches import PROGRAMS
-from waygraph.ingest.calling.launches import Launches
+from waygraph.ingest.execution.launches import Launches
+from waygraph.ingest.execution.trust_store import vouched_file
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.sync import sync
-from waygraph.ingest.upstream.launch import ServerEntry
-from waygraph.ingest.vouched import vouched_file
+from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.changes import Manifest
-from waygraph.registry.model import Agent
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.nouns import Agent
 
 PROGRAM = """
 import os, runpy, sys

@@ -14,10 +14,17 @@ from tests.calling.a2a_agent import PNG, Served, serving
 from tests.calling.opened_here import Here
 from tests.service import until
 from tests.web_pages import web_pages
-from waygraph.ingest.calling.call import Deaf, Result, ToolCall
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.registry.errors import CallTimedOut, InvalidArguments, NotCallable, UpstreamAnswered, UpstreamRefused
-from waygraph.registry.skill_message import SKILL_MESSAGE
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.upstream.connection import Deaf, Result
+from waygraph.registry.model.errors import (
+    CallTimedOut,
+    InvalidArguments,
+    NotCallable,
+    UpstreamAnswered,
+    UpstreamRefused,
+)
+from waygraph.registry.model.identity import SKILL_MESSAGE
 
 VERSIONS = ("1.0", "0.3")
 

@@ -15,15 +15,15 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.service import assert_good, served
 from tests.web_pages import web_pages
-from waygraph.ingest.calling.call import ToolCall
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.ingest.calling.launches import Launches
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.vouched import vouched_file
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.execution.launches import Launches
+from waygraph.ingest.execution.trust_store import vouched_file
+from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.registry import Registry, Settings
-from waygraph.registry.errors import NotCallable
-from waygraph.registry.migration.migrate import migrate_at
-from waygraph.registry.model import Agent
+from waygraph.registry.model.errors import NotCallable
+from waygraph.registry.model.nouns import Agent
+from waygraph.registry.storage.migrate import migrate_at
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.calling.opened_here import Here
 from tests.mcp_stubs import TIDE_TABLES
-from waygraph.ingest.calling.call import Result, ToolCall
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.registry.errors import NotCallable, UpstreamUnreachable
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.upstream.connection import Result
+from waygraph.registry.model.errors import NotCallable, UpstreamUnreachable
 
 DEADLINE_S = 30.0
 """Of a call: what closes sooner did not wait for one."""

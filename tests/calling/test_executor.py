@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from tests.moved_time import run
-from waygraph.ingest.calling.call import Deaf, Question, Result, ToolCall
-from waygraph.ingest.calling.executor import Executor
-from waygraph.registry.errors import (
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import Executor
+from waygraph.ingest.upstream.connection import Deaf, Question, Result
+from waygraph.registry.model.errors import (
     CallTimedOut,
     NotCallable,
     UpstreamAnswered,
@@ -18,7 +19,7 @@ from waygraph.registry.errors import (
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool
 
 HANG_S = 600.0
 

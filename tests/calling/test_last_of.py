@@ -1,6 +1,6 @@
 """What is remembered of agents: the last of them, however many come."""
 
-from waygraph.ingest.calling.last_of import LastOf
+from waygraph.ingest.execution.pool import LastOf
 
 
 def test_the_one_that_was_set_longest_ago_is_forgotten() -> None:

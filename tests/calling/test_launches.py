@@ -15,16 +15,15 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
-from waygraph.ingest.calling import launches as launches_module
-from waygraph.ingest.calling.claims import claims_on
-from waygraph.ingest.calling.last_of import LastOf
-from waygraph.ingest.calling.launches import FRESH_S
-from waygraph.ingest.ingestion import Ingestion
-from waygraph.ingest.sources.opening import Opening, open_sources, open_value
-from waygraph.ingest.upstream.launch import HttpLaunch, StdioLaunch
-from waygraph.ingest.vouched import launch_digest, vouched_file
-from waygraph.ingest.watching.opening import followed_sources
-from waygraph.registry.errors import MassRemoval, NotCallable, StorageFailed
+from waygraph.ingest.execution import launches as launches_module
+from waygraph.ingest.execution.launches import FRESH_S
+from waygraph.ingest.execution.pool import LastOf
+from waygraph.ingest.execution.trust_store import claims_on, launch_digest, vouched_file
+from waygraph.ingest.manifest.launch import HttpLaunch, StdioLaunch
+from waygraph.ingest.pipeline import Ingestion
+from waygraph.ingest.sources.resolve import Opening, open_sources, open_value
+from waygraph.ingest.watch.start import followed_sources
+from waygraph.registry.model.errors import MassRemoval, NotCallable, StorageFailed
 
 
 def test_a_command_is_started_as_it_was_ingested_with_today_s_variables(here: Here) -> None:

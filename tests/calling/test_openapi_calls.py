@@ -17,10 +17,10 @@ from pydantic_core import to_json
 
 from tests.calling.opened_here import Here
 from tests.web_pages import WebPages, web_pages
-from waygraph.ingest.calling.call import Result, ToolCall
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.registry.errors import (
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.upstream.connection import MayHaveRun, Result
+from waygraph.registry.model.errors import (
     InvalidArguments,
     InvalidSetting,
     NotCallable,
@@ -28,7 +28,7 @@ from waygraph.registry.errors import (
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from waygraph.registry.model import Tool
+from waygraph.registry.model.nouns import Tool
 
 TOKEN = "s3cret-bearer-token"  # noqa: S105
 PNG = b"\x89PNG\r\n\x1a\n not really"

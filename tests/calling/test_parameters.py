@@ -6,9 +6,9 @@ from urllib.parse import unquote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.calling.openapi_calls import Operation
-from waygraph.ingest.calling.parameters import Fault, in_cookie, in_header, in_query, parameter_of
-from waygraph.ingest.calling.services import Login, Service
+from waygraph.ingest.execution.call_openapi import Operation
+from waygraph.ingest.execution.openapi_request import Fault, in_cookie, in_header, in_query, parameter_of
+from waygraph.ingest.execution.services import Login, Service
 
 TEXTS = st.text() | st.sampled_from(
     ["..", ".", "../..", "/etc", "//evil.com", "a?b=c", "a#b", "\r\nX: y", "%2e%2e", "@evil"]

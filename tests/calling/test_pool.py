@@ -14,17 +14,22 @@ import pytest
 from tests.processes_left import MARK, left_of, needs_proc, new_mark
 from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
 from tests.upstream.launches import PROGRAMS
-from waygraph.ingest.calling import pool as pool_module
-from waygraph.ingest.calling.call import Deaf, ToolCall
-from waygraph.ingest.calling.executor import Executor
-from waygraph.ingest.calling.mcp_calls import McpCaller
-from waygraph.ingest.calling.pool import Pool, calling_pool
+from waygraph.ingest.execution import pool as pool_module
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import Executor, McpCaller
+from waygraph.ingest.execution.pool import Pool, calling_pool
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.clock import SystemClock
-from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.registry.errors import CallTimedOut, NotCallable, UpstreamAnswered, UpstreamError, UpstreamUnreachable
-from waygraph.registry.model import Agent, Tool
-from waygraph.registry.settings import Settings
+from waygraph.ingest.upstream.connection import Deaf, MayHaveRun
+from waygraph.registry.model.errors import (
+    CallTimedOut,
+    NotCallable,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamUnreachable,
+)
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.settings import Settings
 
 pytestmark = needs_proc
 

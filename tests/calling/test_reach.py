@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.calling import reach
-from waygraph.ingest.calling.reach import Reach
-from waygraph.ingest.calling.services import Service, Services
-from waygraph.ingest.sync import sync
-from waygraph.ingest.vouched import VouchedServer, VouchedSource, launch_digest, vouched_file
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.identity import sealed_agent
-from waygraph.registry.model import Agent, AgentKind
+from waygraph.ingest.execution import availability
+from waygraph.ingest.execution.availability import Reach
+from waygraph.ingest.execution.services import Service, Services
+from waygraph.ingest.execution.trust_store import VouchedServer, VouchedSource, launch_digest, vouched_file
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.identity import sealed_agent
+from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.registry import Registry
 
 LAUNCH = '{"command":"serve"}'
@@ -48,24 +48,26 @@ def server(launch: str) -> dict[str, VouchedServer]:
 def test_a_server_that_was_asked_here(registry: Registry, reached: Reach) -> None:
     """As it is held now; the very moment that somebody asks it, nothing in the registry changes."""
     agent = put(registry, "mcp_server")
-    assert reached.now().why_not(agent) == reach.NOT_ASKED_HERE
+    assert reached.now().why_not(agent) == availability.NOT_ASKED_HERE
     vouch(reached, servers=server(LAUNCH))
     assert reached.now().why_not(agent) == ""
     changed = put(registry, "mcp_server", transport='{"command":"other"}')
-    assert reached.now().why_not(changed) == reach.NOT_ASKED_HERE
+    assert reached.now().why_not(changed) == availability.NOT_ASKED_HERE
 
 
 def test_a_server_of_a_catalogue(registry: Registry, reached: Reach) -> None:
     """Though the same key was vouched for once."""
     vouch(reached, servers=server(LAUNCH))
     agent = put(registry, "mcp_server", rank=0)
-    assert reached.now().why_not(agent) == reach.OF_A_CATALOGUE
+    assert reached.now().why_not(agent) == availability.OF_A_CATALOGUE
 
 
 @pytest.mark.parametrize(
     "named", [Service(agent="a", base_url="https://a.example"), Service(source="s", base_url="https://a.example")]
 )
-@pytest.mark.parametrize(("kind", "reason"), [("openapi", reach.NOT_CONFIGURED), ("a2a_agent", reach.NOT_NAMED_HERE)])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("openapi", availability.NOT_CONFIGURED), ("a2a_agent", availability.NOT_NAMED_HERE)]
+)
 def test_a_service_that_an_operator_configured(
     registry: Registry, reached: Reach, kind: AgentKind, reason: str, named: Service
 ) -> None:
@@ -82,7 +84,7 @@ def test_an_agent_whose_address_somebody_named(registry: Registry, reached: Reac
 
 def test_a_skill_whose_folder_was_ingested(registry: Registry, reached: Reach, tmp_path: Path) -> None:
     agent = put(registry, "skill")
-    assert reached.now().why_not(agent) == reach.NOT_READ_HERE
+    assert reached.now().why_not(agent) == availability.NOT_READ_HERE
     vouch(reached, path=str(tmp_path))
     assert reached.now().why_not(agent) == ""
 

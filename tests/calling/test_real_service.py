@@ -14,9 +14,10 @@ from pydantic import BaseModel
 
 from tests.calling.opened_here import Here
 from tests.live_http import free_port
-from waygraph.ingest.calling.call import Result, ToolCall
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.registry.arguments import check_arguments
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.upstream.connection import Result
+from waygraph.registry.access.arguments import check_arguments
 
 
 class Crate(BaseModel):

@@ -6,12 +6,13 @@ import anyio
 import pytest
 
 from tests.calling.opened_here import Here
-from waygraph.ingest.calling.call import Result, ToolCall
-from waygraph.ingest.calling.executor import open_executor
-from waygraph.ingest.calling.skill_texts import MOST_CHARS
-from waygraph.registry.discovery.resolving import tool_meant
-from waygraph.registry.errors import NotCallable, UnknownName
-from waygraph.registry.model import Principal, Tool
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.call_skill import MOST_CHARS
+from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.upstream.connection import Result
+from waygraph.registry.model.errors import NotCallable, UnknownName
+from waygraph.registry.model.nouns import Principal, Tool
+from waygraph.registry.routing.find_tools.resolve import tool_meant
 
 TEXT = "---\nname: weigh\ndescription: Weighs freight.\n---\n# How\n\nRun scripts/weigh.py.\n"
 

@@ -7,12 +7,12 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.calling.test_a2a_calls import run, texts
 from tests.web_pages import web_pages
-from waygraph.ingest.calling.answers import result_of
-from waygraph.ingest.calling.call import Result
-from waygraph.ingest.calling.configured import confidential
-from waygraph.ingest.calling.services import Login
-from waygraph.ingest.calling.web import Response
-from waygraph.registry.settings import Settings
+from waygraph.ingest.execution.call import result_of
+from waygraph.ingest.execution.configured import confidential
+from waygraph.ingest.execution.services import Login
+from waygraph.ingest.execution.web_request import Response
+from waygraph.ingest.upstream.connection import Result
+from waygraph.registry.model.settings import Settings
 
 KEY = "q8Zr+T4m/w1x&Kp0s"
 SECRETS = confidential(Login(confidential=frozenset({KEY})), "https://svc.example.com")

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.live_servers import RealServer, real_server
 from tests.processes_left import MARK, new_mark
 from tests.service import Running, process
-from waygraph.registry.authentication.keys import KeyFile
+from waygraph.registry.access.api_keys import KeyFile
 
 SERVERS = ("time", "everything", "filesystem", "memory")
 NAMESPACE = "desk"

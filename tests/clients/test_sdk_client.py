@@ -34,7 +34,7 @@ from tests.clients.gateways import (
     found,
 )
 from tests.processes_left import left_of, needs_proc, until
-from waygraph.ingest.upstream.underway import ANSWERED_S
+from waygraph.ingest.upstream.inflight import ANSWERED_S
 
 BOTH_ERAS = pytest.mark.parametrize("era", PROTOCOLS)
 CROSSED = pytest.mark.parametrize(("door", "era"), [("stdio", "auto"), ("/mcp", "legacy")])

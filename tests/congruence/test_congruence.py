@@ -19,17 +19,17 @@ from tests.congruence.worlds import Edit, Question, World, reindexed
 from tests.fake_openai import KEY, fake_openai
 from tests.places import SERVERS, Place, Servers, new_place
 from waygraph.cypher import load, names
-from waygraph.registry.changes import ChangeSet, SyncReport
 from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.errors import WaygraphError
+from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
-from waygraph.registry.model import Query, Route
+from waygraph.registry.model.changes import ChangeSet, SyncReport
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.nouns import Query, Route
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import RECIPES
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
-from waygraph.registry.storage import live_graph
+from waygraph.registry.storage import embedded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -426,7 +426,7 @@ def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         here = stack.enter_context(opened(new_place(EMBEDDED, folder, neo4j_servers, own), life, environ))
         there = stack.enter_context(opened(new_place(server, folder, neo4j_servers, other), life, environ))
         clock = Clock()
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr(live_graph, "now", clock.now)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(embedded, "now", clock.now)
         return Pair(here, there, model(life, environ), clock, Lived(is_large=life.agents > Life.agents)).live(life)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.sources.parsing import Lines
+from waygraph.ingest.sources.parse import Lines
 
 type Place = tuple[str | int, ...]
 """The keys and positions that lead to a value in a document."""

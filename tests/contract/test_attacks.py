@@ -11,10 +11,10 @@ from tests.contract.test_lookup import entry
 from tests.fingerprint import fingerprint
 from tests.places import PLACES, SERVERS, Servers, new_place
 from tests.shelf import Shelf
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import CypherFailed, CypherRefused
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import CypherFailed, CypherRefused
 from waygraph.registry.storage.store import is_server
 
 MANIFEST = Manifest(source="s", entries=tuple(entry(agent, ("b", "c.d")) for agent in ("a", "evil", "x")))

@@ -11,9 +11,10 @@ import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
 from waygraph.cypher import load
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry, Change, Manifest, Policy, Rejected
-from waygraph.registry.errors import (
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.graph import read
+from waygraph.registry.model.changes import AgentEntry, Change, Manifest, Policy, Rejected
+from waygraph.registry.model.errors import (
     InvalidQuery,
     InvalidSetting,
     MassRemoval,
@@ -21,12 +22,10 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.graph import change_log
-from waygraph.registry.identity import canonical_json, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Agent, Filters, Principal, Query, Tool, is_doubtful
+from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, failing, is_doubtful, unreachable
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
-from waygraph.registry.statuses import failing, unreachable
 
 KEPT = 6
 WORDS = "moors ships"
@@ -225,8 +224,8 @@ def test_a_change_and_its_record_commit_together(registry: Registry, monkeypatch
         put(*given)  # type: ignore[arg-type]
         raise OSError("the disk is on fire")
 
-    put = change_log.put_changes
-    monkeypatch.setattr(change_log, "put_changes", failing_write)
+    put = read.put_changes
+    monkeypatch.setattr(read, "put_changes", failing_write)
     with pytest.raises((OSError, WaygraphError)):
         sync(registry, manifest(entry("a", "x", tool_text="other")))
     monkeypatch.undo()

@@ -14,12 +14,12 @@ import pytest
 
 from tests.bombs import ENDLESS
 from tests.contract.test_lookup import entry
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import CypherBusy, CypherFailed, CypherLimit, CypherRefused, InvalidSetting
-from waygraph.registry.graph import sandbox
-from waygraph.registry.graph.sandbox import CypherResult
+from waygraph.registry.graph.user_cypher import sandbox
+from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import CypherBusy, CypherFailed, CypherLimit, CypherRefused, InvalidSetting
 
 HASTY = Settings(cypher_workers=2, cypher_wait_s=0.0, cypher_timeout_s=120.0)
 PATIENT = Settings(cypher_workers=2, cypher_wait_s=120.0, cypher_timeout_s=120.0)

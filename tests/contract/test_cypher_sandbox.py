@@ -21,13 +21,12 @@ import pytest
 
 from tests.attacks import REFUSED
 from tests.bombs import ENDLESS, OF_MEMORY
-from waygraph.registry.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
-from waygraph.registry.graph import sandbox
-from waygraph.registry.graph.cypher_places import CypherPlaces
-from waygraph.registry.graph.cypher_worker import OPERATOR, READ_OPERATORS
-from waygraph.registry.graph.readonly import PROCEDURES, check_read_only, tokens_of
-from waygraph.registry.graph.sandbox import CypherResult, run_read_only
-from waygraph.registry.settings import Settings
+from waygraph.registry.graph.user_cypher import sandbox
+from waygraph.registry.graph.user_cypher.allow_list import PROCEDURES, check_read_only, tokens_of
+from waygraph.registry.graph.user_cypher.grafeo_worker import OPERATOR, READ_OPERATORS
+from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces, CypherResult, run_read_only
+from waygraph.registry.model.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
+from waygraph.registry.model.settings import Settings
 
 SETTINGS = Settings(cypher_timeout_s=30.0, cypher_memory_mib=256)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -262,7 +261,7 @@ def test_schema_commands_have_no_plan_and_never_run(graph_copy: Path, statement:
 def test_the_third_line_holds_without_the_others(graph_copy: Path, statement: str, reason: str) -> None:
     """With both checks gone, the process still can open no file and the copy takes no write."""
     code = (
-        "import sys, grafeo; from waygraph.registry.graph import cypher_worker as w\n"
+        "import sys, grafeo; from waygraph.registry.graph.user_cypher import grafeo_worker as w\n"
         "graph = grafeo.GrafeoDB.open_read_only(sys.argv[1]); w._close_the_door(256)\n"
         "graph.execute_cypher(sys.argv[2])"
     )
@@ -448,7 +447,7 @@ def workers_of(parent: int) -> list[int]:
             command = stat.with_name("cmdline").read_bytes()
         except (OSError, ValueError):
             continue
-        if ppid == parent and (b"cypher_worker" in command or not command):
+        if ppid == parent and (b"grafeo_worker" in command or not command):
             found.append(int(stat.parent.name))
     return found
 
@@ -522,8 +521,8 @@ def test_a_worker_dies_with_its_parent(graph_copy: Path) -> None:
     """Killed with -9, the process that asked leaves no worker running."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from waygraph.registry.graph.sandbox import run_read_only; from waygraph.registry.settings import Settings\n"
-        "from waygraph.registry.graph.cypher_places import CypherPlaces; settings = Settings(cypher_timeout_s=100.0)\n"
+        "from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces, run_read_only\n"
+        "from waygraph.registry.model.settings import Settings; settings = Settings(cypher_timeout_s=100.0)\n"
         "run_read_only(Path(sys.argv[1]), sys.argv[2], {}, settings, CypherPlaces(settings))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(graph_copy), ENDLESS])

@@ -10,7 +10,7 @@ import yaml
 from tests.contributing import install, on_path
 from tests.fake_openai import KEY, fake_openai
 from waygraph.registry.embedding import Embedder, open_embedder
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "catalog"
 SHORT = ("read a file", "What is the weather in Paris?", "create_issue: Open an issue in a repository")

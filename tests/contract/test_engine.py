@@ -13,18 +13,11 @@ from hypothesis import strategies as st
 from tests.places import PLACES, Servers, new_place, server_engine
 from waygraph.cypher import BadStatement, Statement, load
 from waygraph.cypher.loader import parse
-from waygraph.registry.errors import (
-    EngineError,
-    RegistryClosed,
-    RegistryError,
-    RegistryUnusable,
-    WriteConflict,
-)
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.grafeo import WRITE_ATTEMPTS, GrafeoEngine
-from waygraph.registry.graph.schema import MIGRATIONS, migrate
-from waygraph.registry.graph.version import SCHEMA_VERSION
-from waygraph.registry.settings import Settings
+from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, migrate
+from waygraph.registry.model.errors import EngineError, RegistryClosed, RegistryError, RegistryUnusable, WriteConflict
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
 
 

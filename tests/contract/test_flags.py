@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.places import PLACES, Servers, new_place
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Agent, Principal, Tool, is_doubtful
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
 from waygraph.registry.registry import Registry
 
 MEMBER, STRANGER = Principal(groups=("office",)), Principal()

@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 
 from tests.places import SERVERS, Place, Servers, on_server
 from tests.snapshots import load_snapshot
-from waygraph.registry.access import routable
-from waygraph.registry.changes import SourceSummary
-from waygraph.registry.errors import RegistryNotFound
-from waygraph.registry.identity import sealed_tool, tool_id
-from waygraph.registry.index import build, generation
-from waygraph.registry.index.local import LocalIndex
+from waygraph.registry.access.visibility import routable
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.incremental import Snapshot, index_order
+from waygraph.registry.index.local.local_index import LocalIndex
+from waygraph.registry.index.local.publish import build_generation
 from waygraph.registry.index.search_index import VECTOR_LEGS, IndexState, Leg, LegHits, Scope, SearchIndex
-from waygraph.registry.index.snapshot import Snapshot, index_order
-from waygraph.registry.machine.atomic import sync_path, write_atomically
-from waygraph.registry.model import AGENT_KINDS, Agent, Filters, Principal, Tool
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.errors import RegistryNotFound
+from waygraph.registry.model.files import sync_path, write_atomically
+from waygraph.registry.model.identity import sealed_tool, tool_id
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, Filters, Principal, Tool
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.server import ServerStore
 
 LEGS: tuple[Leg, ...] = get_args(Leg)
@@ -72,7 +73,7 @@ def tool(agent: str, name: str, description: str = "") -> Tool:
 
 
 def publish(folder: Path, content: Snapshot) -> Path:
-    return generation.publish(folder, content.state.revision, partial(build.build_generation, snapshot=content))
+    return generation.publish(folder, content.state.revision, partial(build_generation, snapshot=content))
 
 
 @pytest.fixture(scope="module", params=["local", *SERVERS])
@@ -486,7 +487,7 @@ def test_a_failed_publication_leaves_the_former_one(tmp_path: Path) -> None:
     first = publish(tmp_path, one_agent(1))
 
     def fail(folder: Path) -> None:
-        build.build_generation(folder, one_agent(2))
+        build_generation(folder, one_agent(2))
         raise LookupError("stop")
 
     with pytest.raises(LookupError):

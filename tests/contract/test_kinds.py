@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 
 from benchmarks.world import data_folder
 from tests.contract.kind_samples import PLANTED, REAL_FILES, SAMPLES, Place, RealFile, Sample, plain
-from waygraph.ingest.sources import list_path, read_path
 from waygraph.ingest.sources.kinds import BUILT_IN, kind_of
-from waygraph.ingest.sources.parsing import Lines, parse
-from waygraph.ingest.sources.reading import Listing, Reading, read_listing
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.parse import Lines, parse
+from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.identity import sealed_agent
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.identity import sealed_agent
+from waygraph.registry.model.settings import Settings
 
 S = Settings()
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Principal, Registry, Tool
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.errors import UnknownName
-from waygraph.registry.identity import agent_id, call_name, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.identity import agent_id, call_name, sealed_agent, sealed_tool, tool_id
 
 WORDLESS = Edition(embedder="none")
 ODD: dict[str, tuple[str, ...]] = {

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from tests.faults.fleet import manifest as fleet_manifest
 from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
 from waygraph.registry.answering import NO_VECTORS
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.errors import (
+from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import (
     EmbedderMismatch,
     InvalidQuery,
     InvalidSetting,
@@ -26,12 +27,11 @@ from waygraph.registry.errors import (
     RecipeNeedsTexts,
     UnknownRecipe,
 )
-from waygraph.registry.identity import sealed_agent, sealed_tool
-from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
-from waygraph.registry.model import Agent, Route, Tool, Vote
+from waygraph.registry.model.identity import sealed_agent, sealed_tool
+from waygraph.registry.model.nouns import Agent, Route, Tool, Vote
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 from waygraph.registry.routing.recipes import HYBRID, Calibration
 from waygraph.registry.routing.router import NOTHING_FITS, NOTHING_KNOWN
-from waygraph.registry.settings import DEFAULT_EMBEDDER
 
 REQUESTS = [
     json.loads(line) for line in (EXAMPLES / "requests" / "queries.jsonl").read_text(encoding="utf-8").splitlines()

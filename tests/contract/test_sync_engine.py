@@ -13,14 +13,14 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.faults.fleet import entry
 from tests.places import PLACES, Servers, new_place
 from tests.sync_graph import entry as described
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
-from waygraph.registry.index.generation import CURRENT, folder_of
-from waygraph.registry.model import Query
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.index.local.generation import CURRENT, folder_of
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
+from waygraph.registry.model.nouns import Query
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "catalog"
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from waygraph.registry.embedding import Progress, Role
-from waygraph.registry.embedding.spec import EmbedderSpec
-from waygraph.registry.settings import Settings
+from waygraph.registry.embedding.embedder import EmbedderSpec
+from waygraph.registry.model.settings import Settings
 
 DIMENSION = 32
 

@@ -11,7 +11,7 @@ import pytest
 
 from waygraph.api.cli.app import main
 from waygraph.api.cli.reference import command_names, help_page, reference
-from waygraph.registry.authentication import KeyFile
+from waygraph.registry.access.api_keys import KeyFile
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"

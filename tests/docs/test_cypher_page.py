@@ -7,7 +7,7 @@ import pytest
 from tests.cypher_page import ANSWERS, DIFFERENCES, PAGE, documented, fill, labels_of, properties_of, questions
 from tests.docs.pages import rows
 from waygraph.registry import Registry
-from waygraph.registry.errors import CypherError
+from waygraph.registry.model.errors import CypherError
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ import yaml
 
 from tests.architecture.tree import foreign_imports, modules, project
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sources.catalogue import CatalogueAgent, CatalogueTool, json_schema
+from waygraph.ingest.sources.formats.catalogue import CatalogueAgent, CatalogueTool, json_schema
 from waygraph.ingest.sources.kinds import BUILT_IN
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry import RECIPES, Settings
-from waygraph.registry.embedding.spec import OPTIONS
+from waygraph.registry.embedding.embedder import OPTIONS
 from waygraph.registry.index.search_index import Leg
-from waygraph.registry.settings import MAY_BE_ZERO
+from waygraph.registry.model.settings import MAY_BE_ZERO
 
 IMPORT_NAMES = {
     "PyJWT": "jwt",

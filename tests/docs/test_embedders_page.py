@@ -8,7 +8,7 @@ import numpy as np
 from tests.contributing import install, on_path
 from tests.docs.pages import DOCS, blocks
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 
 PAGE = DOCS / "embedders.md"
 

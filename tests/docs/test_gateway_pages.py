@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import DOCS, blocks
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.discovery.finding import FindAsked, find
-from waygraph.registry.policy import CallPolicy, Rule
-from waygraph.registry.policy_file import parse_policy
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.policy import CallPolicy, Rule, parse_policy
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.find_tools.find import FindAsked, find
 
 PAGE, POLICY_PAGE = DOCS / "find-tools.md", DOCS / "gateway-policy.md"
 DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leave is asked for at the desk"),))

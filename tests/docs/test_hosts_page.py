@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import DOCS, blocks, rows
 from tests.hosts.conftest import Home, home
 from waygraph.ingest.hosts.config import read_config
-from waygraph.ingest.hosts.host import HOSTS, Places
+from waygraph.ingest.hosts.hosts import HOSTS, Places
 
 __all__ = ["home"]
 PAGE = DOCS / "hosts.md"

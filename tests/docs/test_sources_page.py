@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.contributing import install, on_path
 from tests.docs.pages import DOCS, blocks, rows
-from waygraph.ingest.sources import read_path
 from waygraph.ingest.sources.kinds import BUILT_IN
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.settings import Settings
 
 PAGE = DOCS / "sources.md"
 

@@ -1,8 +1,8 @@
 """A manifest that tells its number in every text and in how many agents and tools it has."""
 
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Agent, Tool
 
 SOURCE = "fleet"
 WORD = "revision"

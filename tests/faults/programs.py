@@ -15,17 +15,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.faults.fleet import entry, manifest, number_in
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
-from waygraph.registry.doctor.examine import examine_at
-from waygraph.registry.errors import RegistryError, WaygraphError
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.reading import read_held, read_state, read_tools
-from waygraph.registry.index import generation
-from waygraph.registry.index.generation import folder_of
-from waygraph.registry.model import Route
+from waygraph.registry.graph.read import read_held, read_state, read_tools
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import RegistryError, WaygraphError
+from waygraph.registry.model.nouns import Route
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
+from waygraph.registry.storage.integrity.examine import examine_at
 
 EMBEDDER = "none"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.faults.fleet import agents_of, number_in, tools_of
 from tests.faults.programs import opened
 from waygraph.cypher import load
-from waygraph.registry.changes import Change
-from waygraph.registry.identity import sealed_agent, sealed_tool
+from waygraph.registry.model.changes import Change
+from waygraph.registry.model.identity import sealed_agent, sealed_tool
 
 
 def sound_revision(path: Path | str) -> int:

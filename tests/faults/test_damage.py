@@ -15,15 +15,15 @@ from tests.faults.fleet import manifest
 from tests.faults.processes import child
 from tests.faults.programs import Damage, opened
 from tests.faults.soundness import sound_revision
-from waygraph.ingest.sync import sync
-from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import NotPublished, RegistryUnusable, StorageFailed, WaygraphError
-from waygraph.registry.index import layout
-from waygraph.registry.index.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
-from waygraph.registry.index.publication import publish_graph
-from waygraph.registry.machine.file_lock import write_lock
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
+from waygraph.registry.index.local.publish import publish_graph
+from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed, WaygraphError
+from waygraph.registry.model.files import write_lock
 from waygraph.registry.registry import Registry
-from waygraph.registry.storage import embedded, live_graph
+from waygraph.registry.storage import embedded
+from waygraph.registry.storage.integrity.examine import examine
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
 
@@ -40,7 +40,7 @@ def index_files(path: Path) -> list[Path]:
     """Every file of the current generation that a reader reads, and the pointer to it."""
     folder = folder_of(path)
     files = [file for file in (folder / current_name(folder)).rglob("*") if file.is_file() and file.stat().st_size]
-    unread = {LEASE, layout.GRAPH}
+    unread = {LEASE, generation.GRAPH}
     return [folder / CURRENT, *sorted(file for file in files if file.name not in unread)]
 
 
@@ -79,7 +79,7 @@ def test_a_damaged_index_answers_or_says_that_it_cannot_be_read(path: Path, roun
 def test_a_damaged_index_names_the_cure(path: Path) -> None:
     """The error names the folder to remove; without it the next opening builds the index anew."""
     folder = folder_of(path)
-    tables = folder / current_name(folder) / layout.TABLES
+    tables = folder / current_name(folder) / generation.TABLES
     tables.write_bytes(tables.read_bytes()[:100])
     with pytest.raises(RegistryUnusable) as caught:
         opened(path)
@@ -102,7 +102,7 @@ def test_a_pointer_to_nothing_is_refused_and_mended_by_its_removal(path: Path, c
 
 def as_before(folder: Path) -> None:
     """What tantivy wrote in the place of postings; of its files the reader looks at the name of the list alone."""
-    texts = folder / current_name(folder) / layout.CAPABILITY_TEXT
+    texts = folder / current_name(folder) / generation.CAPABILITY_TEXT
     for file in texts.iterdir():
         file.unlink()
     (texts / "meta.json").write_text('{"segments": []}', encoding="utf-8")
@@ -151,7 +151,7 @@ def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeyp
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with monkeypatch.context() as full:
-            full.setattr(live_graph, "publish_graph", _no_room)
+            full.setattr(embedded, "publish_graph", _no_room)
             with pytest.raises(NotPublished, match="what was written is kept, and shown as soon as it can be"):
                 sync(registry, manifest(2))
             assert registry.status().state.revision == 1
@@ -169,7 +169,7 @@ def test_what_another_process_left_behind_is_shown(path: Path, monkeypatch: pyte
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with opened(path) as other, monkeypatch.context() as killed:
-            killed.setattr(live_graph, "publish_graph", _killed)
+            killed.setattr(embedded, "publish_graph", _killed)
             with pytest.raises(MemoryError):
                 sync(other, manifest(2))
         assert comes_to(registry, 2)
@@ -190,7 +190,7 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
             assert go_on.wait(30)
             return publishes(*given, **named)
 
-        monkeypatch.setattr(live_graph, "publish_graph", slowly)
+        monkeypatch.setattr(embedded, "publish_graph", slowly)
         mark_pending(folder_of(path))
         for _ in range(20):
             assert registry.agents()
@@ -226,7 +226,7 @@ def test_an_unforeseen_fault_of_the_publication_is_logged(
 
     mark_pending(folder_of(path))
     with monkeypatch.context() as patch:
-        patch.setattr(live_graph, "publish_graph", fail)
+        patch.setattr(embedded, "publish_graph", fail)
         with opened(path) as registry:
             assert registry.agents()
     assert "ValueError: unforeseen" in caplog.text

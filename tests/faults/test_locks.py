@@ -8,8 +8,8 @@ from tests.faults import programs
 from tests.faults.processes import child
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
-from waygraph.registry.errors import RegistryLocked, RegistryNotFound
-from waygraph.registry.machine.file_lock import lock_of, write_lock
+from waygraph.registry.model.errors import RegistryLocked, RegistryNotFound
+from waygraph.registry.model.files import lock_of, write_lock
 
 
 @pytest.fixture

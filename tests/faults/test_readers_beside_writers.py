@@ -11,9 +11,9 @@ from tests.faults import programs
 from tests.faults.fleet import manifest, small
 from tests.faults.processes import Child, child
 from tests.faults.soundness import sound_revision
-from waygraph.ingest.sync import sync
-from waygraph.registry.index.generation import folder_of
-from waygraph.registry.settings import DEFAULT_EMBEDDER
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 
 @pytest.fixture

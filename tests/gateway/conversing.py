@@ -12,19 +12,16 @@ import anyio
 from waygraph.api.mcp import by_sdk
 from waygraph.api.mcp.direct.answers import DirectAnswers
 from waygraph.api.mcp.direct.pipe import DirectPipe
-from waygraph.api.mcp.gateway import Asker, Discovery, Parts, discovery_of
+from waygraph.api.mcp.gateway import Asker, Discovery, Parts, Session, discovery_of, load_rules
 from waygraph.api.mcp.host_pipes import HostPipes
-from waygraph.api.mcp.rules import load_rules
-from waygraph.api.mcp.session import Session
 from waygraph.api.mcp.stdio import InThreads
-from waygraph.api.mcp.surface import Surface
-from waygraph.api.observing.audit import Audit
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.upstream.lines_out import LinesOut
-from waygraph.ingest.upstream.pipe import Pipe
+from waygraph.api.mcp.tools import Surface
+from waygraph.api.telemetry.audit import Audit
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.upstream.pipe import LinesOut, Pipe
 from waygraph.registry import Registry
-from waygraph.registry.access import LOCAL
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.settings import Settings
 
 PATIENCE_S = 60.0
 LATEST, MODERN = "2025-11-25", "2026-07-28"

@@ -13,10 +13,10 @@ from mcp import MCPError
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served, served
-from waygraph.api.mcp import calling, finding
+from waygraph.api.mcp import calls, tools
 from waygraph.api.mcp.failures import failed
 from waygraph.api.mcp.results import protocol_error
-from waygraph.registry.errors import (
+from waygraph.registry.model.errors import (
     EmbedderRefused,
     KeysUnusable,
     RegistryNotFound,
@@ -152,7 +152,7 @@ def test_large_arguments_are_checked_where_nobody_waits_for_it(
 ) -> None:
     """Not by the thread that answers all hosts, which checks small ones itself."""
     threads: list[int] = []
-    monkeypatch.setattr(calling, "check_arguments", lambda *_: threads.append(threading.get_ident()))
+    monkeypatch.setattr(calls, "check_arguments", lambda *_: threads.append(threading.get_ident()))
     for given in ({"list": [1, {"text": "small"}]}, arguments):
         modern(service.url, "tools/call", name="box__paint", arguments=given)
     small, large = threads
@@ -257,7 +257,7 @@ def test_what_nobody_foresaw_is_logged_and_told_without_its_words(
                 await host.call_tool("find_tools", {"query": "add"})
             assert raised.value.code == -32603
 
-    monkeypatch.setattr(finding, "find_tools", fail)
+    monkeypatch.setattr(tools, "find_tools", fail)
     with served(toolbox.registry) as running:
         anyio.run(call, running.url)
         assert "LookupError" in running.log

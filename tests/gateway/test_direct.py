@@ -35,17 +35,17 @@ from tests.gateway.conversing import (
 )
 from tests.gateway.hosts import Place
 from tests.gateway_catalog import fill
-from waygraph.api.mcp import finding
-from waygraph.api.mcp.direct import kept, pipe
+from waygraph.api.mcp import tools as meta_tools
+from waygraph.api.mcp.direct import pipe
 from waygraph.api.mcp.direct.answers import HANDSHAKES, DirectAnswers
-from waygraph.api.mcp.direct.cut import LONGEST, Cut
+from waygraph.api.mcp.direct.pipe import LONGEST, Cut
 from waygraph.api.mcp.direct.plain import plain
-from waygraph.api.mcp.listed import Listed
-from waygraph.api.mcp.surface import Surface
+from waygraph.api.mcp.tools import Surface
+from waygraph.api.mcp.tools_list import Listed
 from waygraph.ingest.upstream.pipe import CHUNK
 from waygraph.registry import Registry
-from waygraph.registry.discovery.finding import find as find_in
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.find_tools.find import find as find_in
 
 NOTHING: Any = st.just({})
 VALUES: st.SearchStrategy[Any] = st.sampled_from(
@@ -301,7 +301,7 @@ def test_what_is_given_up_is_not_answered(registry: Registry, monkeypatch: pytes
             hindered.set()
             assert (await host.ask(request(4, "ping")))["id"] == 4
 
-    monkeypatch.setattr(finding, "find", find_slowly)
+    monkeypatch.setattr(meta_tools, "find", find_slowly)
     try:
         anyio.run(run)
     finally:
@@ -352,7 +352,7 @@ def test_what_hangs_is_not_waited_for_once_the_host_has_left(
                 await host.over.wait()
 
     monkeypatch.setattr(pipe, "LAST_S", 0.1)
-    monkeypatch.setattr(finding, "find", hang)
+    monkeypatch.setattr(meta_tools, "find", hang)
     try:
         anyio.run(run)
     finally:
@@ -376,7 +376,7 @@ def test_what_runs_is_answered_though_the_host_wrote_its_last(
             left.set()
             assert {(await host.heard())["id"] for _ in range(2)} == {2, 3}
 
-    monkeypatch.setattr(finding, "find", find_when_it_has_left)
+    monkeypatch.setattr(meta_tools, "find", find_when_it_has_left)
     anyio.run(run)
 
 
@@ -388,7 +388,7 @@ def test_a_fault_of_our_own_is_told_as_one(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr(finding, "find", fail)
+    monkeypatch.setattr(meta_tools, "find", fail)
     with caplog.at_level(logging.ERROR, logger="waygraph.mcp"):
         _, found, listed, _ = both(registry, [HELLO, find(2, "an issue"), request(3, "tools/list")])
     assert found["error"] == {"code": -32603, "message": "the gateway met a fault of its own; its log knows more"}
@@ -405,7 +405,7 @@ def test_what_takes_too_long_is_told_so(registry: Registry, monkeypatch: pytest.
             answer = await host.ask(find(2, "an issue"))
             assert answer["result"]["structuredContent"]["error"]["code"] == "too-late"
 
-    monkeypatch.setattr(finding, "find", lambda *_, **__: hindered.wait())
+    monkeypatch.setattr(meta_tools, "find", lambda *_, **__: hindered.wait())
     try:
         anyio.run(run)
     finally:
@@ -474,7 +474,7 @@ def test_how_long_a_request_was_kept_is_told_till_it_is_answered(
                     tasks.start_soon(wanted, host.direct, scope)
                     await host.direct.hold()
             began = time.monotonic()
-            monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: began + 1_000))
+            monkeypatch.setattr(pipe, "time", SimpleNamespace(monotonic=lambda: began + 1_000))
             assert 1_000 <= host.direct.waited_s(2) < 2_000
             assert host.direct.waited_s(3) == host.direct.waited_s(None) == 0
             assert not host.direct.has_answer(2)

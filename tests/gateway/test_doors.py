@@ -17,7 +17,7 @@ from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, process, served
 from waygraph.api.cli.app import main
 from waygraph.registry import Registry
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 
 PATIENCE_S = 60.0
 ACCEPT = {"Accept": "application/json, text/event-stream"}

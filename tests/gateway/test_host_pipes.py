@@ -117,22 +117,6 @@ def test_a_last_line_without_its_end_is_read(place: Place) -> None:
     assert {json.loads(line)["id"] for line in output.splitlines()} == {1, 2}
 
 
-@pytest.mark.parametrize(("last", "is_imported"), [(find(3, "letters"), False), (asked(3, {"method": "ping"}), True)])
-def test_the_sdk_is_imported_for_what_only_it_answers(place: Place, last: bytes, *, is_imported: bool) -> None:
-    """A script that finds, and leaves, is answered without it."""
-    launch = on_stdio(place, PYTHONPROFILEIMPORTTIME="1")
-    done = subprocess.run(
-        [launch.command, *launch.args],
-        env=launch.env,
-        input=asked(1, HELLO) + find(2, "letters") + last,
-        capture_output=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
-    assert answers(done.stdout.splitlines(), 3).keys() == {1, 2, 3}
-    assert (b" mcp.server" in done.stderr) == is_imported
-
-
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_when_it_is_told_to_though_the_host_is_silent(place: Place, told: signal.Signals) -> None:
     with started(place) as process:

@@ -12,14 +12,13 @@ from mcp.types import ElicitResult
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
 from tests.service import served
-from waygraph.api.mcp.asking_host import OnBehalf, SessionHost
 from waygraph.api.mcp.connection import Context
-from waygraph.api.mcp.gateway import Asker
-from waygraph.api.mcp.session import Session
-from waygraph.ingest.calling.call import Deaf
-from waygraph.ingest.upstream import underway
-from waygraph.registry.access import LOCAL
-from waygraph.registry.model import Agent
+from waygraph.api.mcp.gateway import Asker, Session
+from waygraph.api.mcp.host_callbacks import OnBehalf, SessionHost
+from waygraph.ingest.upstream import inflight
+from waygraph.ingest.upstream.connection import Deaf
+from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.nouns import Agent
 
 PATIENCE_S = 60.0
 BOX, CHEST = Agent(id="box", name="Box"), Agent(id="chest", name="Chest")
@@ -78,7 +77,7 @@ def test_what_may_be_of_another_s_answered_call_is_asked_of_nobody(
     toolbox: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: Era
 ) -> None:
     """While the server may still speak of that one. Who comes again is no other."""
-    monkeypatch.setattr(underway, "ANSWERED_S", PATIENCE_S)
+    monkeypatch.setattr(inflight, "ANSWERED_S", PATIENCE_S)
 
     async def run(url: str, keys: tuple[str, str]) -> None:
         mine, other = (over_http(url, era, key=key, elicitation_callback=blue) for key in keys)

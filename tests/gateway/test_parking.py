@@ -8,14 +8,12 @@ import anyio
 import pytest
 from mcp.types import ClientCapabilities, ElicitationCapability
 
-from waygraph.api.mcp import parking as parking_module
-from waygraph.api.mcp.gateway import Asker
-from waygraph.api.mcp.parking import Parking, Wanted
-from waygraph.api.mcp.session import Session
-from waygraph.ingest.calling.call import Deaf, Host
-from waygraph.ingest.upstream.connection import MayHaveRun
-from waygraph.registry.access import LOCAL
-from waygraph.registry.errors import InvalidQuery
+from waygraph.api.mcp import pending_calls as parking_module
+from waygraph.api.mcp.gateway import Asker, Session
+from waygraph.api.mcp.pending_calls import Parking, Wanted
+from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun
+from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.errors import InvalidQuery
 
 ASKER = Asker(caller=LOCAL, session=Session())
 ASKED = ClientCapabilities(elicitation=ElicitationCapability())

@@ -12,8 +12,8 @@ from mcp.types import ElicitRequestFormParams, ElicitResult
 from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by
 from tests.gateway.test_answers import ENVELOPE, MODERN
 from tests.service import Served, served, until
-from waygraph.api.mcp import parking
-from waygraph.registry.settings import Settings
+from waygraph.api.mcp import pending_calls
+from waygraph.registry.model.settings import Settings
 
 POLICY = """
 [[rules]]
@@ -213,7 +213,7 @@ def test_a_host_that_does_not_come_back_is_not_waited_for(
     careful: Served, toolbox: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call ends as if nobody could be asked, and nothing of it is kept."""
-    monkeypatch.setattr(parking, "PARKED_S", 0.2)
+    monkeypatch.setattr(pending_calls, "PARKED_S", 0.2)
     before = len(toolbox.notes)
     first = ask(careful, name="box__erase", arguments={})
     until(lambda: "NeedsConsent" in careful.log, "the call has ended")
@@ -227,7 +227,7 @@ def test_calls_that_wait_are_bounded_for_each_caller(
     toolbox: Place, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One caller cannot take the places of all others."""
-    monkeypatch.setattr(parking, "PARKED_OF_ONE", 2)
+    monkeypatch.setattr(pending_calls, "PARKED_OF_ONE", 2)
     settings = Settings(policy_file=str(policy))
     with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as service:
         greedy, other = service.key("use", everything=True), service.key("use", everything=True)

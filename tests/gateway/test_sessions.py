@@ -12,10 +12,10 @@ from mcp.types import ToolListChangedNotification
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, modern
 from tests.service import Served, process, served
-from waygraph.api.mcp import listening
-from waygraph.api.mcp.listening import Listeners
-from waygraph.api.mcp.session import MAX_KNOWN, Session
-from waygraph.ingest.upstream.underway import ANSWERED_S
+from waygraph.api.mcp import list_changed
+from waygraph.api.mcp.gateway import MAX_KNOWN, Session
+from waygraph.api.mcp.list_changed import Listeners
+from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Registry
 
 PATIENCE_S = 30.0
@@ -176,7 +176,7 @@ def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyP
                 await lines[1].heard.wait()
                 await lines[3].heard.wait()
                 tasks.cancel_scope.cancel()
-            monkeypatch.setattr(listening, "TELL_S", 0.1)
+            monkeypatch.setattr(list_changed, "TELL_S", 0.1)
             await listeners.tell()
 
     anyio.run(walk)

@@ -12,17 +12,17 @@ import pytest
 
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
-from waygraph.api.mcp.listed import Listed
-from waygraph.api.mcp.listening import Listeners
-from waygraph.api.rest import gateway
-from waygraph.api.rest.following import Follower
-from waygraph.api.rest.gateway import OfferedGateway
-from waygraph.api.rest.service import Readiness
+from waygraph.api.mcp.list_changed import Listeners
+from waygraph.api.mcp.tools_list import Listed
+from waygraph.api.rest import mcp_mount
+from waygraph.api.rest.dependencies import Readiness
+from waygraph.api.rest.follow import Follower
+from waygraph.api.rest.mcp_mount import OfferedGateway
 
 COMPOSED = """
 import sys
-from waygraph.api.rest.serving import Chosen, composed, open_service
-from waygraph.registry.settings import Settings
+from waygraph.api.rest.bootstrap import Chosen, composed, open_service
+from waygraph.registry.model.settings import Settings
 
 service = open_service(Chosen(location=":memory:", embedder="none"), Settings(), {})
 composed(service, Chosen(location=":memory:"), {}, sys.stderr)
@@ -104,7 +104,7 @@ def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.M
         return make(self)
 
     monkeypatch.setattr(OfferedGateway, "_made", made)
-    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.1)
+    monkeypatch.setattr(mcp_mount, "OPEN_AGAIN_S", 0.1)
     with served() as service:
         assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
         has_room.set()
@@ -129,7 +129,7 @@ def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Listeners, "follow", follow)
     monkeypatch.setattr(OfferedGateway, "_made", made)
-    monkeypatch.setattr(gateway, "OPEN_AGAIN_S", 0.1)
+    monkeypatch.setattr(mcp_mount, "OPEN_AGAIN_S", 0.1)
     with served() as service:
 
         def said() -> int:

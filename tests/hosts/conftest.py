@@ -10,7 +10,7 @@ import pytest
 
 from tests.hosts.configs import CONFIGS, SECRETS
 from waygraph.api.cli.app import main
-from waygraph.ingest.hosts.host import HOSTS, Places
+from waygraph.ingest.hosts.hosts import HOSTS, Places
 from waygraph.registry import Registry
 
 

@@ -1,6 +1,6 @@
 """`python -m tests.hosts.killed STEP COUNT WORDS…`: `waygraph WORDS…`, killed right before a step is taken.
 
-STEP names a function of a takeover, as `taken.Shelf.keep_takes`; COUNT which of its calls.
+STEP names a function of a takeover, as `backup.Shelf.keep_takes`; COUNT which of its calls.
 """
 
 import importlib

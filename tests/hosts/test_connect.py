@@ -11,10 +11,10 @@ import pytest
 
 from tests.hosts.configs import CONFIGS, CURSOR
 from tests.hosts.conftest import Home
+from waygraph.ingest.hosts.backup import replaced
 from waygraph.ingest.hosts.config import read_config
-from waygraph.ingest.hosts.host import HOSTS
-from waygraph.ingest.hosts.keeping import replaced
-from waygraph.registry.errors import SourceError
+from waygraph.ingest.hosts.hosts import HOSTS
+from waygraph.registry.model.errors import SourceError
 
 SERVICE = ("--registry", "https://tools.example.com/base/")
 

@@ -14,10 +14,10 @@ import pytest
 from tests.hosts.configs import CONFIGS, ODD, SECRETS
 from tests.hosts.conftest import Home
 from waygraph.ingest.hosts.config import read_config
-from waygraph.ingest.hosts.host import HOSTS
-from waygraph.ingest.sources.mcp_config import config_entry
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.upstream.launch import StdioLaunch
+from waygraph.ingest.hosts.hosts import HOSTS
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.launch import StdioLaunch
+from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.registry import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -337,18 +337,18 @@ def test_a_registry_at_a_service_takes_nothing_over(home: Home) -> None:
 # -- killed between steps --------------------------------------------------------------------------
 
 IMPORT_STEPS = [
-    ("taken.Shelf.keep_servers", 1),
-    ("taken.Shelf.keep_servers", 2),
-    ("taken.Shelf.keep_takes", 1),
-    ("keeping._backed_up", 1),
-    ("keeping._put", 1),
-    ("keeping._refuse_changed", 1),
-    ("keeping.sync_path", 1),
+    ("backup.Shelf.keep_servers", 1),
+    ("backup.Shelf.keep_servers", 2),
+    ("backup.Shelf.keep_takes", 1),
+    ("backup._backed_up", 1),
+    ("backup._put", 1),
+    ("backup._refuse_changed", 1),
+    ("backup.sync_path", 1),
 ]
 RESTORE_STEPS = [
-    ("keeping._put", 1),
-    ("keeping.sync_path", 1),
-    ("taken.Shelf.clear", 1),
+    ("backup._put", 1),
+    ("backup.sync_path", 1),
+    ("backup.Shelf.clear", 1),
 ]
 
 
@@ -386,7 +386,7 @@ def test_killed_while_it_takes_over_nothing_is_lost(home: Home, step: str, count
 
 def test_a_file_that_is_written_while_servers_are_taken_over_has_each_once(home: Home, of_folders: Path) -> None:
     """The take is told of and did not come about: the next one finds a folder's servers under the same names."""
-    killed(home, "keeping._put", 1, "connect", "claude-code", "--import")
+    killed(home, "backup._put", 1, "connect", "claude-code", "--import")
     of_folders.write_text(of_folders.read_text().replace('"numStartups": 7', '"numStartups": 8'))
     before = of_folders.read_bytes()
     assert home.run("connect", "claude-code", "--import", "--json").told["taken"] == ["tides", "work/tides"]

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hosts.configs import CONFIGS, ODD, ONE_LINE
-from waygraph.ingest.hosts import json_text
-from waygraph.ingest.hosts.config import MAX_BYTES, HostConfig, read_config
-from waygraph.ingest.hosts.host import HOSTS
-from waygraph.ingest.hosts.shown import difference
-from waygraph.registry.errors import SourceError
+from waygraph.ingest.hosts import edit_json
+from waygraph.ingest.hosts.config import MAX_BYTES, HostConfig, difference, read_config
+from waygraph.ingest.hosts.hosts import HOSTS
+from waygraph.registry.model.errors import SourceError
 
 ENTRY = {"command": "/opt/waygraph", "args": ["--registry", "/r ö.grafeo", "mcp"], "env": {"A": "b"}}
 PATH = Path("/x/mcp.json")
@@ -211,16 +210,16 @@ def _commented(text: str) -> str:
 
 @given(written())
 def test_any_document_takes_an_entry_and_gives_it_back(text: str) -> None:
-    before = json_text.parsed(text)
-    found = json_text.with_member(text, ["mcpServers"], "way graph", ENTRY)
-    assert json_text.parsed(found) == {**before, "mcpServers": {**before["mcpServers"], "way graph": ENTRY}}
-    assert json_text.parsed(json_text.without_members(found, ["mcpServers"], ["way graph"])) == before
+    before = edit_json.parsed(text)
+    found = edit_json.with_member(text, ["mcpServers"], "way graph", ENTRY)
+    assert edit_json.parsed(found) == {**before, "mcpServers": {**before["mcpServers"], "way graph": ENTRY}}
+    assert edit_json.parsed(edit_json.without_members(found, ["mcpServers"], ["way graph"])) == before
 
 
 @given(written(), st.data())
 def test_any_servers_can_be_taken_out_of_any_document(text: str, data: st.DataObject) -> None:
-    before = json_text.parsed(text)
+    before = edit_json.parsed(text)
     names = data.draw(st.lists(st.sampled_from([*before["mcpServers"], "none"]), unique=True))
-    after = json_text.parsed(json_text.without_members(text, ["mcpServers"], names))
+    after = edit_json.parsed(edit_json.without_members(text, ["mcpServers"], names))
     kept = {name: entry for name, entry in before["mcpServers"].items() if name not in names}
     assert after == {**before, "mcpServers": kept}

@@ -11,13 +11,13 @@ from tests.cypher_page import PAGE, algorithm
 from tests.docs.pages import ROOT, blocks
 from tests.neo4j_server import DATABASE, Target
 from tests.places import on_server
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import RECIPES, Query, Registry, Settings
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.embedding.protocol import Embedder
-from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.settings import DEFAULT_EMBEDDER
+from waygraph.registry.embedding.embedder import Embedder
+from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 REQUESTS = [
     json.loads(line)["text"]

@@ -24,10 +24,15 @@ from tests.docs.pages import ROOT
 from tests.neo4j_fixtures import neo4j_needed, selected_releases
 from tests.neo4j_server import DATABASE, Neo4jServer, start_server
 from waygraph.api.cli.app import main
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.errors import (
+from waygraph.registry.graph.neo4j import Neo4jEngine
+from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.graph.user_cypher import neo4j_runner, sandbox
+from waygraph.registry.graph.user_cypher.allow_list import NEO4J, check_read_only, tokens_of
+from waygraph.registry.graph.user_cypher.neo4j_worker import check_plan
+from waygraph.registry.model.errors import (
     CypherBusy,
     CypherError,
     CypherFailed,
@@ -38,11 +43,6 @@ from waygraph.registry.errors import (
     ServerRefused,
     ServerUnavailable,
 )
-from waygraph.registry.graph import sandbox, server_cypher
-from waygraph.registry.graph.neo4j import Neo4jEngine
-from waygraph.registry.graph.readonly import NEO4J, check_read_only, tokens_of
-from waygraph.registry.graph.server_cypher_worker import check_plan
-from waygraph.registry.graph.server_location import ServerLocation
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of a server that lives as long as these tests
 SETTINGS = Settings(neo4j_password=PASSWORD, cypher_timeout_s=20.0, cypher_memory_mib=256)
@@ -214,14 +214,14 @@ def test_what_is_more_than_a_read_is_refused_before_the_server_sees_it(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever writes, reads files, asks the network or looks at the server is refused, and no worker is started."""
-    monkeypatch.setattr(server_cypher, "start_worker", lambda *_: pytest.fail("a worker was started"))
+    monkeypatch.setattr(neo4j_runner, "start_worker", lambda *_: pytest.fail("a worker was started"))
     for attack in (*REFUSED.values(), *REFUSED_ON_A_SERVER.values()):
         assert isinstance(error_of(registry, attack), CypherRefused)
 
 
 def fooled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the first line had let everything pass."""
-    monkeypatch.setattr(server_cypher, "check_read_only", lambda *_, **__: None)
+    monkeypatch.setattr(neo4j_runner, "check_read_only", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def workers() -> list[str]:
             parent = int(command.with_name("stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             continue
-        if "server_cypher_worker" in text and parent == os.getpid():
+        if "neo4j_worker" in text and parent == os.getpid():
             found.append(text)
     return found
 
@@ -383,7 +383,7 @@ def test_one_statement_too_many_is_told_to_come_again(
         started.put(worker)
         return worker
 
-    monkeypatch.setattr(server_cypher, "start_worker", start)
+    monkeypatch.setattr(neo4j_runner, "start_worker", start)
     settings = replace(SETTINGS, cypher_workers=1, cypher_wait_s=0.0, cypher_timeout_s=120.0)
     with opened(server, settings) as narrow, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(narrow.cypher, ON_A_SERVER["rows"])
@@ -414,12 +414,12 @@ def test_the_worker_is_told_no_more_than_it_needs(registry: Registry, monkeypatc
         seen.append((script, environment))
         return sandbox.start_worker(script, environment)
 
-    monkeypatch.setattr(server_cypher, "start_worker", start)
+    monkeypatch.setattr(neo4j_runner, "start_worker", start)
     assert registry.cypher("RETURN 1").rows == ((1,),)
     ((script, environment),) = seen
-    assert script.name == "server_cypher_worker.py"
+    assert script.name == "neo4j_worker.py"
     assert set(environment) <= {
-        "TMPDIR", "MALLOC_ARENA_MAX", "RAYON_NUM_THREADS", "LD_LIBRARY_PATH", *server_cypher.CERTIFICATES,
+        "TMPDIR", "MALLOC_ARENA_MAX", "RAYON_NUM_THREADS", "LD_LIBRARY_PATH", *neo4j_runner.CERTIFICATES,
     }  # fmt: skip
     assert not [value for value in environment.values() if value in ("hunter2", PASSWORD)]
 

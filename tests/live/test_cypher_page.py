@@ -9,7 +9,7 @@ from tests.cypher_page import ANSWERS, DIFFERENCES, documented, fill, labels_of,
 from tests.neo4j_server import DATABASE, Target
 from tests.places import on_server
 from waygraph.registry import Registry, Settings
-from waygraph.registry.errors import CypherError
+from waygraph.registry.model.errors import CypherError
 
 
 @pytest.fixture(scope="module")

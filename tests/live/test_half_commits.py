@@ -10,10 +10,10 @@ from neo4j import Driver, GraphDatabase
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from tests.sync_graph import entry, manifest
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.writing import WriteSession
+from waygraph.registry.storage.writer import WriteSession
 
 Tamper = Callable[..., None]
 BEGIN = "CREATE (:Commit {id: 'commit', token: 'other', since: timestamp()})"

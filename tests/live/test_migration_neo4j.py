@@ -14,18 +14,17 @@ from tests.faults.processes import child
 from tests.migrations import EXAMPLES, ROWS, Richly, copy_and_stop_half_way, richly, taken_from
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
-from waygraph.registry.doctor.examine import examine_at
-from waygraph.registry.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
-from waygraph.registry.export import export
-from waygraph.registry.graph import batches
-from waygraph.registry.index.neo4j_upkeep import ALL_TEXTS
-from waygraph.registry.migration import migrate as migration
-from waygraph.registry.migration.migrate import Migrated, migrate_at
-from waygraph.registry.migration.parts import parts_of
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.graph import engine
+from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage import migrate as migration
+from waygraph.registry.storage.export.formats import export
+from waygraph.registry.storage.integrity.examine import examine_at
+from waygraph.registry.storage.migrate import Migrated, migrate_at, parts_of
 from waygraph.registry.storage.server import ServerStore
 
 HALF_WAY = 4
@@ -104,7 +103,7 @@ def server(neo4j_target: Target, driver: Driver) -> Server:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH_ROWS", ROWS)
+    monkeypatch.setattr(engine, "BATCH_ROWS", ROWS)
 
 
 # -- what arrives --------------------------------------------------------------------------------------

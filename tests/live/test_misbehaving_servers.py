@@ -20,11 +20,11 @@ from tests.servers import misbehaving
 from tests.servers import misbehaving_http as web
 from tests.servers.certificates import certified
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.settings import Settings
 
 PROGRAM = Path(misbehaving.__file__)
 SETTINGS = Settings(upstream_connect_timeout_s=20.0, upstream_list_timeout_s=20.0)

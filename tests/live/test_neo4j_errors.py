@@ -20,11 +20,12 @@ from neo4j.exceptions import TransientError
 from tests.neo4j_fixtures import TARGETS, neo4j_needed
 from tests.neo4j_server import Neo4jServer, Release
 from waygraph.api.cli.app import main
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import (
+from waygraph.registry.graph import neo4j
+from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index
+from waygraph.registry.model.errors import (
     EngineError,
     InvalidSetting,
     RegistryClosed,
@@ -34,9 +35,8 @@ from waygraph.registry.errors import (
     StorageFailed,
     WaygraphError,
 )
-from waygraph.registry.graph import neo4j
-from waygraph.registry.index.neo4j_upkeep import keep_index
 from waygraph.registry.storage import server
+from waygraph.registry.storage.integrity.examine import examine
 
 pytestmark = pytest.mark.skipif("given" in TARGETS, reason="a server that is given is not ours to kill")
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.live_servers import real_server
 from tests.upstream.calling import Listening
-from waygraph.ingest.calling.pool import Pool, calling_pool
-from waygraph.ingest.upstream.host import Host, Result
-from waygraph.ingest.upstream.launch import Launch, StdioLaunch
-from waygraph.registry.model import Agent
-from waygraph.registry.settings import Settings
+from waygraph.ingest.execution.pool import Pool, calling_pool
+from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.upstream.connection import Host, Result
+from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.settings import Settings
 
 SETTINGS = Settings(upstream_connect_timeout_s=120.0)
 TIMEOUT_S = 60.0

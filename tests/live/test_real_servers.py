@@ -10,10 +10,10 @@ import pytest
 
 from tests.live_http import Form, http_launch
 from tests.live_servers import real_server
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.settings import Settings
 
 SETTINGS = Settings(upstream_connect_timeout_s=120.0, upstream_list_timeout_s=120.0)
 """Nothing here is about being late."""

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import locate
-from waygraph.registry.errors import ModelNotFound
+from waygraph.registry.model.errors import ModelNotFound
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.routing.reranking import open_reranker
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.routing.rerank import open_reranker
 
 sentence_transformers = pytest.importorskip(
     "sentence_transformers",

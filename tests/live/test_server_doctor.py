@@ -17,18 +17,18 @@ from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from waygraph.api.cli.app import main
 from waygraph.cypher import load, load_for
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.doctor.examine import examine, examine_at
-from waygraph.registry.doctor.findings import Finding
-from waygraph.registry.errors import EmbedderMismatch
 from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.index.neo4j_indexes import UNIQUE, Index, renew_schema
-from waygraph.registry.index.neo4j_indexes import faults as index_faults
-from waygraph.registry.model import Filters, Query
+from waygraph.registry.index.neo4j.neo4j_schema import UNIQUE, Index, renew_schema
+from waygraph.registry.index.neo4j.neo4j_schema import faults as index_faults
+from waygraph.registry.model.errors import EmbedderMismatch
+from waygraph.registry.model.nouns import Filters, Query
+from waygraph.registry.storage.integrity.examine import examine, examine_at
+from waygraph.registry.storage.integrity.findings import Finding
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
@@ -458,7 +458,7 @@ def test_an_index_that_comes_while_it_is_missed(own: World, monkeypatch: pytest.
     with own.opened() as registry:
         found = registry.route("a SQL query").matches
         own.tamper(f"DROP INDEX {AGENT_VECTORS}")
-        monkeypatch.setattr("waygraph.registry.index.neo4j.faults", look_later)
+        monkeypatch.setattr("waygraph.registry.index.neo4j.neo4j_index.faults", look_later)
         assert registry.route("a SQL query").matches == found
     assert own.vector_indexes() == [AGENT_VECTORS, CAPABILITY_VECTORS]
 

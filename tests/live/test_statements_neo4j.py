@@ -13,14 +13,14 @@ from tests.neo4j_fixtures import wipe
 from tests.places import SERVERS, Servers, new_place
 from waygraph.cypher import Statement, load, load_for, names
 from waygraph.cypher.loader import TYPES
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Filters, Query, Registry, Settings
-from waygraph.registry.doctor.examine import examine
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
-from waygraph.registry.identity import sealed_tool
-from waygraph.registry.migration.migrate import migrate_at
+from waygraph.registry.model.identity import sealed_tool
+from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from socket import SHUT_RDWR, socket
 from typing import Any
 
-from waygraph.registry.wire.problems import problem
+from waygraph.registry.http.problems import problem
 
 type Behaviour = Callable[[socket], None]
 

@@ -13,21 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
-from waygraph.ingest.sources import read_documents
-from waygraph.ingest.sync import sync
-from waygraph.registry import errors
-from waygraph.registry.changes import Change, Document, SourceSummary, SyncReport
-from waygraph.registry.errors import WaygraphError
-from waygraph.registry.graph.sandbox import CypherResult
-from waygraph.registry.identity import agent_id
-from waygraph.registry.model import Filters, Query
-from waygraph.registry.pages import Page
+from waygraph.ingest.sources.read import read_documents
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+from waygraph.registry.model import errors, to_json
+from waygraph.registry.model.changes import Change, Document, SourceSummary, SyncReport
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.identity import agent_id
+from waygraph.registry.model.nouns import Filters, Query
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry, Status
-from waygraph.registry.remote.async_client import AsyncRemoteRegistry
-from waygraph.registry.remote.client import RemoteRegistry
+from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph.registry.remote.remote_registry import RemoteRegistry
+from waygraph.registry.routing.queries import Page
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
-from waygraph.registry.settings import Settings
-from waygraph.registry.wire import shapes
 
 NOBODIES = ("nobody", "nobody/x", "nobody__x", "..", ".", "a/..", "../..", "%2e%2e", "\x00", "a b", "海", "x?y#z")
 SOURCES = ("alpha", "/srv/beta with/path", "γάμμα", "a?b#c%d/../e")
@@ -78,7 +77,7 @@ def _plain(value: object) -> object:  # noqa: PLR0911 - a case a noun
             return replace(value, location="", state=replace(value.state, commit=""))
         case SyncReport():
             # The embeddings of both are kept in one cache.
-            return {**shapes.report(value), "seconds": 0, "texts_embedded": 0}
+            return {**to_json.report(value), "seconds": 0, "texts_embedded": 0}
         case SourceSummary():
             return replace(value, seen_at="")
         case Page():

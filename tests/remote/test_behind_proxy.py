@@ -21,12 +21,12 @@ from tests.nginx import nginx
 from tests.servers.certificates import HOST, Certified, certified
 from tests.service import PROGRAM, TIMEOUT_S, Running, agent, process, until
 from waygraph.api.cli.app import main
-from waygraph.ingest.upstream.underway import ANSWERED_S
-from waygraph.registry.authentication.keys import KeyFile
-from waygraph.registry.changes import Document
-from waygraph.registry.errors import ServiceFailed, ServiceUnavailable
-from waygraph.registry.remote.client import RemoteRegistry
-from waygraph.registry.settings import Settings
+from waygraph.ingest.upstream.inflight import ANSWERED_S
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.model.changes import Document
+from waygraph.registry.model.errors import ServiceFailed, ServiceUnavailable
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 GUESSES = 25
 """More than one address has before it is slowed (`failures_burst`)."""

@@ -16,8 +16,8 @@ import pytest
 
 from tests.service import Served, served
 from waygraph.api.cli.app import main
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 
 AGENT = {"id": "gale", "description": "wind at sea", "tools": [{"name": "wind_at", "description": "the wind"}]}

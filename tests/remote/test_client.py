@@ -13,9 +13,8 @@ import pytest
 from tests.remote.flaky import flaky
 from tests.service import served
 from waygraph.registry import Filters, Principal, Query, Registry, Settings
-from waygraph.registry.changes import Document, Standing
-from waygraph.registry.doctor.examine import examine, examine_at
-from waygraph.registry.errors import (
+from waygraph.registry.model.changes import Document, Standing
+from waygraph.registry.model.errors import (
     InvalidQuery,
     InvalidSetting,
     NeedsRegistry,
@@ -24,15 +23,16 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.migration.migrate import migrate_at
+from waygraph.registry.model.nouns import unreachable
+from waygraph.registry.model.to_json import cursor
 from waygraph.registry.remote import calls
-from waygraph.registry.remote.async_client import AsyncRemoteRegistry
-from waygraph.registry.remote.call import Reply
-from waygraph.registry.remote.client import RemoteRegistry
+from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph.registry.remote.calls import Reply
+from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
-from waygraph.registry.statuses import unreachable
+from waygraph.registry.storage.integrity.examine import examine, examine_at
+from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.store import Store, open_store
-from waygraph.registry.wire.cursors import cursor
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 SOMEBODY = Principal(groups=("red",))
@@ -126,7 +126,7 @@ def test_a_service_has_its_own_embedder() -> None:
 def test_other_places_import_no_http_client(tmp_path: Path) -> None:
     """Nor does a service before it is opened."""
     program = (
-        "import sys; from waygraph.registry import Registry; import waygraph.registry.remote.client; "
+        "import sys; from waygraph.registry import Registry; import waygraph.registry.remote.remote_registry; "
         f"Registry.open({str(tmp_path / 'r.grafeo')!r}).close(); sys.exit('httpx2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -8,12 +8,10 @@ import pytest
 from tests.gateway_catalog import fill
 from tests.service import served
 from waygraph.registry import Registry
-from waygraph.registry.discovery.capabilities import capabilities
-from waygraph.registry.discovery.finding import FindAsked, find
-from waygraph.registry.discovery.namespaces import agents_of_namespace
-from waygraph.registry.discovery.resolving import tool_meant
-from waygraph.registry.errors import AmbiguousTool, UnknownName
-from waygraph.registry.policy import CallPolicy, Rule
+from waygraph.registry.access.policy import CallPolicy, Rule
+from waygraph.registry.model.errors import AmbiguousTool, UnknownName
+from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, capabilities, find
+from waygraph.registry.routing.find_tools.resolve import tool_meant
 
 POLICY = CallPolicy(rules=(Rule(match="github/list_*", verdict="deny"), Rule(source="odd", verdict="ask")))
 

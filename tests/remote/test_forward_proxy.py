@@ -16,12 +16,12 @@ from tests.mcp_stubs import http_servers
 from tests.service import served
 from tests.web_pages import Answer, web_pages
 from waygraph.ingest import ingest
-from waygraph.ingest.calling.web import Request, Web
+from waygraph.ingest.execution.web_request import Request, Web
 from waygraph.registry import Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import pull
-from waygraph.registry.errors import SourceError, UpstreamRefused
-from waygraph.registry.machine.proxies import UnusableProxy
+from waygraph.registry.http.client import UnusableProxy
+from waygraph.registry.model.errors import SourceError, UpstreamRefused
 
 WORDS = Settings(embedder="none")
 WAYS: dict[str, Callable[[ForwardProxy], str]] = {"http": lambda proxy: proxy.http, "socks": lambda proxy: proxy.socks}

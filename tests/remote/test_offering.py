@@ -7,10 +7,10 @@ import pytest
 
 from tests.service import served
 from tests.sync_graph import entry, manifest
-from waygraph.ingest.offering import offer_of_manifest, offered
+from waygraph.ingest.pipeline import offer_of_manifest, offered
 from waygraph.registry import Settings
-from waygraph.registry.changes import AgentEntry
-from waygraph.registry.remote.client import RemoteRegistry
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 
 from tests.remote.flaky import flaky, silence
 from tests.service import Served, served, until
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Query, Registry, Settings
-from waygraph.registry.changes import Document
-from waygraph.registry.errors import ServiceUnavailable
-from waygraph.registry.remote.async_client import AsyncRemoteRegistry
+from waygraph.registry.model.changes import Document
+from waygraph.registry.model.errors import ServiceUnavailable
+from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 
 CALLERS, EACH = 12, 8
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.remote.flaky import Behaviour, Flaky, drop, flaky, half, raw, reply, silence, trouble
 from waygraph.registry import Settings
-from waygraph.registry.errors import (
+from waygraph.registry.model.errors import (
     CypherBusy,
     EmbedderUnavailable,
     InvalidQuery,
@@ -34,8 +34,8 @@ from waygraph.registry.errors import (
 )
 from waygraph.registry.remote import calls
 from waygraph.registry.remote.address import ServiceAddress
-from waygraph.registry.remote.call import Call
-from waygraph.registry.remote.connection import AsyncConnection, Connection
+from waygraph.registry.remote.calls import Call
+from waygraph.registry.remote.transport import AsyncConnection, Connection
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 WRITTEN = {"revision": 7, "texts_embedded": 0}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.service import Served, served
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.fake_issuer import AUDIENCE, fake_issuer, signer
 from tests.observed_service import samples
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.access import SCOPES
-from waygraph.registry.errors import NotAllowed, NotAuthenticated, TooManyRequests
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.visibility import SCOPES
+from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, TooManyRequests
+from waygraph.registry.model.settings import Settings
 
 Call = Callable[[httpx2.Client], httpx2.Response]
 

@@ -8,14 +8,13 @@ import httpx2
 import pytest
 
 from tests.service import Served, assert_good, assert_problem
-from waygraph.api.rest import faults
+from waygraph.api.rest import request_faults
 from waygraph.api.rest.answers import as_json
-from waygraph.registry.errors import InvalidQuery, UnknownRecipe
-from waygraph.registry.formats import TOOL_FORMATS
-from waygraph.registry.model import Query
-from waygraph.registry.nearest import nearest
+from waygraph.registry.model import from_json
+from waygraph.registry.model.errors import InvalidQuery, UnknownRecipe, nearest
+from waygraph.registry.model.nouns import Query
 from waygraph.registry.routing.recipes import RECIPES
-from waygraph.registry.wire import nouns
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 TABLE = "book a table for four"
 BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status", "pending", "flags"}
@@ -38,7 +37,7 @@ def found(told: Mapping[str, Any]) -> list[str]:
 
 def test_a_route_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:
     """Read back it is what the library gives, apart from the time that it took."""
-    told = nouns.route(route(client, text=TABLE, limit=3, explain=True, schema=True))
+    told = from_json.route(route(client, text=TABLE, limit=3, explain=True, schema=True))
     own = example.registry.route(Query(text=TABLE, limit=3))
     assert [(match.agent, match.score, match.tools, match.votes) for match in told.matches] == [
         (match.agent, match.score, match.tools, match.votes) for match in own.matches
@@ -75,7 +74,7 @@ def test_steps_are_answered_one_by_one(client: httpx2.Client) -> None:
     told = route(client, steps=[TABLE, "convert dollars to euros"], limit=2, schema=True)
     assert [step["query"]["text"] for step in told["steps"]] == [TABLE, "convert dollars to euros"]
     assert found(told["steps"][0]) == found(route(client, text=TABLE, limit=2))
-    assert nouns.route(told).matches
+    assert from_json.route(told).matches
 
 
 def test_weights_and_recipes_count(client: httpx2.Client) -> None:
@@ -202,7 +201,7 @@ def test_of_many_faults_the_first_are_told(client: httpx2.Client, monkeypatch: p
         asked.append(name)
         return nearest(name, known)
 
-    monkeypatch.setattr(faults, "nearest", noted)
+    monkeypatch.setattr(request_faults, "nearest", noted)
     told = assert_problem(client.post("/v1/route", json={f"x{n}": 0 for n in range(5_000)}), 422, "invalid-request")
     assert len(told["facts"]["faults"]) == len(asked) == 50
 
@@ -235,7 +234,7 @@ def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:
 
 def test_formats_are_those_that_the_core_knows() -> None:
     """So that none is left out above."""
-    from waygraph.registry.formats import ToolFormat
+    from waygraph.registry.routing.tool_formats import ToolFormat
 
     assert set(TOOL_FORMATS) == set(get_args(ToolFormat))
 

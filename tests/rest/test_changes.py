@@ -10,13 +10,12 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.errors import InvalidQuery, NotAllowed, RegistryNotFound, UnknownName
-from waygraph.registry.formats import TOOL_FORMATS
-from waygraph.registry.model import Principal
-from waygraph.registry.settings import Settings
-from waygraph.registry.statuses import failing, unreachable
-from waygraph.registry.wire import nouns
-from waygraph.registry.wire.cursors import cursor
+from waygraph.registry.model import from_json
+from waygraph.registry.model.errors import InvalidQuery, NotAllowed, RegistryNotFound, UnknownName
+from waygraph.registry.model.nouns import Principal, failing, unreachable
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.to_json import cursor
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: ht
     between = datetime.now(UTC)
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
     told = changes(client)
-    assert nouns.changes_page(told) == blank.registry.changes_page()
+    assert from_json.changes_page(told) == blank.registry.changes_page()
     assert [(each["agent_id"], each["tool"], each["what"]) for each in told["changes"]] == [
         ("b", "say", "removed"),
         ("a", "new", "added"),
@@ -340,7 +339,7 @@ def test_sources_tell_how_their_agents_stand(blank: Served, client: httpx2.Clien
         "pending_tools": 3,
     }
     assert second["standing"] == {**dict.fromkeys(first["standing"], 0), "online": 1, "pending_tools": 2}
-    assert nouns.sources(assert_good(client.get("/v1/sources"))) == blank.registry.sources()
+    assert from_json.sources(assert_good(client.get("/v1/sources"))) == blank.registry.sources()
     assert assert_good(client.get("/v1/agents/c"))["agent"]["status"] == "failing: no list"
 
 

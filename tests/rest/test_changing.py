@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError, UnknownName
+from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError, UnknownName
 
 NOTHING = {"created": [], "updated": [], "removed": [], "unchanged": 0}
 

@@ -12,8 +12,8 @@ from tests.attacks import ATTACKS, Attack
 from tests.bombs import ENDLESS, OF_MEMORY
 from tests.fingerprint import fingerprint
 from tests.service import Served, agent, assert_good, assert_problem, ingest, served
-from waygraph.registry.errors import CypherBusy, CypherRefused, NotAllowed
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.errors import CypherBusy, CypherRefused, NotAllowed
+from waygraph.registry.model.settings import Settings
 
 SLOW = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(a + b)"
 

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from tests.service import Served, assert_problem, served, until
-from waygraph.registry.errors import NotAllowed, NotAuthenticated, TooManyRequests
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, TooManyRequests
+from waygraph.registry.model.settings import Settings
 
 DIRECT, USUAL = "application/json", "application/vnd.test+json"
 SOLVES = "solve_dependencies"

@@ -7,9 +7,9 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.changes import SourceSummary
-from waygraph.registry.errors import NotAllowed, UnknownName
-from waygraph.registry.model import Principal
+from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.errors import NotAllowed, UnknownName
+from waygraph.registry.model.nouns import Principal
 
 PATHS = (
     "/v1/agents",

@@ -8,10 +8,10 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest
-from waygraph.registry.errors import InvalidQuery, RegistryNotFound, UnknownName
-from waygraph.registry.formats import TOOL_FORMATS, definition
-from waygraph.registry.model import Filters
-from waygraph.registry.wire import nouns, shapes
+from waygraph.registry.model import from_json, to_json
+from waygraph.registry.model.errors import InvalidQuery, RegistryNotFound, UnknownName
+from waygraph.registry.model.nouns import Filters
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 
@@ -27,7 +27,7 @@ def get(client: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
 
 
 def test_agents_are_listed_by_id_with_the_number_of_their_tools(example: Served, client: httpx2.Client) -> None:
-    told = nouns.agents_page(get(client, "/v1/agents", limit=1000))
+    told = from_json.agents_page(get(client, "/v1/agents", limit=1000))
     own = example.registry.agents_page()
     assert told == own
     assert len(told.items) == 36
@@ -47,32 +47,32 @@ def test_agents_are_filtered(
     example: Served, client: httpx2.Client, params: Mapping[str, object], filters: Filters
 ) -> None:
     """Any value of a field, every field."""
-    told = nouns.agents_page(get(client, "/v1/agents", **params))
+    told = from_json.agents_page(get(client, "/v1/agents", **params))
     assert told == example.registry.agents_page(filters=filters, limit=100)
     assert bool(told.items) == (params != {"tag": "no such"})
 
 
 def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
     """Its tools are brief unless schemas are asked for."""
-    assert nouns.about(get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
+    assert from_json.about(get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}")
-    assert brief == shapes.about(example.registry.about(AGENT), schemas=False)
+    assert brief == to_json.about(example.registry.about(AGENT), schemas=False)
     assert brief["sources"] == ["examples/catalog"]
 
 
 def test_tools_are_listed_by_id(example: Served, client: httpx2.Client) -> None:
     """Of one agent, and of all."""
-    assert nouns.tools_page(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
-    told = nouns.tools_page(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
+    assert from_json.tools_page(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
+    told = from_json.tools_page(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
     assert told == example.registry.tools_page(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}/tools")["tools"]
-    assert brief == [shapes.brief_tool(tool) for tool in told.items]
+    assert brief == [to_json.brief_tool(tool) for tool in told.items]
 
 
 @pytest.mark.parametrize("path", [f"/v1/tools/{TOOL}", f"/v1/tools/{CALL_NAME}"])
 def test_a_tool_is_found_by_both_its_names(example: Served, client: httpx2.Client, path: str) -> None:
-    assert get(client, path) == shapes.brief_tool(example.registry.tool(TOOL))
-    assert nouns.tool(get(client, path, schema=True)) == example.registry.tool(TOOL)
+    assert get(client, path) == to_json.brief_tool(example.registry.tool(TOOL))
+    assert from_json.tool(get(client, path, schema=True)) == example.registry.tool(TOOL)
 
 
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)
@@ -103,13 +103,13 @@ def _quoted(text: str) -> str:
 
 
 def test_sources_are_listed_with_what_they_claim(example: Served, client: httpx2.Client) -> None:
-    assert nouns.sources(get(client, "/v1/sources")) == example.registry.sources()
+    assert from_json.sources(get(client, "/v1/sources")) == example.registry.sources()
 
 
 def test_the_status_is_the_registrys(example: Served, client: httpx2.Client) -> None:
     told = get(client, "/v1/status")
-    assert told == shapes.status(example.registry.status())
-    assert nouns.status(told).sources == 1
+    assert told == to_json.status(example.registry.status())
+    assert from_json.status(told).sources == 1
 
 
 @pytest.mark.parametrize(

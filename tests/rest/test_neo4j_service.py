@@ -10,7 +10,7 @@ from tests.service import agent, assert_good, assert_problem, ingest, served
 def test_a_registry_on_neo4j_is_served(tmp_path: Path, neo4j_servers: Servers) -> None:
     """It routes, lists, tells a part to who sees a part, and takes only statements that read."""
     for name in TARGETS:
-        from waygraph.registry.settings import Settings
+        from waygraph.registry.model.settings import Settings
 
         place = on_server(neo4j_servers(name), Settings())
         with served(str(place.location), auth=True, folder=tmp_path, settings=place.settings) as service:

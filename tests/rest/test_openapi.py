@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 
 from tests.service import Served, assert_good, served
-from waygraph.api.rest.document import document
-from waygraph.api.rest.examples import ANSWERS, PROBLEM, REQUESTS
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.settings import Settings
+from waygraph.api.rest.application import document
+from waygraph.api.rest.openapi import ANSWERS, PROBLEM, REQUESTS
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.settings import Settings
 
 METHODS: dict[str, tuple[str, str]] = {
     each["operationId"]: (method.upper(), path)

@@ -11,10 +11,10 @@ from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.service import Served, served
-from waygraph.api.rest.document import document
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.settings import Settings
+from waygraph.api.rest.application import document
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.settings import Settings
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from tests.fake_openai import KEY, fake_openai
 from tests.processes_left import children_of, command_of
 from tests.service import TIMEOUT_S, agent, arguments, assert_good, assert_problem, ingest, manifest, process, until
 from waygraph.registry import Registry
-from waygraph.registry.authentication.keys import KeyFile
-from waygraph.registry.errors import NotAuthenticated
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.model.errors import NotAuthenticated
 
 SLOW = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(a + b)"
 
@@ -111,7 +111,7 @@ def test_a_write_that_outlasts_its_patience_is_given_up_before_its_commit(tmp_pa
 def _worker_of_cypher(pid: int) -> bool:
     """Whether a process below this one runs statements."""
     below = children_of(pid)
-    return any("cypher_worker" in command_of(each) or _worker_of_cypher(each) for each in below)
+    return any("grafeo_worker" in command_of(each) or _worker_of_cypher(each) for each in below)
 
 
 def refused(location: Path, *options: str, **environ: str) -> str:
@@ -155,7 +155,7 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
 TOLD_EARLY = """
 import os, signal, sys
 import uvicorn, uvicorn.supervisors
-from waygraph.api.rest.serving import Chosen, serve
+from waygraph.api.rest.bootstrap import Chosen, serve
 
 def told_first(method):
     def told(self, *args, **kwargs):

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, manifest, served
-from waygraph.registry.approval import HINT
-from waygraph.registry.errors import NotAllowed, UnknownName
-from waygraph.registry.flags import MAX_FLAGS, MAX_OWNERS
-from waygraph.registry.formats import TOOL_FORMATS
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS
+from waygraph.registry.model.errors import NotAllowed, UnknownName
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS
+from waygraph.registry.storage.approval import HINT
 
 GROUPS = ("red", "green", "blue")
 SHARED = "look"

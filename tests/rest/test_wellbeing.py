@@ -8,9 +8,9 @@ import pytest
 
 from tests.observed_service import samples
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, served, until
-from waygraph.registry.errors import NotAuthenticated
-from waygraph.registry.index.generation import folder_of
-from waygraph.registry.settings import Settings
+from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.model.errors import NotAuthenticated
+from waygraph.registry.model.settings import Settings
 
 
 def test_a_service_is_alive_and_ready(example: Served) -> None:

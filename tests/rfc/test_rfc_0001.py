@@ -9,12 +9,11 @@ from types import ModuleType
 import pytest
 
 from tests.rfc.requirements import END_OF_LISTS, HEADS, REQUIREMENTS, Level, Requirement
-from waygraph.api.mcp.surface import meta_tools
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.api.mcp.tools import meta_tools
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.discovery.capabilities import capabilities
-from waygraph.registry.discovery.finding import FindAsked, find
+from waygraph.registry.routing.find_tools.find import FindAsked, capabilities, find
 
 WORDS = re.compile(r"\b(?:MUST NOT|MUST|SHOULD NOT|SHOULD|SHALL|REQUIRED|RECOMMENDED)\b|\bmust\b")
 

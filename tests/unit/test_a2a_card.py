@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from tests.any_value import any_value
 from tests.sync_graph import new_graph
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import a2a_card, read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
-from waygraph.registry.model import Query
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import a2a_card
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.identity import SKILL_MESSAGE
+from waygraph.registry.model.nouns import Query
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
-from waygraph.registry.skill_message import SKILL_MESSAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "pilot-desk.json"

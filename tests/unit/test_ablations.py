@@ -23,11 +23,11 @@ from benchmarks.ablations.learned import fitted
 from benchmarks.ablations.run import compared, judged, tables_of
 from benchmarks.ablations.worths import hybrid
 from benchmarks.world import EXAMPLES, World
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.analyser import named_in
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID
-from waygraph.registry.settings import Settings
 
 
 @pytest.fixture(scope="module")

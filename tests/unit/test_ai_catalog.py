@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from waygraph.ingest.sources.files import read_path
-from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.export.as_ai_catalog import AGENT_TYPE, MEDIA_TYPE, OPENAPI_TYPE, ai_catalog
-from waygraph.registry.identity import agent_id
-from waygraph.registry.model import AGENT_KINDS, Agent
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.identity import agent_id
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.export.json_export import AGENT_TYPE, MEDIA_TYPE, OPENAPI_TYPE, ai_catalog
 
 TEXT = {"type": "string", "minLength": 1}
 URL = {"type": "string", "pattern": r"^https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)*$"}

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.gateway_catalog import ISSUE
-from waygraph.registry.arguments import FAULTS_TOLD, check_arguments
-from waygraph.registry.errors import InvalidArguments
-from waygraph.registry.model import Tool
-from waygraph.registry.schemas.bounded import MAX_DEPTH, MAX_SCHEMA_CHARS
-from waygraph.registry.schemas.bounded import faults as of_library
-from waygraph.registry.schemas.plain import plainly_fits
+from waygraph.registry.access.arguments import FAULTS_TOLD, check_arguments
+from waygraph.registry.access.schemas.bounded import MAX_DEPTH, MAX_SCHEMA_CHARS
+from waygraph.registry.access.schemas.bounded import faults as of_library
+from waygraph.registry.access.schemas.plain import plainly_fits
+from waygraph.registry.model.errors import InvalidArguments
+from waygraph.registry.model.nouns import Tool
 
 
 def with_schema(schema: object) -> Tool:

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_issuer import AUDIENCE, FakeIssuer, fake_issuer, signer
-from waygraph.registry.access import Caller
-from waygraph.registry.authentication import Authenticator, KeyFile, authentication_of
-from waygraph.registry.errors import (
+from waygraph.registry.access.api_keys import KeyFile
+from waygraph.registry.access.authenticator import Authenticator, authentication_of
+from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model.errors import (
     AccessError,
     InvalidSetting,
     IssuerUnavailable,
@@ -24,14 +25,14 @@ from waygraph.registry.errors import (
     NotAllowed,
     NotAuthenticated,
 )
-from waygraph.registry.model import Principal
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.settings import Settings
 
 LIGHT = """
 import sys
 from pathlib import Path
-from waygraph.registry.authentication import authentication_of
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.authenticator import authentication_of
+from waygraph.registry.model.settings import Settings
 authenticator = authentication_of(Settings(data_dir=sys.argv[1]))
 assert authenticator.caller(None, sys.argv[2]).name == "a"
 print(*({"jwt", "cryptography", "httpx2", "numpy", "fastapi"} & set(sys.modules)))

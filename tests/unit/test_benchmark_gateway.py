@@ -25,8 +25,8 @@ from benchmarks.record import as_record, write_record
 from benchmarks.route_speed import RUN
 from benchmarks.service.servers import python_module
 from benchmarks.world import World, write_catalogue
-from waygraph.ingest.sources import read_path
-from waygraph.registry.settings import load_settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.settings import load_settings
 
 
 @pytest.fixture

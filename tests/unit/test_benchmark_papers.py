@@ -26,13 +26,13 @@ from benchmarks.published import REFERENCE, TABLE_1, TABLE_3
 from benchmarks.record import as_record
 from benchmarks.table import BEGIN, END, Written, drawn, pages
 from benchmarks.world import World
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.evaluation.tables import Table
-from waygraph.registry.evaluation.trial import by_recipe, varied
-from waygraph.registry.model import Query, Route
-from waygraph.registry.settings import load_settings
+from waygraph.registry.evaluation.compare import Table
+from waygraph.registry.evaluation.run import by_recipe, varied
+from waygraph.registry.model.nouns import Query, Route
+from waygraph.registry.model.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
 REQUESTS = ("make it cosy in the living room", "convert dollars to euros", "why is this SELECT slow", "书店在哪里")

@@ -26,10 +26,10 @@ from benchmarks.record import PROJECT, Measure, Result, Target, as_record, write
 from benchmarks.route_speed import measure, percentile
 from benchmarks.table import BEGIN, END, Written, write
 from benchmarks.world import World, write_catalogue
-from waygraph.ingest.sources import read_path
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry.evaluation.dataset import Asked
+from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.routing.recipes import HYBRID, RECIPES
-from waygraph.registry.settings import Settings, load_settings
 
 # -- metrics -----------------------------------------------------------------------------------------
 

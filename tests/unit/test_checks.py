@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from tests.contract.test_flags import entry
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Manifest
-from waygraph.registry.discovery.overview import overview
-from waygraph.registry.errors import (
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import (
     CypherRefused,
     InvalidQuery,
     InvalidSetting,
@@ -25,10 +24,11 @@ from waygraph.registry.errors import (
     UpstreamAnswered,
     WaygraphError,
 )
-from waygraph.registry.model import Filters, Principal, Query
+from waygraph.registry.model.nouns import Filters, Principal, Query
+from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.find_tools.find import overview
 from waygraph.registry.routing.recipes import LEXICAL
-from waygraph.registry.settings import Settings, load_settings
 
 
 class _Any:
@@ -139,9 +139,9 @@ def test_a_place_may_be_any_path(registry: Registry, tmp_path: Path) -> None:
 def test_an_unclosed_registry_in_memory_ends_with_the_process(tmp_path: Path) -> None:
     program = """
 from tests.contract.test_flags import entry
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.changes import Manifest
+from waygraph.registry.model.changes import Manifest
 sync(Registry.open(":memory:", embedder="none"), Manifest(source="s", entries=(entry("a", "b", "c"),)))
 """
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TMPDIR": str(tmp_path)})

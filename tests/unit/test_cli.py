@@ -17,11 +17,11 @@ from typer.main import get_command
 from waygraph.api.cli import options
 from waygraph.api.cli.app import app, main
 from waygraph.api.cli.reference import help_page
-from waygraph.api.cli.shown.output import BROKEN_PIPE
-from waygraph.api.cli.shown.progress import progress_bar
-from waygraph.api.mcp import surface
-from waygraph.registry import changes, model
-from waygraph.registry.model import AGENT_KINDS
+from waygraph.api.cli.render.output import BROKEN_PIPE
+from waygraph.api.cli.render.progress import progress_bar
+from waygraph.api.mcp import tools
+from waygraph.registry.model import changes, nouns
+from waygraph.registry.model.nouns import AGENT_KINDS
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
 
 ROOT = Path(__file__).parents[2]
@@ -629,9 +629,9 @@ def test_the_help_repeats_what_the_core_knows() -> None:
     route = help_page(("route",))
     assert all(name in route for name in (*AGENT_KINDS, *RECIPES))
     assert f"[default: {DEFAULT_RECIPE}]" in route
-    assert get_args(options.TextForm) == get_args(model.TextForm)
+    assert get_args(options.TextForm) == get_args(nouns.TextForm)
     assert get_args(options.Policy) == get_args(changes.Policy)
-    assert get_args(options.Surface) == get_args(surface.Surface)
+    assert get_args(options.Surface) == get_args(tools.Surface)
 
 
 def test_a_closed_pipe_has_the_status_of_its_signal() -> None:

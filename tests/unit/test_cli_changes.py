@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from waygraph.api.cli.app import main
-from waygraph.api.cli.commands.changing import since_when
-from waygraph.registry.model import is_doubtful
+from waygraph.api.cli.commands.changes import since_when
+from waygraph.registry.model.nouns import is_doubtful
 from waygraph.registry.registry import Registry
 
 NOW = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from waygraph.api.cli.shown.escaping import escaped, many_lines, one_line
+from waygraph.api.cli.render.blocks import escaped, many_lines, one_line
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.registry.authentication import KeyFile
+from waygraph.registry.access.api_keys import KeyFile
 
 
 @pytest.fixture(autouse=True)
@@ -124,4 +124,4 @@ def test_help_loads_nothing_of_it() -> None:
     program = "import sys; from waygraph.api.cli.app import main; main(['keys', '--help']); print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "create" in told
-    assert {"waygraph.registry.authentication", "pydantic", "jwt"}.isdisjoint(told)
+    assert {"waygraph.registry.access", "pydantic", "jwt"}.isdisjoint(told)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
-from waygraph.registry.chat import ChatModel
+from waygraph.registry.http.openai_endpoint import ChatModel
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"

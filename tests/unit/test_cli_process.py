@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.api.cli.commands.shell import HISTORY
+from waygraph.api.cli.commands.cypher_shell import HISTORY
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]

@@ -3,11 +3,10 @@
 import pytest
 
 from benchmarks.world import DATA_VARIABLE
-from waygraph.api.cli.app import main
-from waygraph.api.cli.variables import misspelt
-from waygraph.api.rest.serving import CHOSEN
-from waygraph.ingest.sources.interpolation import INPUT_PREFIX
-from waygraph.registry.settings import VARIABLES
+from waygraph.api.cli.app import main, misspelt
+from waygraph.api.rest.bootstrap import CHOSEN
+from waygraph.ingest.manifest.environment import INPUT_PREFIX
+from waygraph.registry.model.settings import VARIABLES
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from waygraph.cypher import Statement
-from waygraph.registry.errors import ServerUnavailable
 from waygraph.registry.graph.commit_mark import CommitMark
 from waygraph.registry.graph.engine import Rows
+from waygraph.registry.model.errors import ServerUnavailable
 
 
 def test_a_mark_that_cannot_be_cleared_fails_no_commit() -> None:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.neo4j_server import LTS
-from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.settings import PREFIX, Settings
+from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.model.settings import PREFIX, Settings
 
 PASSWORD = "an-unlikely-password"  # noqa: S105 - nothing is started with it
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.contributing import install, on_path
-from waygraph.ingest.sources import read_path
 from waygraph.ingest.sources.kinds import BUILT_IN, known_kinds
-from waygraph.registry.errors import SourceError
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 S = Settings()
 FLEET = """
-from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.manifest.records import AgentRecord
 from waygraph.ingest.sources.kinds import Kind
 
 def fits(document):

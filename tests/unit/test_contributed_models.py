@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.contributing import install, on_path
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.errors import EmbedderRefused, InvalidSetting
-from waygraph.registry.model import Query
+from waygraph.registry.model.errors import EmbedderRefused, InvalidSetting
+from waygraph.registry.model.nouns import Query
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"

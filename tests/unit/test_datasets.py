@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from waygraph.ingest import ingest
-from waygraph.ingest.datasets import read_dataset
-from waygraph.ingest.sync import sync
+from waygraph.ingest.datasets.read_dataset import read_dataset
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.errors import InvalidDataset
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.errors import InvalidDataset
+from waygraph.registry.model.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", ROOT.parent / "shared" / "data"))

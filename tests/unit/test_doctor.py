@@ -10,16 +10,16 @@ import pytest
 
 from tests.fake_openai import KEY, fake_openai
 from waygraph.cypher.loader import parse
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.doctor.examine import examine, examine_at
-from waygraph.registry.doctor.findings import Finding
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.index import generation
-from waygraph.registry.index.generation import current_name, folder_of
-from waygraph.registry.machine.file_lock import write_lock
-from waygraph.registry.settings import Settings
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.generation import current_name, folder_of
+from waygraph.registry.model.files import write_lock
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.integrity.examine import examine, examine_at
+from waygraph.registry.storage.integrity.findings import Finding
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")

@@ -12,11 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.fake_openai import vector_of
-from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder
-from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.query_cache import QueryCache
-from waygraph.registry.embedding.vector_file import VectorFile, vector_file_path
-from waygraph.registry.settings import Settings
+from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder, QueryCache, VectorFile, vector_file_path
+from waygraph.registry.embedding.embedder import Progress, Role
+from waygraph.registry.model.settings import Settings
 
 Matrix = NDArray[np.float32]
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from waygraph.registry.embedding import Embedder, open_embedder
-from waygraph.registry.embedding.bert_onnx import INT8_LIMIT, quantize
+from waygraph.registry.embedding.bert_graph import INT8_LIMIT, quantize
 from waygraph.registry.embedding.weights import package_folder
-from waygraph.registry.errors import EmbedderRefused
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.errors import EmbedderRefused
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 EATING = ("A man is eating food.", "A man is eating a piece of bread.")
 COSINE = 0.7553
@@ -232,7 +232,7 @@ def test_without_a_writable_cache_the_model_still_runs(tmp_path: Path, caplog: p
 OPEN_AND_EMBED = """
 import sys
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 light = {"numpy", "onnxruntime", "tokenizers", "httpx2", "sqlite3"} & set(sys.modules)
 embedder = open_embedder(sys.argv[1], Settings(cache_dir=sys.argv[2]), {})
 assert embedder.embed(["hello"], "query").any()

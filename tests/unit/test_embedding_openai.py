@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.fake_openai import KEY, NATIVE_DIMENSION, FakeOpenAI, fake_openai, vector_of
-from waygraph.registry.backoff import wait_s
 from waygraph.registry.embedding import open_embedder
+from waygraph.registry.embedding.embedder import Role
+from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.openai import OpenAIEmbedder
-from waygraph.registry.embedding.opened import OpenedEmbedders
-from waygraph.registry.embedding.protocol import Role
-from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable
-from waygraph.registry.settings import Settings
+from waygraph.registry.http.retry import wait_s
+from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
+from waygraph.registry.model.settings import Settings
 
 
 @pytest.fixture

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from waygraph.registry.changes import AgentEntry
+from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.embedding.entities import TextForms, new_vectors
-from waygraph.registry.embedding.protocol import Progress, Role
-from waygraph.registry.embedding.query_text import query_text
 from waygraph.registry.embedding.texts import (
     TDWA,
     Parts,
     agent_texts,
     parameter_text,
+    query_text,
     tool_parts,
     tool_texts,
     unit_mean,
 )
-from waygraph.registry.model import Agent, TextForm, Tool
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.nouns import Agent, TextForm, Tool
 
 GITHUB = Agent(id="github", name="GitHub", description="Repositories and issues.")
 SCHEMA = {

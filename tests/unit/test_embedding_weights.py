@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.embedding.spec import EmbedderSpec, parse_spec
+from waygraph.registry.embedding.embedder import EmbedderSpec, parse_spec
 from waygraph.registry.embedding.weights import (
     DEFAULT_MODEL,
     OFFICIAL_SHA256,
@@ -19,8 +19,8 @@ from waygraph.registry.embedding.weights import (
     pull,
     weights_sha256,
 )
-from waygraph.registry.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 OTHER_WEIGHTS = b"other weights"
 

@@ -7,25 +7,19 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.datasets import read_dataset, trials
+from waygraph.ingest.datasets import trials
+from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.trials import Bench
+from waygraph.registry.embedding.embedder import Role
 from waygraph.registry.embedding.onnx import OnnxEmbedder
-from waygraph.registry.embedding.protocol import Role
-from waygraph.registry.errors import (
-    InvalidDataset,
-    InvalidQuery,
-    InvalidSetting,
-    StorageFailed,
-    UnknownName,
-)
+from waygraph.registry.evaluation.compare import differences
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
-from waygraph.registry.evaluation.difference import differences
-from waygraph.registry.evaluation.grid import Grid
 from waygraph.registry.evaluation.metrics import measured
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
-from waygraph.registry.evaluation.trial import Outcome, Trial, varied
+from waygraph.registry.evaluation.run import Grid, Outcome, Trial, varied
+from waygraph.registry.model.errors import InvalidDataset, InvalidQuery, InvalidSetting, StorageFailed, UnknownName
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, PAPER, RECIPES, TOOLS
-from waygraph.registry.settings import Settings
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 

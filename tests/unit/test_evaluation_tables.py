@@ -12,18 +12,17 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.ingest.datasets import read_dataset
+from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.trials import Bench
-from waygraph.registry.errors import InvalidDataset, MissingExtra, StorageFailed, UnknownName
 from waygraph.registry.evaluation import plots
-from waygraph.registry.evaluation.metrics import measured
+from waygraph.registry.evaluation.compare import Table, legend, markdown, tabulate
+from waygraph.registry.evaluation.metrics import measured, paired_p
 from waygraph.registry.evaluation.plots import RECALLS, draw
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
-from waygraph.registry.evaluation.significance import paired_p
-from waygraph.registry.evaluation.tables import Table, legend, markdown, tabulate
-from waygraph.registry.evaluation.trial import Trial, varied
+from waygraph.registry.evaluation.run import Trial, varied
+from waygraph.registry.model.errors import InvalidDataset, MissingExtra, StorageFailed, UnknownName
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL
-from waygraph.registry.settings import Settings
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 WEIGHTS = ((1.0, 4.0), (1.0, 1.0), (4.0, 1.0))

@@ -14,19 +14,18 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.changes import ChangeSet, Manifest
-from waygraph.registry.errors import RegistryNotFound, UnknownName
-from waygraph.registry.export import FORMATS, ExportFormat, export
-from waygraph.registry.export.as_graphml import node, xml_text
-from waygraph.registry.export.as_page import json_in_html
-from waygraph.registry.export.features import hashed_words
-from waygraph.registry.export.layout import AGENT_RADIUS, Circle, agent_radius, lay_out, tool_places
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.reading import read_agents, read_claims, read_settings, read_tools
-from waygraph.registry.settings import Settings
+from waygraph.registry.graph.read import read_agents, read_claims, read_settings, read_tools
+from waygraph.registry.model.changes import ChangeSet, Manifest
+from waygraph.registry.model.errors import RegistryNotFound, UnknownName
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.export.formats import FORMATS, ExportFormat, export
+from waygraph.registry.storage.export.graphml import node, xml_text
+from waygraph.registry.storage.export.page import hashed_words, json_in_html
+from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, Circle, agent_radius, lay_out, tool_places
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 LIVEMCPBENCH = Path(__file__).parents[3] / "shared" / "data" / "livemcpbench" / "tools.json"

@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 
 from tests.web_pages import WebPages, web_pages, write_certificate
-from waygraph.ingest.sources.fetching import Fetching, Page, Unfetched, address_of, fetch
-from waygraph.ingest.sources.opening import Opening, open_sources
-from waygraph.ingest.sources.reading import Reading
-from waygraph.ingest.sources.web import open_document
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.machine.hosts import is_public
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.sources.fetch import Fetching, Page, Unfetched, address_of, fetch, open_document
+from waygraph.ingest.sources.read import Reading
+from waygraph.ingest.sources.resolve import Opening, open_sources
+from waygraph.registry.http.addresses import is_public
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 S = Settings(fetch_timeout_s=30.0, fetch_total_s=60.0)
 PLANTED = "s3cret-value"

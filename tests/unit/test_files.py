@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import RegistryLocked
-from waygraph.registry.machine.atomic import PRIVATE, write_atomically, write_named
-from waygraph.registry.machine.file_lock import write_lock
-from waygraph.registry.remembering import LONGEST_KEPT, remembered
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import RegistryLocked
+from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock, write_named
+from waygraph.registry.model.process import LONGEST_KEPT, remembered
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
@@ -88,9 +87,9 @@ def test_a_registry_in_memory_is_its_own_process_s(tmp_path: Path) -> None:
     """A child that was forked off and closes what it inherited takes nothing from its parent."""
     program = (
         "import os, sys\n"
-        "from waygraph.ingest.sync import sync\n"
+        "from waygraph.ingest.sync.apply import sync\n"
         "from waygraph.registry import Registry\n"
-        "from waygraph.registry.changes import Manifest\n"
+        "from waygraph.registry.model.changes import Manifest\n"
         "registry = Registry.open(':memory:', embedder='none')\n"
         "sync(registry, Manifest(source='s'))\n"
         "if not (child := os.fork()):\n"

@@ -22,15 +22,13 @@ from tests.gateway_catalog import (
     tool,
 )
 from waygraph.registry import Principal, Registry
-from waygraph.registry.discovery.described import SUMMARY_CHARS, parameters, summary, version
-from waygraph.registry.discovery.finding import MAX_LIMIT, FindAsked, find
-from waygraph.registry.discovery.namespaces import agents_of_namespace
-from waygraph.registry.discovery.naming import bare
-from waygraph.registry.discovery.resolving import tool_meant
-from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
-from waygraph.registry.formats import TOOL_FORMATS, definition
-from waygraph.registry.identity import canonical_json
-from waygraph.registry.policy import CallPolicy, Rule
+from waygraph.registry.access.policy import CallPolicy, Rule
+from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
+from waygraph.registry.model.identity import canonical_json
+from waygraph.registry.routing.find_tools.describe import SUMMARY_CHARS, parameters, summary, version
+from waygraph.registry.routing.find_tools.find import MAX_LIMIT, FindAsked, agents_of_namespace, find
+from waygraph.registry.routing.find_tools.resolve import bare, tool_meant
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from tests.watching_fakes import FakeServer, World
-from waygraph.ingest.watching.events import Failing, Listed, Starting, Stopped, Unreachable
-from waygraph.ingest.watching.fleet import Fleet
-from waygraph.ingest.watching.pace import Pace
-from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.ingest.watch.events import Failing, Listed, Starting, Stopped, Unreachable
+from waygraph.ingest.watch.supervisor import Fleet, Pace
+from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
 
 
 def lived(world: World, life: Callable[[Fleet], Awaitable[None]], *names: str) -> None:

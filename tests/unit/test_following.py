@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.watching.following import Followed
-from waygraph.ingest.watching.opening import followed_sources
+from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.watch.run import Followed
+from waygraph.ingest.watch.start import followed_sources
 from waygraph.registry import Settings
-from waygraph.registry.errors import SourceError
+from waygraph.registry.model.errors import SourceError
 
 
 def catalogue(file: Path, *agents: str) -> Path:

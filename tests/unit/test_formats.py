@@ -10,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from waygraph.ingest.sources.files import read_path
-from waygraph.registry.errors import UnknownName
-from waygraph.registry.formats import GEMINI_DECLARATIONS, TOOL_FORMATS, ToolFormat, definition, definitions
-from waygraph.registry.identity import agent_id, call_name, canonical_json, sealed_tool, tool_id
-from waygraph.registry.model import Tool
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.identity import agent_id, call_name, canonical_json, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.tool_formats import (
+    GEMINI_DECLARATIONS,
+    TOOL_FORMATS,
+    ToolFormat,
+    definition,
+    definitions,
+)
 
 ARGUMENTS = {
     "type": "object",

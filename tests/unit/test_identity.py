@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.registry.identity import (
+from waygraph.registry.model.identity import (
     AGENT_ID,
     MAX_NAME_CHARS,
     agent_id,
@@ -20,7 +20,7 @@ from waygraph.registry.identity import (
     sealed_tool,
     tool_id,
 )
-from waygraph.registry.model import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool
 
 CALL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=150)

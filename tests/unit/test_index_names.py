@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.registry.index.names import Names, write_names
+from waygraph.registry.index.local.local_index import Names, write_names
 
 AWKWARD = [
     "",

@@ -13,8 +13,8 @@ from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
 from waygraph.ingest import ingest
 from waygraph.registry import Registry, Settings
-from waygraph.registry.errors import InvalidSetting, MassRemoval, SourceError
-from waygraph.registry.statuses import continued, failing, unreachable, word_of
+from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError
+from waygraph.registry.model.nouns import continued, failing, unreachable, word_of
 
 WORDS = Settings(embedder="none")
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
-from waygraph.ingest.sync import sync
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.changes import Manifest
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.reading import read_state
-from waygraph.registry.index import build, generation, kept, layout
-from waygraph.registry.index.publication import read_snapshot
+from waygraph.registry.graph.read import read_state
+from waygraph.registry.index.local import generation, incremental, publish
+from waygraph.registry.index.local.publish import read_snapshot
+from waygraph.registry.model.changes import Manifest
 
-FILES = (layout.STATE, layout.TABLES, layout.NAMES, layout.SOURCES, layout.KEYS, layout.RECORDS)
+FILES = (generation.STATE, generation.TABLES, generation.NAMES, generation.SOURCES, generation.KEYS, generation.RECORDS)
 WORDS = "paint zebra count boxes send mail read page book flight cancel order translate text".split()
 
 
@@ -49,7 +49,7 @@ def assert_published_whole(path: Path) -> None:
         assert state is not None
         snapshot = read_snapshot(engine, state, {})
     fresh = Path(tempfile.mkdtemp(dir=path.parent))
-    build.build_generation(fresh, snapshot)
+    publish.build_generation(fresh, snapshot)
     for name in FILES:
         assert (published / name).read_bytes() == (fresh / name).read_bytes(), name
 
@@ -87,7 +87,7 @@ def test_a_failed_write_leaves_nothing_that_is_published_later(
         def fail(*_: object, **__: object) -> None:
             raise OSError("no room")
 
-        broken.setattr(build, "build_generation", fail)
+        broken.setattr(publish, "build_generation", fail)
         with pytest.raises(Exception, match="no room"):
             sync(registry, manifest(chance, "a"), allow_mass_removal=True)
     sync(registry, manifest(chance, "b"), allow_mass_removal=True)
@@ -96,7 +96,7 @@ def test_a_failed_write_leaves_nothing_that_is_published_later(
 
 def test_a_large_registry_is_not_kept(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound every publication reads and makes all of it."""
-    monkeypatch.setattr(kept, "KEPT_TOOLS", 3)
+    monkeypatch.setattr(incremental, "KEPT_TOOLS", 3)
     chance = random.Random(8)  # noqa: S311 - not a secret
     for _ in range(4):
         sync(registry, manifest(chance, "a"), allow_mass_removal=True)

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from waygraph.registry.access import SCOPES
-from waygraph.registry.authentication.keys import KEY, LONGEST_LIFE, MAX_NAME_CHARS, ApiKey, KeyFile
-from waygraph.registry.errors import (
+from waygraph.registry.access.api_keys import KEY, LONGEST_LIFE, MAX_NAME_CHARS, ApiKey, KeyFile
+from waygraph.registry.access.visibility import SCOPES
+from waygraph.registry.model.errors import (
     InvalidSetting,
     KeysUnusable,
     RegistryLocked,
@@ -27,12 +27,12 @@ from waygraph.registry.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.machine.file_lock import write_lock
+from waygraph.registry.model.files import write_lock
 
 CREATES = """
 import sys
 from pathlib import Path
-from waygraph.registry.authentication.keys import KeyFile
+from waygraph.registry.access.api_keys import KeyFile
 for number in range(int(sys.argv[3])):
     print(KeyFile(Path(sys.argv[1])).create(f"{sys.argv[2]}-{number}", ["read"])[1])
 """
@@ -372,7 +372,7 @@ def test_a_write_that_fails_leaves_the_file(keys: KeyFile, monkeypatch: pytest.M
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("waygraph.registry.machine.atomic.os.fsync", full)
+    monkeypatch.setattr("waygraph.registry.model.files.os.fsync", full)
     with pytest.raises(StorageFailed, match="No space left"):
         keys.create("b", ["read"])
     monkeypatch.undo()

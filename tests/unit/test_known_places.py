@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.known_places import KnownConfig, known_configs
-from waygraph.registry.settings import Settings
+from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
+from waygraph.registry.model.settings import Settings
 
 CONFIG = {"mcpServers": {"a": {"command": "touch", "args": ["/x"]}, "b": {"url": "https://h", "disabled": True}}}
 VS_CODE = {"servers": {"a": {"command": "x"}}, "inputs": []}

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import sys, time
-from waygraph.api.mcp import loading
+from waygraph.api.mcp import stdio as loading
 from waygraph.registry.registry import Registry
 loading.FIRST_QUESTIONS_S = float(sys.argv[2])
 with Registry.open(sys.argv[1]) as registry, loading.loading(registry):

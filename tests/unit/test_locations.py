@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.errors import InvalidSetting, RegistryUnusable, StorageFailed
-from waygraph.registry.index.generation import current_name, folder_of
-from waygraph.registry.settings import Settings
+from waygraph.registry.index.local.generation import current_name, folder_of
+from waygraph.registry.model.errors import InvalidSetting, RegistryUnusable, StorageFailed
+from waygraph.registry.model.settings import Settings
 
 
 def agents(location: str | Path) -> list[str]:

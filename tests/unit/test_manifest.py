@@ -9,14 +9,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from waygraph.ingest.manifest import AgentRecord, Intake, ToolRecord
-from waygraph.registry.changes import Rejected
-from waygraph.registry.embedding.query_text import query_text
-from waygraph.registry.embedding.texts import agent_texts, tool_texts
-from waygraph.registry.identity import AGENT_ID, call_name
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
+from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
 from waygraph.registry.index.analyser import query_terms
-from waygraph.registry.model import Tool
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Rejected
+from waygraph.registry.model.identity import AGENT_ID, call_name
+from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.settings import Settings
 
 WHERE = "file.json"
 

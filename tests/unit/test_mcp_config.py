@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import mcp_config, read_path
-from waygraph.ingest.sources.reading import Listing, Reading, read_parts
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import mcp_config
+from waygraph.ingest.sources.read import Listing, Reading, read_parts, read_path
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 S = Settings()

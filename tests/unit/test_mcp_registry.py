@@ -13,11 +13,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.fake_mcp_registry import entry
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import mcp_registry, read_path
+from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import kind_of
-from waygraph.ingest.upstream.launch import HttpLaunch
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import read_path
+from waygraph.registry.model.settings import Settings
 
 SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 S = Settings()

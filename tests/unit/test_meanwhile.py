@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.embedding.query_cache import QueryCache
-from waygraph.registry.machine import meanwhile as module
-from waygraph.registry.machine.meanwhile import meanwhile
-from waygraph.registry.model import Route
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.embedding.cache import QueryCache
+from waygraph.registry.model import process as module
+from waygraph.registry.model.nouns import Route
+from waygraph.registry.model.process import meanwhile
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 
 TEXTS = ("book a table for four", "create an issue in the repository", "what does the euro cost in yen?", "zzz qqq")
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +20,16 @@ from tests.migrations import (
 )
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
-from waygraph.registry.doctor.examine import examine_at
-from waygraph.registry.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
-from waygraph.registry.export import export
-from waygraph.registry.graph import batches
+from waygraph.registry.graph import engine
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.migration import migrate as migration
-from waygraph.registry.migration.holdings import Holdings, read_holdings
-from waygraph.registry.migration.migrate import Migrated, migrate_at
-from waygraph.registry.migration.parts import parts_of
+from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
+from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
+from waygraph.registry.storage.export.formats import export
+from waygraph.registry.storage.integrity.examine import examine_at
+from waygraph.registry.storage.migrate import Holdings, Migrated, migrate_at, parts_of, read_holdings
 
 Copy = Callable[[], Migrated]
 
@@ -72,7 +70,7 @@ def copy(source: Path, target: Path) -> Copy:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """So small that agents are parted from their tools."""
-    monkeypatch.setattr(batches, "BATCH_ROWS", 7)
+    monkeypatch.setattr(engine, "BATCH_ROWS", 7)
     return 7
 
 
@@ -284,8 +282,13 @@ def test_a_copy_that_differs_is_no_registry(
 
 def test_a_registry_node_that_differs_is_found(target: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Revision, embedder, texts and schema are compared too; without a difference the same call succeeds."""
+    written = load("state/create")
     with monkeypatch.context() as patch:
-        patch.setattr(migration, "asdict", lambda state: {**asdict(state), "texts": "plain"})
+        patch.setattr(
+            migration,
+            "load",
+            lambda name: f"{written} SET registry.texts = 'plain'" if name == "state/create" else load(name),
+        )
         with pytest.raises(CopyDiffers, match=r"registry: 1 different \(texts\)"):
             copy()
     assert not exists(target)

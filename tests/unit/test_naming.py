@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.sources.naming import key_of_command, key_of_url, name_of_command, shown
+from waygraph.ingest.sources.resolve import key_of_command, key_of_url, name_of_command, shown
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waygraph.registry.nearest import likeness, nearest
+from waygraph.registry.model.errors import likeness, nearest
 
 
 @pytest.mark.parametrize(

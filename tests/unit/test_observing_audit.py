@@ -17,10 +17,10 @@ import pytest
 from structlog.contextvars import bound_contextvars
 
 from tests.observed_service import CALLER, KEY, samples
-from waygraph.api.observing.audit import TARGET_CHARS, Audit
-from waygraph.api.observing.logs import open_logs
-from waygraph.api.rest.observing.metrics import Metrics
-from waygraph.registry.errors import CypherRefused, EngineError, InvalidSetting, NotAllowed, WaygraphError
+from waygraph.api.telemetry.audit import TARGET_CHARS, Audit
+from waygraph.api.telemetry.logs import open_logs
+from waygraph.api.telemetry.metrics import Metrics
+from waygraph.registry.model.errors import CypherRefused, EngineError, InvalidSetting, NotAllowed, WaygraphError
 
 STATEMENT = "MATCH (a:Agent) WHERE a.id = $id RETURN a"
 
@@ -151,8 +151,8 @@ def test_a_file_that_was_rotated_is_made_anew(file: Path, how: str) -> None:
 def test_processes_share_a_file(file: Path) -> None:
     """Long lines of several at once: each is whole, and none is lost."""
     program = (
-        "import sys; from pathlib import Path; from waygraph.api.observing.audit import Audit; "
-        "from waygraph.registry.access import LOCAL; audit = Audit(Path(sys.argv[1])); "
+        "import sys; from pathlib import Path; from waygraph.api.telemetry.audit import Audit; "
+        "from waygraph.registry.access.visibility import LOCAL; audit = Audit(Path(sys.argv[1])); "
         "[audit.record(LOCAL, 'cypher', sys.argv[2] * 1999 + str(n % 10), 'ok', number=n) for n in range(200)]"
     )
     started = [subprocess.Popen([sys.executable, "-c", program, str(file), letter]) for letter in "aé😀"]

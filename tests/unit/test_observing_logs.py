@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observed_service import CALLER, KEY, Service, observed_service
-from waygraph.api.observing.logs import Lines, open_logs
-from waygraph.api.observing.redaction import without_keys, without_secrets
-from waygraph.registry.errors import InvalidSetting
+from waygraph.api.telemetry.logs import Lines, open_logs, without_keys, without_secrets
+from waygraph.registry.model.errors import InvalidSetting
 
 FIELDS = [
     "time",
@@ -198,8 +197,8 @@ def test_a_request_that_ends_before_its_answer_is_told() -> None:
     """A service that is stopped while it works: the line says 499, and the error goes on."""
     import asyncio
 
-    from waygraph.api.rest.observing.metrics import Metrics
-    from waygraph.api.rest.observing.observed import Message, Observed, Receive, Scope, Send
+    from waygraph.api.telemetry.metrics import Metrics
+    from waygraph.api.telemetry.request_log import Message, Observed, Receive, Scope, Send
 
     async def never(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.sleep(60)

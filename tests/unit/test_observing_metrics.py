@@ -19,8 +19,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observed_service import Service, observed_service, samples
-from waygraph.api.rest.observing.metrics import METHODS, SHARED_FOLDER, Holding, Metrics, shared_folder
-from waygraph.registry.errors import RegistryNotFound
+from waygraph.api.telemetry.metrics import METHODS, SHARED_FOLDER, Holding, Metrics, shared_folder
+from waygraph.registry.model.errors import RegistryNotFound
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ODD_METHODS = ("PROPFIND", "MKCOL", "LOCK", "PURGE", "REPORT")

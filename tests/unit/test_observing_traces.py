@@ -13,13 +13,13 @@ import pytest
 
 from tests.fake_collector import Collector, fake_collector
 from tests.observed_service import KEY, observed_service
-from waygraph.api.rest.observing.traces import Traces, open_traces
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
+from waygraph.api.telemetry.traces import Traces, open_traces
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.errors import InvalidSetting, MissingExtra
-from waygraph.registry.settings import Settings
-from waygraph.registry.tracing import span
+from waygraph.registry.model.errors import InvalidSetting, MissingExtra
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tracing import span
 
 SERVER, ERROR = 2, 2
 """A span's kind and status, as OTLP numbers them."""
@@ -204,7 +204,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.Monke
 def test_what_does_not_trace_loads_no_sdk() -> None:
     """A service without the variables pays nothing for it."""
     program = (
-        "import io, sys; from waygraph.api.rest.observing import observed, traces; "
+        "import io, sys; from waygraph.api.telemetry import request_log, traces; "
         "traces.open_traces({}, io.StringIO()); "
         "print(any(name.startswith('opentelemetry') for name in sys.modules))"
     )

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from tests.fake_issuer import AUDIENCE, DISCOVERY, Signer, base64url, fake_issuer, signer, unsigned
 from tests.oidc_world import PATIENCE, World, new_world, world_of
-from waygraph.registry.access import Caller
-from waygraph.registry.authentication.issuer_keys import ALGORITHMS, IssuerKeys, verifying_keys
-from waygraph.registry.authentication.oidc import OidcTokens, TokenRules, caller_of
-from waygraph.registry.errors import NotAuthenticated
-from waygraph.registry.model import Principal
+from waygraph.registry.access.oidc import ALGORITHMS, IssuerKeys, OidcTokens, TokenRules, caller_of, verifying_keys
+from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model.errors import NotAuthenticated
+from waygraph.registry.model.nouns import Principal
 
 LOOSE = TokenRules(issuer="https://issuer.example.com", audience=AUDIENCE)
 ANY_JSON = st.recursive(

@@ -15,11 +15,9 @@ import pytest
 from tests.fake_issuer import AUDIENCE, DISCOVERY, fake_issuer, signer
 from tests.oidc_world import PATIENCE, World, new_world, world_of
 from tests.servers.certificates import certified
-from waygraph.registry.authentication.issuer_documents import IssuerDocuments
-from waygraph.registry.authentication.issuer_keys import IssuerKeys
-from waygraph.registry.authentication.oidc import OidcTokens, TokenRules
-from waygraph.registry.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated
-from waygraph.registry.settings import Settings
+from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens, TokenRules
+from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated
+from waygraph.registry.model.settings import Settings
 
 
 @pytest.fixture

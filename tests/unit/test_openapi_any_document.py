@@ -31,11 +31,12 @@ from tests.openapi_documents import (
     told,
     written_call,
 )
-from waygraph.ingest.sources import openapi, read_path
-from waygraph.ingest.sources.openapi_schemas import MAX_SCHEMA_CHARS
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.formats import openapi
+from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 
 # -- size ------------------------------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ import pytest
 
 from tests.mcp_stubs import TIDE_TABLES
 from tests.web_pages import web_pages
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.opening import Opening, open_command, open_sources
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.upstream.launch import ServerEntry
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.resolve import Opening, open_command, open_sources
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 S = Settings()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waygraph.ingest.path_keys import path_keys, without_path_keys
+from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.calling.services import load_services
-from waygraph.ingest.hosts.host import absolute
+from waygraph.ingest.execution.services import load_services
+from waygraph.ingest.hosts.hosts import absolute
+from waygraph.registry.access.policy import load_policy
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.paths import as_written
-from waygraph.registry.policy_file import load_policy
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.files import as_written
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 from waygraph.registry.storage.store import is_part_of
 
 NOBODYS = "~no-such-user/x"

@@ -21,10 +21,10 @@ from benchmarks.peers.rows import row
 from benchmarks.peers.table import BEGIN, END, losses, told, write_table
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
-from waygraph.registry.changes import AgentEntry, Manifest
 from waygraph.registry.evaluation.dataset import Asked
-from waygraph.registry.model import Agent, Tool
-from waygraph.registry.settings import Settings, load_settings
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.settings import Settings, load_settings
 
 FAKE, BREAKING, NOT_INSTALLED = (f"tests.fake_peer:{name}" for name in ("ByLetters", "Breaking", "NotInstalled"))
 

@@ -18,14 +18,14 @@ from textwrap import dedent
 import pytest
 
 from tests.fake_mcp_registry import entry, fake_mcp_registry
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.opening import Opening, open_sources
-from waygraph.ingest.surroundings import Surroundings
-from waygraph.ingest.sync import sync
-from waygraph.ingest.upstream.launch import ServerEntry
+from waygraph.ingest.sources.resolve import Opening, open_sources
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.changes import Manifest
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.settings import Settings
 
 FORMS = ("json", "graphml", "html")
 PROGRAM = [sys.executable, "-m", "waygraph.api.cli.app"]

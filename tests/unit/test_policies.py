@@ -6,24 +6,26 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from waygraph.ingest.change_log import MAX_TEXT_CHARS, changes_of
-from waygraph.ingest.policies import Judge
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry, Manifest, Policy
-from waygraph.registry.identity import sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model import Agent, Query, Tool
-from waygraph.registry.registry import Registry
-from waygraph.registry.statuses import (
+from waygraph.ingest.sync.apply import sync
+from waygraph.ingest.sync.diff import MAX_TEXT_CHARS, changes_of
+from waygraph.ingest.sync.policies import Judge
+from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import (
     FAILING,
     KNOWN,
     MAX_REASON_CHARS,
     ONLINE,
+    Agent,
+    Query,
+    Tool,
     failing,
     is_status,
     reachable,
     unreachable,
     unreachable_since,
 )
+from waygraph.registry.registry import Registry
 
 WORDS = "moors ships"
 

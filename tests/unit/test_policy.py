@@ -9,11 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway_catalog import ADDS, BOARD, DESTROYS, PUBLIC, READS, agent, tool
-from waygraph.registry.errors import InvalidSetting
-from waygraph.registry.identity import canonical_json, sealed_tool
-from waygraph.registry.model import Agent, Principal, Tool
-from waygraph.registry.policy import FREE, VERDICTS, CallPolicy, Rule, Verdict, danger_of, judge
-from waygraph.registry.policy_file import load_policy, parse_policy
+from waygraph.registry.access.policy import (
+    FREE,
+    VERDICTS,
+    CallPolicy,
+    Rule,
+    Verdict,
+    danger_of,
+    judge,
+    load_policy,
+    parse_policy,
+)
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.identity import canonical_json, sealed_tool
+from waygraph.registry.model.nouns import Agent, Principal, Tool
 
 GITHUB = agent("github").agent
 SKILL = agent("writing", kind="skill").agent

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.registry.index.bm25 import kept_length
-from waygraph.registry.index.postings import IMPACTS, ROWS, STARTS, TERMS, Postings, write_postings
+from waygraph.registry.index.analyser import kept_length
+from waygraph.registry.index.local.scoring import IMPACTS, ROWS, STARTS, TERMS, Postings, write_postings
 
 WORDS = ["harbour", "pilot", "tide", "chart", "港", "é", "x1"]
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=60), max_size=12)

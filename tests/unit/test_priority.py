@@ -9,15 +9,8 @@ from threading import get_native_id
 import pytest
 
 from waygraph.registry.embedding import onnx, open_embedder
-from waygraph.registry.machine.priority import (
-    EMBEDDING,
-    TURN_S,
-    WRITING,
-    has_stepped_back,
-    step_back,
-    take_short_turns,
-)
-from waygraph.registry.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.process import EMBEDDING, TURN_S, WRITING, has_stepped_back, step_back, take_short_turns
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own here")
 

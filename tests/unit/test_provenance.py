@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.registry.evaluation.provenance import source_commit
+from waygraph.registry.evaluation.record import source_commit
 
 
 @pytest.fixture

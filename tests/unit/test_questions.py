@@ -9,22 +9,26 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.ingest.manifest import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
-from waygraph.ingest.questions import open_author, with_questions
-from waygraph.ingest.questions.language_model import TRIES, LanguageModelAuthor, parsed
-from waygraph.ingest.questions.templates import TemplateAuthor
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import AgentEntry, Manifest
-from waygraph.registry.chat import ChatModel
-from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
-from waygraph.registry.export.formats import export
-from waygraph.registry.identity import canonical_json, sealed_agent, sealed_tool
-from waygraph.registry.model import Agent, Query, TextForm, Tool
-from waygraph.registry.openai_endpoint import Patience
+from waygraph.ingest.datasets.questions import (
+    TRIES,
+    LanguageModelAuthor,
+    TemplateAuthor,
+    open_author,
+    parsed,
+    with_questions,
+)
+from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.http.openai_endpoint import ChatModel, Patience
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
+from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool
+from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
+from waygraph.registry.storage.export.formats import export
+from waygraph.registry.storage.integrity.examine import examine
 
 AGENT = Agent(id="sky", name="Sky")
 WEATHER = sealed_tool(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.registry.authentication.rate_limit import FailureLimit, RateLimit
-from waygraph.registry.errors import InvalidSetting, TooManyRequests
+from waygraph.registry.access.authenticator import FailureLimit, RateLimit
+from waygraph.registry.model.errors import InvalidSetting, TooManyRequests
 
 
 class Clock:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attacks import ATTACKS, HARMLESS, HIDDEN, PLAIN, REFUSED_ON_A_SERVER
-from waygraph.registry.errors import CypherRefused
-from waygraph.registry.graph.readonly import check_read_only, tokens_of
+from waygraph.registry.graph.user_cypher.allow_list import check_read_only, tokens_of
+from waygraph.registry.model.errors import CypherRefused
 
 
 def spaced_by_comments(statement: str) -> str:

@@ -4,9 +4,9 @@ import pytest
 
 from tests.attacks import HARMLESS, HIDDEN, PLAIN, REFUSED_ON_A_SERVER
 from tests.unit.test_readonly_cypher import DISGUISES, LEGAL
-from waygraph.registry.errors import CypherRefused
-from waygraph.registry.graph.readonly import GRAFEO, NEO4J, check_read_only, tokens_of
-from waygraph.registry.graph.server_cypher import check_ranges
+from waygraph.registry.graph.user_cypher.allow_list import GRAFEO, NEO4J, check_read_only, tokens_of
+from waygraph.registry.graph.user_cypher.neo4j_runner import check_ranges
+from waygraph.registry.model.errors import CypherRefused
 
 EMBEDDED_ONLY = "grafeo"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from waygraph.registry import RECIPES, RecipeLeg, Rerank
-from waygraph.registry.errors import InvalidSetting
+from waygraph.registry.model.errors import InvalidSetting
 
 HYBRID = RECIPES["hybrid"]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from waygraph.api.observing.arguments import arguments_without_secrets
-from waygraph.api.observing.redaction import without_secrets
+from waygraph.api.telemetry.audit import arguments_without_secrets
+from waygraph.api.telemetry.logs import without_secrets
 
 SECRET = "hunter2secret"  # noqa: S105
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\nhunter2secret=\n-----END RSA PRIVATE KEY-----"

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Filters, Principal, Query, Registry
-from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import (
+from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.model.errors import (
     EmbedderRefused,
     InvalidQuery,
     InvalidSetting,
@@ -28,10 +28,10 @@ from waygraph.registry.errors import (
     RegistryUnusable,
     UnknownName,
 )
-from waygraph.registry.index.generation import folder_of
-from waygraph.registry.machine.file_lock import write_lock
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.files import write_lock
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
+from waygraph.registry.storage.integrity.examine import examine
 
 
 def ingest(registry: Registry, file: Path, *agents: dict[str, object], source: str = "") -> list[str]:

@@ -11,14 +11,15 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.places import SERVERS, Place, Servers, new_place
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry import Registry, writing
-from waygraph.registry.doctor.examine import examine
-from waygraph.registry.errors import EmbedderMismatch, StorageFailed
-from waygraph.registry.index.generation import folder_of, is_pending
-from waygraph.registry.settings import Settings
-from waygraph.registry.storage.live_graph import LiveGraph
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry import Registry
+from waygraph.registry.index.local.generation import folder_of, is_pending
+from waygraph.registry.model.errors import EmbedderMismatch, StorageFailed
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage import writer
+from waygraph.registry.storage.embedded import LiveGraph
+from waygraph.registry.storage.integrity.examine import examine
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_a_registry_of_two_lengths_opens_and_is_mended_by_reindex(
     fake: FakeOpenAI, opened: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether its last write was not published, or its index was removed."""
-    monkeypatch.setattr(writing, "refuse_other_length", lambda *_: None)
+    monkeypatch.setattr(writer, "refuse_other_length", lambda *_: None)
     with opened() as registry:
         ingest(registry, tmp_path / "a.json", "alpha", "gamma")
     fake.dimension = OTHER_LENGTH

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from tests.fake_mcp_registry import FakeMcpRegistry, entry, fake_mcp_registry
-from waygraph.ingest.sources.registry_pages import World
-from waygraph.ingest.sources.registry_source import OFFICIAL_URL, open_registry
-from waygraph.ingest.sync import sync
-from waygraph.ingest.upstream.launch import HttpLaunch
+from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.sources.registry_source import OFFICIAL_URL, World, open_registry
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 TEN = [entry(f"a.example/s{number}") for number in range(10)]
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.ingest.datasets import read_dataset
-from waygraph.ingest.sources import read_path
-from waygraph.ingest.sync import sync
-from waygraph.registry.errors import InvalidSetting, NotReranked
-from waygraph.registry.evaluation.trial import Trial, run
-from waygraph.registry.model import Query
+from waygraph.ingest.datasets.read_dataset import read_dataset
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.evaluation.run import Trial, run
+from waygraph.registry.model.errors import InvalidSetting, NotReranked
+from waygraph.registry.model.nouns import Query
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.listwise import parsed
 from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
+from waygraph.registry.routing.rerank import parsed
 from waygraph.registry.routing.router import Router
-from waygraph.registry.settings import Settings
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"

@@ -6,11 +6,9 @@ import pytest
 
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
 from waygraph.registry import Registry
-from waygraph.registry.discovery.capabilities import capabilities
-from waygraph.registry.discovery.finding import FindAsked, find
-from waygraph.registry.discovery.judging import judging
-from waygraph.registry.discovery.resolving import CANDIDATES, is_exact_name, tool_meant
-from waygraph.registry.errors import AmbiguousTool, InvalidQuery, UnknownName
+from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
+from waygraph.registry.routing.find_tools.find import FindAsked, capabilities, find, judging
+from waygraph.registry.routing.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,18 @@ from typing import get_args
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.ingest.datasets import read_dataset
-from waygraph.ingest.datasets.scalemcp.companies import Company, read_companies
-from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
-from waygraph.ingest.datasets.scalemcp.queries import base_queries, instances
-from waygraph.ingest.datasets.scalemcp.tools import KINDS, Layout, questions_of, tool_templates
-from waygraph.registry.errors import InvalidDataset
-from waygraph.registry.settings import Settings
+from waygraph.ingest.datasets.read_dataset import read_dataset
+from waygraph.ingest.datasets.scalemcp.companies import (
+    KINDS,
+    Company,
+    Layout,
+    questions_of,
+    read_companies,
+    tool_templates,
+)
+from waygraph.ingest.datasets.scalemcp.generate import Choices, base_queries, generate, instances
+from waygraph.registry.model.errors import InvalidDataset
+from waygraph.registry.model.settings import Settings
 
 LIST = "company,ticker,sector\n" + "".join(f"Firm{n} Holdings,F{n}X,Trade\n" for n in range(30))
 SMALL = Choices(instances=2_500)

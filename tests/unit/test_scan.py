@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from waygraph.registry.index.scan import best, cosines, laid_out
+from waygraph.registry.index.local.scoring import best, cosines, laid_out
 
 RNG = np.random.default_rng(7)
 

@@ -5,7 +5,10 @@ import traceback
 import pytest
 from neo4j.exceptions import Neo4jError
 
-from waygraph.registry.errors import (
+from waygraph.registry.graph.neo4j import OLDEST, Neo4jEngine, ServerVersion, fitting
+from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.graph.neo4j_errors import Asked, may_pass, our_error
+from waygraph.registry.model.errors import (
     EngineError,
     InvalidSetting,
     ServerRefused,
@@ -14,10 +17,7 @@ from waygraph.registry.errors import (
     WaygraphError,
     WriteConflict,
 )
-from waygraph.registry.graph.neo4j import OLDEST, Neo4jEngine, ServerVersion, fitting
-from waygraph.registry.graph.neo4j_errors import Asked, may_pass, our_error
-from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.store import open_store
 
 SECRET = "s3cret-Tiger"  # noqa: S105 - of nobody

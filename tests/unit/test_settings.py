@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from waygraph.ingest.upstream.launch import StdioLaunch
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.errors import InvalidSetting, UpstreamUnreachable
+from waygraph.ingest.manifest.launch import StdioLaunch
+from waygraph.ingest.upstream.open import connect
 from waygraph.registry.graph.neo4j import Neo4jEngine
-from waygraph.registry.graph.server_location import ServerLocation
-from waygraph.registry.settings import LEAST, MAY_BE_ZERO, PREFIX, Settings, load_settings
+from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.model.errors import InvalidSetting, UpstreamUnreachable
+from waygraph.registry.model.settings import LEAST, MAY_BE_ZERO, PREFIX, Settings, load_settings
 
 
 def test_without_variables_the_defaults_hold() -> None:
@@ -122,7 +122,7 @@ def test_folders_may_be_named() -> None:
 def test_pydantic_is_imported_only_if_a_variable_is_set() -> None:
     """A start without variables does not pay for the parser."""
     program = (
-        "import sys; from waygraph.registry.settings import load_settings; load_settings({}); "
+        "import sys; from waygraph.registry.model.settings import load_settings; load_settings({}); "
         "print('pydantic_settings' in sys.modules)"
     )
     told = run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

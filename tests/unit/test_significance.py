@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from waygraph.registry.evaluation.significance import interval, paired_p
+from waygraph.registry.evaluation.metrics import interval, paired_p
 
-CELLS = "waygraph.registry.evaluation.significance._CELLS"
+CELLS = "waygraph.registry.evaluation.metrics._CELLS"
 QUERIES = 1714
 """As many as the largest judged set has."""
 

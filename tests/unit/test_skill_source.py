@@ -11,14 +11,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import documents, list_path, read_documents, read_path, skill, skill_folder
-from waygraph.ingest.sources.script_head import MAX_CHARS, described
-from waygraph.ingest.sync import sync
-from waygraph.registry.changes import Document, Manifest
-from waygraph.registry.errors import SourceError
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import skill, skill_folder
+from waygraph.ingest.sources.formats.skill import MAX_CHARS, described
+from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.model.changes import Document, Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "tide-report"

@@ -16,18 +16,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from waygraph.ingest import ingest
-from waygraph.ingest.manifest import Intake
-from waygraph.ingest.sources import read_path, read_stream
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.kinds import BUILT_IN
-from waygraph.ingest.sources.opening import Opening, open_sources
-from waygraph.ingest.sources.parsing import parse as parse_document
-from waygraph.ingest.sources.reading import _Merged
+from waygraph.ingest.sources.parse import parse as parse_document
+from waygraph.ingest.sources.read import _Merged, read_path, read_stream
+from waygraph.ingest.sources.resolve import Opening, open_sources
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
-from waygraph.ingest.surroundings import Surroundings
 from waygraph.registry import Registry
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 S = Settings()
 GOOD = {"waygraph": 1, "agents": [{"id": "good", "tools": [{"name": "run"}]}]}

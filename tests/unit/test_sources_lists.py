@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from waygraph.ingest.sources import documents, list_path, read_documents, read_path, read_stream
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import SourceError
-from waygraph.registry.settings import Settings
+from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path, read_stream
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.settings import Settings
 
 S = Settings()
 

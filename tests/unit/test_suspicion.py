@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 import pytest
 
-from waygraph.ingest.suspicion import MAX_NAMES, agent_flags, tool_flags
-from waygraph.registry.flags import MAX_FLAGS, MAX_OWNERS, seen_flags
-from waygraph.registry.identity import canonical_json
-from waygraph.registry.model import Agent, Tool
+from waygraph.ingest.manifest.poisoning import MAX_NAMES, agent_flags, tool_flags
+from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS, seen_flags
+from waygraph.registry.model.identity import canonical_json
+from waygraph.registry.model.nouns import Agent, Tool
 
 BASE64 = b64encode(bytes(range(256))).decode()
 OTHERS = {"send_email", "search", "wireTransfer"}

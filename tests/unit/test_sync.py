@@ -7,13 +7,13 @@ import pytest
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
-from waygraph.ingest.planning import plan
-from waygraph.ingest.sync import counts, refuse_mass_removal
-from waygraph.registry.changes import OperatorSettings, Policy, Rejected
-from waygraph.registry.errors import MassRemoval, UnknownName
-from waygraph.registry.graph.reading import Held
-from waygraph.registry.identity import canonical_json, sealed_tool
-from waygraph.registry.writing import Written
+from waygraph.ingest.sync.apply import counts, refuse_mass_removal
+from waygraph.ingest.sync.plan import plan
+from waygraph.registry.graph.read import Held
+from waygraph.registry.model.changes import OperatorSettings, Policy, Rejected
+from waygraph.registry.model.errors import MassRemoval, UnknownName
+from waygraph.registry.model.identity import canonical_json, sealed_tool
+from waygraph.registry.storage.writer import Written
 
 
 @pytest.fixture

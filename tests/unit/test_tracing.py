@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.files import read_path
-from waygraph.ingest.sync import sync
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.errors import CypherRefused
-from waygraph.registry.settings import Settings
-from waygraph.registry.tracing import Attribute, set_tracer, span
+from waygraph.registry.model.errors import CypherRefused
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tracing import Attribute, set_tracer, span
 
 QUERY = "convert 250 euros to yen"
 PATH = ContextVar("PATH", default="")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.transport import references_only
+from waygraph.ingest.manifest.transport import references_only
 
 SECRET = "ghp_4f9aSecretValue0"  # noqa: S105
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from waygraph.registry.validation import reason_of
+from waygraph.registry.model.validation import reason_of
 
 
 class Asked(BaseModel):

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.sync_graph import entry, manifest
-from waygraph.ingest.manifest import AgentRecord
-from waygraph.ingest.sources.reading import Parts
-from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.ingest.watching.events import SourceFailed, WatchEvent
-from waygraph.ingest.watching.inbox import Batch, Offer
-from waygraph.ingest.watching.writing import Writer
+from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import AgentRecord
+from waygraph.ingest.sources.read import Parts
+from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.watch.events import SourceFailed, WatchEvent
+from waygraph.ingest.watch.queue import Batch, Offer, Writer
 from waygraph.registry import Registry, Settings
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
-from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.sync import sync
-from waygraph.ingest.watching.events import (
+from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sync.apply import sync
+from waygraph.ingest.watch.events import (
     Listed,
     NotWritten,
     ServerSeen,
@@ -26,15 +26,14 @@ from waygraph.ingest.watching.events import (
     Unreachable,
     WatchEvent,
 )
-from waygraph.ingest.watching.following import Followed
-from waygraph.ingest.watching.opening import followed_sources, watching
-from waygraph.ingest.watching.watch import Watch
-from waygraph.ingest.watching.writing import Writer
+from waygraph.ingest.watch.queue import Writer
+from waygraph.ingest.watch.run import Followed, Watch
+from waygraph.ingest.watch.start import followed_sources, watching
 from waygraph.registry import Filters, Query, Registry, Settings
-from waygraph.registry.changes import Manifest
-from waygraph.registry.errors import EmbedderMismatch, SourceError
-from waygraph.registry.machine.file_lock import write_lock
-from waygraph.registry.settings import DEFAULT_EMBEDDER
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import EmbedderMismatch, SourceError
+from waygraph.registry.model.files import write_lock
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ from typing import Any
 import anyio
 
 from tests.upstream.launches import PROGRAMS, SETTINGS
-from waygraph.ingest.upstream.connection import CallConnection
-from waygraph.ingest.upstream.host import NotAnswered, Question, Result
-from waygraph.ingest.upstream.launch import Launch, StdioLaunch
-from waygraph.ingest.upstream.opening import connect
+from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.upstream.connection import CallConnection, NotAnswered, Question, Result
+from waygraph.ingest.upstream.open import connect
 
 PATIENCE_S = 60.0
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import anyio
 
-from waygraph.ingest.upstream.launch import Launch, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.settings import Settings
+from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.settings import Settings
 
 PROGRAMS = Path(__file__).parent / "programs"
 SETTINGS = Settings()

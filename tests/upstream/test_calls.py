@@ -12,13 +12,13 @@ from mcp.types import JSONRPCRequest
 
 from tests.upstream.calling import PATIENCE_S, Asking, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
-from waygraph.ingest.upstream import tool_calls, underway
+from waygraph.ingest.manifest.redaction import Discretion
+from waygraph.ingest.upstream import calls, inflight
+from waygraph.ingest.upstream.callbacks import Questions
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
-from waygraph.ingest.upstream.questions import Questions
-from waygraph.ingest.upstream.telling import Discretion
-from waygraph.ingest.upstream.underway import ANSWERED_S, MOST_NOTICES, CallsUnderway
+from waygraph.ingest.upstream.inflight import ANSWERED_S, MOST_NOTICES, CallsUnderway
 from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
 
 KEY = "k-0123456789"
 
@@ -258,7 +258,7 @@ def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> 
 
 def test_what_comes_after_an_answer_reaches_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log and a question, while another host's call is the only one."""
-    monkeypatch.setattr(underway, "ANSWERED_S", PATIENCE_S)
+    monkeypatch.setattr(inflight, "ANSWERED_S", PATIENCE_S)
 
     async def act(calls: Asking) -> None:
         other = Listening({"elicitation/create": {"action": "accept"}}, name="b")
@@ -384,7 +384,7 @@ def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str) -> Non
 
 def test_a_server_that_does_not_read_holds_nobody_beyond_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its input is full, so that not even the word that nobody waits can be written."""
-    monkeypatch.setattr(tool_calls, "_CANCEL_S", 600.0)
+    monkeypatch.setattr(calls, "_CANCEL_S", 600.0)
 
     async def act(calls: Asking) -> None:
         async with anyio.create_task_group() as group:

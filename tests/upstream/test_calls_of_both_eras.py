@@ -18,12 +18,11 @@ from tests.upstream.calling import PATIENCE_S, Asking, Listening, over
 from tests.upstream.launches import PROGRAMS, SETTINGS
 from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
-from waygraph.ingest.calling.pool import calling_pool
-from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
-from waygraph.ingest.upstream.host import Question
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.registry.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused
-from waygraph.registry.model import Agent
+from waygraph.ingest.execution.pool import calling_pool
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered, Question
+from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused
+from waygraph.registry.model.nouns import Agent
 
 ACCEPT = {"action": "accept", "content": {"yes": True}}
 EVERYTHING: dict[str, dict[str, Any]] = {

@@ -9,11 +9,11 @@ import pytest
 
 from tests.upstream.launches import SETTINGS, handshake, modern
 from tests.upstream.served import running, served
-from waygraph.ingest.upstream import following as upstream_following
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch
+from waygraph.ingest.upstream import subscriptions as upstream_following
 from waygraph.ingest.upstream.connection import Connection
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.errors import UpstreamUnreachable
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamUnreachable
 
 PATIENCE_S = 60.0
 

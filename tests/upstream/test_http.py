@@ -12,12 +12,12 @@ from mcp.server import MCPServer
 
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
-from waygraph.ingest.origins import PublicOnly
+from waygraph.ingest.manifest.launch import HttpLaunch
 from waygraph.ingest.upstream.http import _Bounded
-from waygraph.ingest.upstream.launch import HttpLaunch
-from waygraph.ingest.upstream.opening import connect
+from waygraph.ingest.upstream.open import connect
 from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.http.client import PublicOnly
+from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
 """Headers and message of a request to status, headers and body."""

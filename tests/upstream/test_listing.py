@@ -8,9 +8,9 @@ import pytest
 from tests.upstream.launches import SETTINGS, handshake, listing_of, modern
 from tests.upstream.programs.handshake import TOOLS
 from tests.upstream.served import served
-from waygraph.ingest.upstream.launch import HttpLaunch
-from waygraph.ingest.upstream.opening import connect
-from waygraph.registry.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
 
 
 def test_a_listing_holds_what_the_server_said_of_itself() -> None:

@@ -17,13 +17,13 @@ import pytest
 from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.served import served
-from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import AgentRecord
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
-from waygraph.ingest.upstream import starts
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
-from waygraph.ingest.upstream.listing import ServerListing
-from waygraph.ingest.upstream.opening import connect as really
-from waygraph.registry.changes import Manifest
+from waygraph.ingest.upstream import clock
+from waygraph.ingest.upstream.connection import ServerListing
+from waygraph.ingest.upstream.open import connect as really
+from waygraph.registry.model.changes import Manifest
 
 NOWHERE = StdioLaunch(command="no-such-program-4711")
 SILENT = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"))
@@ -116,7 +116,7 @@ def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
 
 def test_servers_that_never_answer_do_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than may start at once: the others get their turn long before they are given up."""
-    monkeypatch.setattr(starts, "START_S", 0.2)
+    monkeypatch.setattr(clock, "START_S", 0.2)
     silent = [entry(f"silent{number}", SILENT) for number in range(3)]
     manifest, told = read(
         *silent, entry("shake", handshake()), upstream_starts_at_once=2, upstream_connect_timeout_s=12.0

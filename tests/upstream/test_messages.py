@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
-from waygraph.ingest.upstream.lines_out import LinesOut
-from waygraph.ingest.upstream.messages import Item, MessagesIn, MessagesOut, read_message, written
-from waygraph.ingest.upstream.pipe import Pipe
+from waygraph.ingest.upstream.pipe import LinesOut, Pipe
+from waygraph.ingest.upstream.stdio import Item, MessagesIn, MessagesOut, read_message, written
 
 LONG = 300_000
 """More than a pipe holds."""

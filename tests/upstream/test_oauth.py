@@ -16,14 +16,13 @@ import pytest
 
 from tests.upstream.issuer import Issuer, issuing
 from tests.upstream.launches import SETTINGS
+from waygraph.ingest.manifest.launch import HttpLaunch
 from waygraph.ingest.upstream import oauth
 from waygraph.ingest.upstream.connection import CallConnection
-from waygraph.ingest.upstream.launch import HttpLaunch
-from waygraph.ingest.upstream.oauth import OpenPage
-from waygraph.ingest.upstream.opening import connect
-from waygraph.ingest.upstream.tokens import TokenFile, token_file
-from waygraph.registry.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.settings import Settings
+from waygraph.ingest.upstream.oauth import OpenPage, TokenFile, token_file
+from waygraph.ingest.upstream.open import connect
+from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.settings import Settings
 
 PATIENCE_S = 60.0
 LIFETIME_S = 3600

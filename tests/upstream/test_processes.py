@@ -12,9 +12,8 @@ import pytest
 from tests.processes_left import MARK, PATIENCE_S, all_stand, left_of, needs_proc, new_mark, none_left
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from tests.upstream.reapers import has_reapers
-from waygraph.ingest.upstream.child import Child
-from waygraph.ingest.upstream.opening import connect
-from waygraph.ingest.upstream.reaper import REAPER, Reaper
+from waygraph.ingest.upstream.open import connect
+from waygraph.ingest.upstream.process import REAPER, Child, Reaper
 
 pytestmark = needs_proc
 
@@ -83,7 +82,7 @@ def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
     """The new one watches over all that the old one did."""
     code = """if True:
         import os, subprocess, sys, time
-        from waygraph.ingest.upstream.reaper import REAPER
+        from waygraph.ingest.upstream.process import REAPER
 
         def start():
             sleeping = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]

@@ -10,7 +10,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 
-from waygraph.ingest.upstream.raw import raw_cancel, raw_request
+from waygraph.ingest.upstream.wire import raw_cancel, raw_request
 
 BAD_PAGE = {"tools": [{"name": "a", "inputSchema": {}}, {"name": None}, 7], "extra": {"kept": True}}
 MODERN = types.DiscoverResult(
@@ -51,7 +51,7 @@ async def asked(agreed: types.DiscoverResult | None) -> tuple[Mapping[str, Any],
 
 @pytest.mark.parametrize("agreed", [None, MODERN], ids=["handshake", "modern"])
 def test_the_private_way_around_the_check_is_still_there(agreed: types.DiscoverResult | None) -> None:
-    """If this fails, the SDK has changed what `ingest/upstream/raw.py` uses.
+    """If this fails, the SDK has changed what `ingest/upstream/session.py` uses.
 
     That is `ClientSession._stamp(data, options)`, which writes the era's headers and `_meta`, and
     `ClientSession._dispatcher` with `send_raw_request(method, params, options)`, which gives the result unchecked, and

@@ -11,11 +11,11 @@ import pytest
 
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from tests.upstream.served import running
-from waygraph.ingest.upstream.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream.quiet import hush, quietly
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.redaction import MOST_CHARS, discretion
 from waygraph.ingest.upstream.stdio import Ring
-from waygraph.ingest.upstream.telling import MOST_CHARS, discretion
-from waygraph.registry.errors import UpstreamError, UpstreamUnreachable
+from waygraph.ingest.upstream.wire import hush, quietly
+from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
 
 SECRET = "s3cr3t-Value/9"  # noqa: S105 - opens nothing
 

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.invocation import invocation
-from waygraph.api.cli.options import AsJson
-from waygraph.api.cli.quick import QuickCommand, QuickGroup
-from waygraph.api.cli.shown.output import note, show
+from waygraph.api.cli.lazy_commands import QuickCommand, QuickGroup
+from waygraph.api.cli.options import AsJson, invocation
+from waygraph.api.cli.render.output import note, show
 
 if TYPE_CHECKING:
-    from waygraph.registry.authentication.keys import KeyFile
+    from waygraph.registry.access.api_keys import KeyFile
 
 NOT_AGAIN = "keep the key now: only its hash is stored, and it is not shown again"
 
@@ -41,11 +40,11 @@ def create(
 
     waygraph keys create billing-bot --scope route --scope read --group finance --expires-in 90
     """
-    from waygraph.api.cli.shown import operating_views, shapes
+    from waygraph.api.cli.render import cli_json, operation_views
 
     file = _file(context)
     made = file.create(name, scope, group or (), everything=everything, expires_in=_days(expires_in))
-    show(made, shapes.created_key, operating_views.created_key, as_json)
+    show(made, cli_json.created_key, operation_views.created_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -53,10 +52,10 @@ def create(
 @keys.command("list", cls=QuickCommand)
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
-    from waygraph.api.cli.shown import operating_views, shapes
+    from waygraph.api.cli.render import cli_json, operation_views
 
     file = _file(context)
-    show([(key, file.state(key)) for key in file.list()], shapes.api_keys, operating_views.api_keys, as_json)
+    show([(key, file.state(key)) for key in file.list()], cli_json.api_keys, operation_views.api_keys, as_json)
     note(file.caution())
 
 
@@ -67,15 +66,15 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""
-    from waygraph.api.cli.shown import operating_views, shapes
+    from waygraph.api.cli.render import cli_json, operation_views
 
     file = _file(context)
     ended = file.revoke(key_id)
-    show((ended, file.state(ended)), shapes.api_key, operating_views.api_key, as_json)
+    show((ended, file.state(ended)), cli_json.api_key, operation_views.api_key, as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":
-    from waygraph.registry.authentication.authenticator import key_file
+    from waygraph.registry.access.authenticator import key_file
 
     told = invocation(context)
     settings = told.settings()

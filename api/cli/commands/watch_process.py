@@ -9,23 +9,15 @@ from pathlib import Path
 
 import anyio
 
-from waygraph.api.cli.shown.output import note
-from waygraph.ingest.sources.opening import Opening
-from waygraph.ingest.watching.events import (
-    Failing,
-    Listed,
-    ServerSeen,
-    SourceFailed,
-    SourceRead,
-    Unreachable,
-    WatchEvent,
-)
-from waygraph.ingest.watching.opening import followed_sources, watching
-from waygraph.ingest.watching.watch import Watch
-from waygraph.registry.changes import Policy
-from waygraph.registry.errors import SourceError, WaygraphError
+from waygraph.api.cli.render.output import note
+from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.watch.events import Failing, Listed, ServerSeen, SourceFailed, SourceRead, Unreachable, WatchEvent
+from waygraph.ingest.watch.run import Watch
+from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.registry.model.changes import Policy
+from waygraph.registry.model.errors import SourceError, WaygraphError
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.settings import Settings
 
 INTERRUPTED, FAILED = 130, 1
 """128 + SIGINT, as a shell reports a program that a person interrupted."""

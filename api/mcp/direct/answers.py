@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from waygraph.api.mcp.direct.plain import OF_THE_PROTOCOL, Document, Plain, is_greeting
-from waygraph.api.mcp.finding import questions
-from waygraph.api.mcp.listed import Listed
-from waygraph.api.mcp.listing import Pages, ask_of_lists
 from waygraph.api.mcp.results import as_protocol_has_it, told, unforeseen
-from waygraph.api.mcp.surface import IDENTITY, instructions, version
-from waygraph.registry.errors import WaygraphError
+from waygraph.api.mcp.tools import IDENTITY, instructions, questions, version
+from waygraph.api.mcp.tools_list import Listed, Pages, ask_of_lists
+from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.direct.plain import RequestId

@@ -6,7 +6,8 @@ one is answered at once and passed on all the same, since a session of the SDK's
 is dropped.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -14,14 +15,142 @@ import anyio
 from anyio.abc import TaskGroup
 
 from waygraph.api.mcp.direct.answers import DirectAnswers
-from waygraph.api.mcp.direct.cut import Cut, Piece
-from waygraph.api.mcp.direct.kept import Kept
 from waygraph.api.mcp.direct.plain import Document, RequestId, cancelled, is_notification, plain, read
-from waygraph.api.mcp.direct.running import Running
-from waygraph.api.mcp.stopping import LAST_S
-from waygraph.api.mcp.surface import FIND_TOOLS, ROUTE_AGENTS
-from waygraph.ingest.upstream.lines_out import LinesOut
-from waygraph.ingest.upstream.pipe import GONE, Chunks
+from waygraph.api.mcp.last_answers import LAST_S
+from waygraph.api.mcp.tools import FIND_TOOLS, ROUTE_AGENTS
+from waygraph.ingest.upstream.pipe import GONE, Chunks, LinesOut
+
+# Requests of a host in their plain form: read without the SDK's types, and known to be what they would accept.
+#
+# Whatever is not plain (a field that these types check and this module does not, an older or newer form, a mistake) is
+# none of these: the SDK reads it, and says what is wrong with it.
+
+
+# A host's bytes, cut into lines; one that is too long to be a plain request is given as it comes.
+
+
+LONGEST = 64 * 1024
+"""In bytes: so much of a line is gathered."""
+
+type Piece = tuple[bytes, bool]
+"""Bytes, and whether they are one whole line."""
+
+
+class Cut:
+    """All pieces together are all that was fed; at the end a newline is added where the last line has none."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_within = False
+        """Of the line that has not ended some was given already."""
+
+    def fed(self, chunk: bytes) -> Iterator[Piece]:
+        """What this chunk completes."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n", not self._is_within
+            self._is_within = False
+        if len(self._rest) > LONGEST:
+            rest, self._rest, self._is_within = self._rest, b"", True
+            yield rest, False
+
+    def ended(self) -> Iterator[Piece]:
+        """What is left, once."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            yield rest + b"\n", not self._is_within
+
+
+# What is kept for the SDK: all that is not answered directly, and since when it waits.
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.wanted = anyio.Event()
+        """Something is for the SDK to answer."""
+        self._bytes = bytearray()
+        self._since: dict[RequestId, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def take(self) -> bytes:
+        taken, self._bytes = bytes(self._bytes), bytearray()
+        return taken
+
+    def add(self, piece: bytes) -> None:
+        self._bytes += piece
+
+    def awaits(self, piece: bytes, message: Document | None) -> None:
+        """The same of what waits for the SDK to come; `message`: what the piece says, as far as it is one."""
+        self.add(piece)
+        if message is None:
+            if piece.strip():
+                self.wanted.set()
+            return
+        if not is_notification(message):
+            self.wanted.set()
+        if request := plain(message):
+            self._since[request.id] = time.monotonic()
+
+    def waited_s(self, request_id: RequestId | None) -> float:
+        """How long a request was kept that is not answered; 0: it did not wait."""
+        since = self._since.get(request_id) if request_id is not None else None
+        return time.monotonic() - since if since is not None else 0.0
+
+    def is_answered(self, request_id: RequestId) -> None:
+        """Another one may bear its id now."""
+        self._since.pop(request_id, None)
+
+
+# Requests that are being answered: each is a task, and is given up by its id.
+
+
+class Running:
+    """`told` gets the answers, which are made in `tasks`."""
+
+    def __init__(self, told: LinesOut, tasks: TaskGroup) -> None:
+        self._told, self._tasks = told, tasks
+        self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._one_less = anyio.Event()
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._scopes
+
+    def start(self, request_id: RequestId, answer: Callable[[], Awaitable[bytes]]) -> None:
+        """`answer` raises nothing. The id is of none that runs."""
+        self._scopes[request_id] = anyio.CancelScope()
+        self._tasks.start_soon(self._answer, request_id, answer)
+
+    def tell(self, answer: bytes) -> None:
+        """What is answered already, and cannot be given up."""
+        self._tasks.start_soon(self._tell, answer)
+
+    def give_up(self, request_id: RequestId) -> bool:
+        """Whether it runs: then it is not answered."""
+        if (scope := self._scopes.get(request_id)) is None:
+            return False
+        scope.cancel()
+        return True
+
+    async def ended(self) -> None:
+        """Returns when nothing runs."""
+        while self._scopes:
+            self._one_less = anyio.Event()
+            await self._one_less.wait()
+
+    async def _answer(self, request_id: RequestId, answer: Callable[[], Awaitable[bytes]]) -> None:
+        try:
+            with self._scopes[request_id]:
+                await self._tell(await answer())
+        finally:
+            del self._scopes[request_id]
+            self._one_less.set()
+
+    async def _tell(self, answer: bytes) -> None:
+        with suppress(*GONE):
+            await self._told.write(answer)
+
 
 MOST_HELD = 1024 * 1024
 """In bytes: so much is kept for the SDK while it is imported. A host that writes more waits."""

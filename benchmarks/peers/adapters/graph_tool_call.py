@@ -8,7 +8,7 @@ from benchmarks.peers.peer import called_names, distinct_owners, owners_of
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Manifest
+    from waygraph.registry.model.changes import Manifest
 
 
 class GraphToolCallPeer:

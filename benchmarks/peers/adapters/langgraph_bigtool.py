@@ -7,7 +7,7 @@ from benchmarks.peers.peer import described_tools, distinct_owners, owners_of
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Manifest
+    from waygraph.registry.model.changes import Manifest
 
 NAMESPACE = ("tools",)
 

@@ -6,7 +6,7 @@ from benchmarks.peers.peer import READ_TOOLS, described_tools, distinct_owners, 
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Manifest
+    from waygraph.registry.model.changes import Manifest
 
 
 class NumpyTools:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Manifest
+    from waygraph.registry.model.changes import Manifest
     from waygraph.registry.registry import Registry
 
 
@@ -16,11 +16,11 @@ class RegistryPeer:
         self._registry: Registry
 
     def ingest(self, catalogue: "Manifest") -> None:
-        from waygraph.ingest.sync import sync
+        from waygraph.ingest.sync.apply import sync
         from waygraph.registry.embedding.entities import TextForms
+        from waygraph.registry.model.settings import DEFAULT_EMBEDDER
         from waygraph.registry.registry import Registry
         from waygraph.registry.routing.recipes import recipe_named
-        from waygraph.registry.settings import DEFAULT_EMBEDDER
 
         recipe = recipe_named(self._recipe)
         # No vector of a query is remembered: every peer embeds every query each time.
@@ -35,7 +35,7 @@ class RegistryPeer:
         self.ask("warm", 1)
 
     def ask(self, text: str, limit: int) -> list[str]:
-        from waygraph.registry.model import Query
+        from waygraph.registry.model.nouns import Query
 
         route = self._registry.route(
             Query(text=text, limit=limit), recipe=self._recipe, agent_weight=self._agent_weight

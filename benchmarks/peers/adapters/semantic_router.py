@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.peers.vectors import Vectors
 
 if TYPE_CHECKING:
-    from waygraph.registry.changes import Manifest
+    from waygraph.registry.model.changes import Manifest
 
 
 class SemanticRouterPeer:

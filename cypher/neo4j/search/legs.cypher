@@ -1,4 +1,4 @@
-// All legs of a search with their owners and records, in one answer; see waygraph.registry.index.neo4j.
+// All legs of a search with their owners and records, in one answer; see waygraph.registry.index.neo4j.neo4j_index.
 // params: ask map
 // returns: state list, agents list, tools list, pinned list, apart integer, frequencies list, legs list, after list
 MATCH (registry:Registry {id: 'registry'})

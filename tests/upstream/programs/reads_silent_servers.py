@@ -5,10 +5,10 @@ Each writes a file into the folder when it is asked.
 
 import sys
 
-from waygraph.ingest.manifest import AgentRecord
+from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.records import AgentRecord
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.upstream.launch import ServerEntry, StdioLaunch
-from waygraph.registry.settings import Settings
+from waygraph.registry.model.settings import Settings
 
 SILENT = """if True:
     import os, sys, time

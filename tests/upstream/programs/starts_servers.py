@@ -7,7 +7,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from tests.upstream.launches import SETTINGS, handshake
-from waygraph.ingest.upstream.opening import connect
+from waygraph.ingest.upstream.open import connect
 
 
 async def hold(mark: str, *, task_status: TaskStatus[None]) -> None:

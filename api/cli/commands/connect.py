@@ -1,0 +1,270 @@
+"""`connect`: a host's config gets the entry by which it starts this gateway; its own servers can go behind it."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waygraph.api.cli.options import AsJson, Invocation, invocation
+from waygraph.api.cli.render.cli_json import Connected
+from waygraph.api.cli.render.output import print_raw, show
+from waygraph.registry.model.files import as_written
+
+if TYPE_CHECKING:
+    from waygraph.ingest.hosts.config import HostConfig
+    from waygraph.ingest.hosts.entry import Gateway
+    from waygraph.ingest.hosts.takeover import Target
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+
+
+def connect(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST",
+            help="claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed.",
+        ),
+    ],
+    *,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put the entry into the host's file; a backup is kept.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the entry out again.")] = False,
+    take: Annotated[
+        bool,
+        typer.Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there."),
+    ] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Put those servers back.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show what would change in the host's file, without values; change nothing."),
+    ] = False,
+    url: Annotated[
+        bool, typer.Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")
+    ] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="The file of the project in this folder, not the user's own.")
+    ] = False,
+    file: Annotated[str, typer.Option("--file", metavar="PATH", help="This file, in the host's form.")] = "",
+    called: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="Only agents of sources with this namespace.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print the entry by which a host starts this gateway, or write it into the host's config.
+
+    waygraph connect cursor --write
+
+    waygraph connect claude --import
+    """
+    chosen = [option for option, given in _actions(write, remove, take, restore).items() if given]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"one at a time, not {' and '.join(chosen)}", param_hint=f"'{chosen[1]}'")
+    from waygraph.api.cli.render import operation_views
+
+    told = invocation(context)
+    target = _target(told, name, _Asked(file, project, url, called, namespace))
+    if chosen and not restore:
+        from waygraph.ingest.hosts.entry import check_is_ours
+
+        check_is_ours(target.config, target.name)
+    done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
+    if chosen or as_json:
+        show(done, operation_views.shape, operation_views.view, as_json)
+    else:
+        print_raw(done.entry.rstrip("\n") + "\n")
+    operation_views.remark(done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options that say which file and which entry."""
+
+    file: str
+    project: bool
+    url: bool
+    called: str
+    namespace: str
+
+
+def _actions(write: bool, remove: bool, take: bool, restore: bool) -> Mapping[str, bool]:
+    return {"--write": write, "--remove": remove, "--import": take, "--restore": restore}
+
+
+def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
+    from waygraph.ingest.hosts.backup import shelf_of
+    from waygraph.ingest.hosts.config import read_config
+    from waygraph.ingest.hosts.hosts import Places, absolute, host_named, refuse_outside
+    from waygraph.ingest.hosts.takeover import Target
+
+    host = host_named(name)
+    places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
+    usual = host.file(places)
+    path = absolute(asked.file, places.cwd) if asked.file else host.file(places, project=asked.project)
+    project = places.cwd if path == host.project_file(places) else None
+    if project:
+        refuse_outside(path, project)
+    return Target(
+        config=read_config(host, path),
+        gateway=_gateway(told, asked),
+        name=asked.called,
+        shelf=shelf_of(told.settings().data_path, host.id, path, usual),
+        project=project,
+        folder=str(places.cwd) if host.folders and project is None else "",
+    )
+
+
+def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
+    """Raises InvalidSetting for --url without a service."""
+    from waygraph.ingest.hosts.entry import program_of, reached_at, started_here
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.storage.store import is_service
+
+    place = told.place(told.settings())
+    if asked.url and not is_service(place):
+        raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
+    if asked.url:
+        return reached_at(str(place), os.environ, namespace=asked.namespace)
+    location = place if "://" in str(place) else as_written(place).absolute()
+    program = program_of(sys.executable)
+    return started_here(program, location, os.environ, embedder=told.embedder, namespace=asked.namespace)
+
+
+# -- what can be done ------------------------------------------------------------------------------
+
+
+def _entry(target: "Target") -> Connected:
+    """The entry alone, as a file of the host's would have it."""
+    from waygraph.ingest.hosts.config import HostConfig
+    from waygraph.ingest.hosts.entry import entry_of
+
+    config = target.config
+    alone = HostConfig(config.host, config.path, None)
+    written = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
+    return replace(_done(target, config, dry_run=False), entry=(written.text or "").rstrip("\n"))
+
+
+def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
+    from waygraph.ingest.hosts.entry import entry_of
+    from waygraph.ingest.hosts.takeover import gateway_for
+
+    config = target.config
+    gateway = gateway_for(target.gateway, target.shelf.servers())
+    return _changed(target, config.with_servers({target.name: entry_of(config.host, gateway)}), dry_run=dry_run)
+
+
+def _remove(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
+    from waygraph.registry.model.errors import SourceError
+
+    if target.name in target.config.servers and target.shelf.takes():
+        raise SourceError(str(target.config.path), "its servers are behind the gateway: --restore puts them back")
+    return _changed(target, target.config.without_servers([target.name]), dry_run=dry_run)
+
+
+def _changed(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
+    from waygraph.ingest.hosts.backup import replaced
+    from waygraph.ingest.hosts.config import difference
+
+    done = _done(target, after, dry_run=dry_run)
+    lines = tuple(difference(target.config, after, target.name)) if dry_run else ()
+    if dry_run or not done.changed:
+        return replace(done, difference=lines)
+    return replace(done, backup=_text(replaced(target.config, after)))
+
+
+def _take_over(told: Invocation, target: "Target", dry_run: bool) -> Connected:
+    from waygraph.ingest.hosts.config import difference
+    from waygraph.ingest.hosts.takeover import offer_of, planned, take_over
+
+    told.own_place(told.settings())  # a service would not find how to start them
+    offer = offer_of(target)
+    if not offer.servers:  # only the gateway itself is left to put there
+        return replace(_write(told, target, dry_run), stays=offer.stays)
+    if dry_run:
+        after = planned(target, offer)
+        done = _done(target, after, dry_run=True)
+        lines = tuple(difference(target.config, after, target.name))
+        return replace(done, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
+    with told.open() as registry:
+        made = take_over(target, offer, partial(_ask, registry, told.settings()))
+    done = _done(target, made.after, dry_run=False)
+    return replace(
+        done, taken=made.taken, stays=made.stays, backup=_text(made.backup), kept_in=str(target.shelf.config)
+    )
+
+
+def _restore(told: Invocation, target: "Target", dry_run: bool) -> Connected:
+    from waygraph.ingest.hosts.config import difference
+    from waygraph.ingest.hosts.takeover import put_back, write_back
+
+    told.own_place(told.settings())
+    back = put_back(target.config, target.name, target.shelf)
+    done = replace(_done(target, back.after, dry_run=dry_run), restored=back.names, kept=back.kept, whole=back.whole)
+    if dry_run:
+        return replace(done, difference=tuple(difference(target.config, back.after, "")))
+    with told.open() as registry:
+        return replace(done, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
+
+
+def _done(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
+    from waygraph.ingest.hosts.entry import hands_on
+
+    host = target.config.host
+    return Connected(
+        host=host.name,
+        file=str(target.config.path),
+        changed=after.text != target.config.text,
+        dry_run=dry_run,
+        restart=host.restart,
+        lacking=() if hands_on(host) or target.gateway.url else target.gateway.handed_on,
+    )
+
+
+def _text(path: Path | None) -> str:
+    return "" if path is None else str(path)
+
+
+# -- the registry ----------------------------------------------------------------------------------
+
+
+def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[str, str]:
+    """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
+    from waygraph.api.cli.commands.source_options import opening
+    from waygraph.api.cli.render.progress import asking_servers, progress_bar
+    from waygraph.ingest.pipeline import Ingestion
+    from waygraph.ingest.sources.read import answered
+    from waygraph.ingest.sources.resolve import open_sources
+
+    with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
+        how = opening(settings, os.environ, headers=None, env=None, ask=ask)
+        [source] = open_sources(str(config), how)
+        parts = source.parts()
+        manifest = answered(parts, ask)
+        if manifest.entries:
+            Ingestion(opening=how).take(registry, source, parts, manifest, progress)
+    return {rejected.key: rejected.reason for rejected in manifest.rejected if rejected.key}
+
+
+def _forget(registry: "Registry", source: str) -> None:
+    from waygraph.registry.model.errors import UnknownName
+
+    if registry.exists:
+        with suppress(UnknownName):  # it was never taken in
+            registry.forget(source)
+
+
+_DOERS: Mapping[str, Callable[[Invocation, "Target", bool], Connected]] = {
+    "--write": _write,
+    "--remove": _remove,
+    "--import": _take_over,
+    "--restore": _restore,
+}

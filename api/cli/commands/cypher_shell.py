@@ -1,0 +1,212 @@
+"""The Cypher shell: reads lines until a statement is whole, asks it, goes on after an error."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waygraph.api.cli.options import AsJson, invocation
+from waygraph.api.cli.render.output import complain, note, show
+
+# `cypher`: a read-only statement over the graph, or a shell for many.
+
+
+_MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
+"""As Grafeo says it, and as Neo4j does."""
+
+
+def cypher(
+    context: typer.Context,
+    statement: Annotated[
+        str | None, typer.Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the graph in Cypher. Statements only read, with a limit of time and memory.
+
+    waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
+    """
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import to_json as wire
+
+    params = parameters(param or ())
+    told = invocation(context)
+    with told.open() as registry:
+
+        def ask(asked: str, given: Mapping[str, object]) -> None:
+            with _naming_parameters(":param " if statement is None else "--param "):
+                result = registry.cypher(asked, given)
+            show(result, wire.cypher, operation_views.cypher, as_json)
+            if result.truncated:
+                note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
+
+        if statement is not None:
+            ask(statement, params)
+            return
+
+        shell = Shell(ask, params)
+        failed = shell.converse(told.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
+    if failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _naming_parameters(how: str) -> Iterator[None]:
+    """A parameter that a statement misses is named as it is given here."""
+    from waygraph.registry.model.errors import CypherFailed
+
+    try:
+        yield
+    except CypherFailed as error:
+        if missing := _MISSING.search(str(error)):
+            raise CypherFailed(f"{error}; give it by {how}{missing[1]}=…") from error
+        raise
+
+
+def parameters(given: Sequence[str]) -> dict[str, object]:
+    """Each `name=value`; a value that is no JSON is a text. Raises BadParameter."""
+    params: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--param'")
+        params[name.strip().removeprefix("$")] = _value(value)
+    return params
+
+
+def _value(text: str) -> object:
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+HELP = """\
+A statement ends with ; or an empty line.
+  :param name=value   set a parameter, used as $name; :param alone lists them
+  :help               this page
+  :quit               leave (also exit, quit, Ctrl-D); Ctrl-C drops what is typed"""
+PROMPT, MORE = "waygraph> ", "     ...> "
+HISTORY = "cypher_history"
+HISTORY_LINES = 1000
+
+
+class Shell:
+    """`ask` answers a statement with its parameters, and prints; `params` can be added to by `:param`."""
+
+    def __init__(self, ask: Callable[[str, Mapping[str, object]], None], params: Mapping[str, object]) -> None:
+        self._ask, self._params = ask, dict(params)
+        self._lines: list[str] = []
+        self._left = False
+        self._failed = False
+        self._talking = False
+
+    def run(self, lines: Iterable[str]) -> bool:
+        """Asks every statement in the lines; says whether any failed."""
+        for line in lines:
+            self._take(line.rstrip("\n"))
+            if self._left:
+                break
+        self._finish()
+        return self._failed
+
+    def converse(self, history_folder: Path) -> bool:
+        """Talks with a person until they leave. Errors were told as they came: never a failure."""
+        self._talking = True
+        with _history(history_folder / HISTORY):
+            self.run(self._typed())
+        return False
+
+    def _typed(self) -> Iterator[str]:
+        while True:
+            try:
+                yield input(MORE if self._lines else PROMPT)
+            except EOFError:
+                print()  # noqa: T201 - the shell's own prompt line ends here
+                return
+            except KeyboardInterrupt:
+                print()  # noqa: T201
+                self._lines.clear()
+
+    def _take(self, line: str) -> None:
+        if not self._lines and line.lstrip().startswith(":"):
+            self._obey(line.strip())
+            return
+        if not self._lines and line.strip().rstrip(";").lower() in {"exit", "quit"}:
+            self._left = True
+            return
+        if line.strip():
+            self._lines.append(line)
+        if not line.strip() or line.rstrip().endswith(";"):
+            self._finish()
+
+    def _finish(self) -> None:
+        statement = "\n".join(self._lines).strip().rstrip(";").strip()
+        self._lines.clear()
+        if statement:
+            self._answer(statement)
+
+    def _answer(self, statement: str) -> None:
+        from waygraph.registry.model.errors import WaygraphError
+
+        try:
+            self._ask(statement, self._params)
+        except WaygraphError as error:
+            self._failed = True
+            complain(str(error))
+        except KeyboardInterrupt:
+            if not self._talking:
+                raise
+            complain("interrupted")
+
+    def _obey(self, command: str) -> None:
+        name, _, rest = command.partition(" ")
+        if name in {":quit", ":exit", ":q"}:
+            self._left = True
+        elif name == ":param":
+            self._set(rest)
+        else:
+            _say(HELP if name == ":help" else f"{name} is not known.\n{HELP}")
+
+    def _set(self, text: str) -> None:
+        import typer
+
+        if not text.strip():
+            _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")
+            return
+        try:
+            self._params |= parameters([text])
+        except typer.BadParameter as error:
+            complain(str(error))
+
+
+def _say(text: str) -> None:
+    """What the shell itself says goes to stderr: stdout holds answers."""
+    print(text, file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def _history(path: Path) -> Iterator[None]:
+    """Line editing, with the lines typed in earlier sessions. A history that cannot be kept is no error."""
+    import readline
+
+    with suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(HISTORY_LINES)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+            path.chmod(0o600)

@@ -1,0 +1,291 @@
+"""`eval`: how well routes are, on a dataset with known answers."""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import typer
+
+from waygraph.api.cli.lazy_commands import DefaultGroup, QuickCommand, QuickGroup
+from waygraph.api.cli.options import AsJson, Invocation, TextForm, invocation
+from waygraph.api.cli.render.output import note, show
+
+if TYPE_CHECKING:
+    from waygraph.registry.evaluation.dataset import Dataset
+    from waygraph.registry.evaluation.record import Record
+    from waygraph.registry.evaluation.run import Grid, Trial
+    from waygraph.registry.model.errors import StorageFailed
+
+
+# `generate`: datasets for evaluation that are made here.
+
+
+generate = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Make a dataset for `waygraph eval`.")
+
+
+@generate.callback()
+def _() -> None:
+    """Make a dataset for `waygraph eval`."""
+
+
+@generate.command(cls=QuickCommand)
+def scalemcp(
+    companies: Annotated[
+        Path, typer.Argument(metavar="CSV", help="Your list of companies: company, ticker, sector; 15 or more.")
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the dataset is written; a folder of its own.")],
+    *,
+    layout: Annotated[
+        Literal["tools", "companies"], typer.Option(help="An agent for each tool, as in the paper, or each company.")
+    ] = "tools",
+    questions: Annotated[int, typer.Option(min=0, max=10, help="Synthetic questions of a tool, for embedding.")] = 10,
+    instances: Annotated[int, typer.Option(min=1, help="Queries in all.")] = 140_000,
+    daily_only: Annotated[
+        bool, typer.Option("--daily-only", help="Write only the sample of 2,000, the split `daily`.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Another seed, other queries.")] = 20_250_509,
+    as_json: AsJson = False,
+) -> None:
+    """Write ScaleMCP's benchmark: five financial tools a company, and queries over them.
+
+    waygraph generate scalemcp fortune1000.csv scalemcp
+
+    The same list and options give the same files. `waygraph eval DIR --split daily` asks the sample alone.
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.ingest.datasets.scalemcp.companies import read_companies
+    from waygraph.ingest.datasets.scalemcp.generate import Choices
+    from waygraph.ingest.datasets.scalemcp.generate import generate as write
+
+    choices = Choices(layout=layout, questions=questions, seed=seed, instances=instances, daily_only=daily_only)
+    show(write(folder, read_companies(companies), choices), cli_json.generated, operation_views.generated, as_json)
+
+
+evaluate = typer.Typer(
+    cls=DefaultGroup, no_args_is_help=True, help="Measure routing on a dataset: `waygraph eval DIR`."
+)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A dataset: agents.jsonl and queries.jsonl, or a known one.")
+]
+
+
+@evaluate.command(cls=QuickCommand)
+def run(
+    context: typer.Context,
+    folder: Folder,
+    *,
+    recipe: Annotated[list[str] | None, typer.Option(help="Again for more. Default: hybrid.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(help="questions, steps or united. Default: questions, and steps if there are.")
+    ] = None,
+    weights: Annotated[list[str] | None, typer.Option(metavar="AGENT,TOOL", help="In place of the recipe's.")] = None,
+    k: Annotated[list[float] | None, typer.Option(help="Of every leg.")] = None,
+    depth: Annotated[list[int] | None, typer.Option(help="Candidates a leg.")] = None,
+    texts: Annotated[list[str] | None, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = None,
+    with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
+    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    rerank: Annotated[
+        str, typer.Option(metavar="SPEC", help="openai:MODEL or cross-encoder:MODEL puts the best 20 in order.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Route every query of a dataset and compare with what is right.
+
+    waygraph eval my-dataset --recipe hybrid --recipe paper
+
+    Every combination of the options is tried.
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.ingest.datasets.read_dataset import read_dataset
+    from waygraph.registry.evaluation.dataset import BYS
+    from waygraph.registry.evaluation.record import refuse_unwritable, summary_of
+    from waygraph.registry.evaluation.run import Grid
+    from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
+
+    if output == Path("-"):
+        raise typer.BadParameter("expected a file; --json prints what a table shows", param_hint="'--output'")
+    told = invocation(context)
+    dataset = read_dataset(folder, told.settings())
+    grid = Grid(
+        recipes=[recipe_named(name, rerank=rerank) for name in recipe or [DEFAULT_RECIPE]],
+        bys=_choices("--by", by, BYS) or dataset.usual_bys(split=split) or ("questions",),
+        weights=[_weights(pair) for pair in weights or ()] or (None,),
+        ks=k or (None,),
+        depths=depth or (None,),
+        texts=_choices("--texts", texts, _FORMS) or (None,),
+        embedders=with_embedder or (told.embedder,),
+        split=split,
+    )
+    trials = grid.trials()
+    if output:
+        refuse_unwritable(output)
+    record = _record(told, dataset, trials)
+    _remark_on_words(record)
+    _remark(grid)
+    unwritten = _unwritten(record, output) if output else None
+    show(summary_of(record), cli_json.evaluated, operation_views.evaluated, as_json)
+    if unwritten:
+        raise unwritten
+
+
+def _unwritten(record: "Record", output: Path) -> "StorageFailed | None":
+    """Why it could not be written: what was measured is shown all the same."""
+    from waygraph.registry.evaluation.record import write_record
+    from waygraph.registry.model.errors import StorageFailed
+
+    try:
+        write_record(record, output)
+    except StorageFailed as error:
+        return error
+    note(f"the record is in {output}")
+    return None
+
+
+@evaluate.command(cls=QuickCommand)
+def diff(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A record: what `waygraph eval -o FILE` wrote.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    metric: Annotated[str, typer.Option(help="By which queries are compared, such as Recall@5.")] = "nDCG@5",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Queries shown, won and lost each.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show which queries B answers better than A, and which worse, with the votes."""
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.registry.evaluation.compare import differences
+    from waygraph.registry.evaluation.record import read_record
+
+    whole = partial(read_record, with_queries=True)
+    found = differences(whole(one), whole(other), metric)
+    show(found, cli_json.differences, partial(operation_views.differences, limit=limit), as_json)
+
+
+Records = Annotated[list[Path], typer.Argument(metavar="RECORD…", help="What `waygraph eval -o FILE` wrote.")]
+
+
+@evaluate.command(cls=QuickCommand)
+def table(
+    files: Records,
+    *,
+    metric: Annotated[list[str] | None, typer.Option(help="Such as Recall@5. Again for more.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="questions, steps or united. Default: all.")] = None,
+    against: Annotated[str, typer.Option(metavar="METHOD", help="Whom others are tested by. Default: the first.")] = "",
+    tools: Annotated[bool, typer.Option("--tools", help="How well tools were ranked, not agents.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print records as Markdown tables: methods against metrics, with intervals and significance.
+
+    waygraph eval table before.json after.json --metric Recall@5 --against paper
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.registry.evaluation.compare import SHOWN, tabulate
+    from waygraph.registry.evaluation.dataset import BYS
+
+    found = tabulate(
+        _named_records(files),
+        metrics=metric or SHOWN,
+        bys=_choices("--by", by, BYS),
+        against=against,
+        level="tools" if tools else "agents",
+    )
+    if not found:
+        note("none of these records holds such outcomes")
+    show(found, cli_json.tables, operation_views.tables, as_json)
+
+
+@evaluate.command(cls=QuickCommand)
+def plot(
+    files: Records,
+    *,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Where the pictures are written.")],
+    form: Annotated[str, typer.Option("--format", help="svg or png.")] = "svg",
+    as_json: AsJson = False,
+) -> None:
+    """Draw records: recall by K, recall by weights, and quality against latency.
+
+    waygraph eval plot before.json after.json --to pictures
+
+    Needs matplotlib: pip install 'waygraph[evaluation]'.
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.registry.evaluation.compare import tabulate
+    from waygraph.registry.evaluation.plots import RECALLS, Form, draw
+
+    (chosen,) = _choices("--format", [form], get_args(Form))
+    drawn = draw(tabulate(_named_records(files), metrics=RECALLS), to, chosen)
+    show(drawn, cli_json.drawn, operation_views.drawn, as_json)
+
+
+def _named_records(files: Sequence[Path]) -> "list[tuple[str, Record]]":
+    from waygraph.registry.evaluation.record import read_record
+
+    return [(path.stem, read_record(path)) for path in files]
+
+
+_FORMS: tuple[TextForm, ...] = get_args(TextForm)
+
+
+def _choices[T: str](option: str, given: list[str] | None, known: tuple[T, ...]) -> tuple[T, ...]:
+    """Raises BadParameter."""
+    for name in given or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint=f"'{option}'")
+    return tuple(value for value in known if value in (given or ()))
+
+
+def _weights(pair: str) -> tuple[float, float]:
+    """Raises BadParameter."""
+    try:
+        agent, tool = map(float, pair.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{pair!r} is not two numbers, as in 1.5,1", param_hint="'--weights'") from None
+    return agent, tool
+
+
+def _remark_on_words(record: "Record") -> None:
+    """That recipes which need a model had none."""
+    from waygraph.registry.index.search_index import VECTOR_LEGS
+
+    wordless = [
+        outcome["recipe"]["name"]
+        for outcome in record["outcomes"]
+        if not outcome["embedder"] and any(use["leg"] in VECTOR_LEGS for use in outcome["recipe"]["legs"])
+    ]
+    if wordless:
+        note(f"{', '.join(dict.fromkeys(wordless))} searched by words only: there was no model")
+
+
+def _remark(grid: "Grid") -> None:
+    for recipe, texts in grid.unfit:
+        note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
+    for recipe in grid.without_k:
+        note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
+    for recipe in grid.never_withholding:
+        note(f"{recipe.name} withholds nothing here, though in routing it does: it is calibrated as it is")
+
+
+def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":
+    import os
+    from datetime import UTC, datetime
+    from importlib.metadata import version
+
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.ingest.datasets.trials import Bench
+    from waygraph.registry.evaluation.record import record_of, source_commit
+
+    settings = told.settings()
+    bench = Bench(
+        settings=settings, environ=os.environ, watching=partial(progress_bar, after_s=settings.progress_after_s)
+    )
+    about = {
+        "command": " ".join(["waygraph", *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "waygraph": version("waygraph"),
+        "commit": source_commit(),
+    }
+    return record_of(dataset, bench.outcomes(dataset, trials), about)

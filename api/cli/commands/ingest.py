@@ -1,0 +1,234 @@
+"""`ingest`: sources into the registry."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waygraph.api.cli.commands.source_options import (
+    Connect,
+    Env,
+    Header,
+    Namespace,
+    OAuth,
+    Policy,
+    Since,
+    SourceKind,
+    opening,
+)
+from waygraph.api.cli.lazy_commands import after_dashes
+from waygraph.api.cli.options import AsJson, Invocation, invocation
+from waygraph.api.cli.render.cli_json import Outcome
+from waygraph.api.cli.render.output import complain, note, show
+from waygraph.ingest.datasets.questions import TEMPLATES, open_author
+from waygraph.ingest.pipeline import Asking, Ingestion, opened
+from waygraph.ingest.sources.resolve import name_of_command, shown
+from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.model import validation
+from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
+
+if TYPE_CHECKING:
+    from waygraph.ingest.sources.resolve import Opening
+
+
+def ingest(
+    context: typer.Context,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input."),
+    ] = None,
+    *,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source", metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH."
+        ),
+    ] = "",
+    namespace: Namespace = "",
+    kind: SourceKind = "",
+    discover: Annotated[
+        bool, typer.Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
+    ] = False,
+    header: Header = None,
+    env: Env = None,
+    oauth: OAuth = False,
+    since: Since = "",
+    connect: Connect = None,
+    policy: Policy = None,
+    texts: Annotated[
+        TextForm | None, typer.Option("--texts", help="The texts to embed, for a new registry. Default: contextual.")
+    ] = None,
+    questions: Annotated[
+        int,
+        typer.Option(
+            "--questions",
+            metavar="N",
+            min=0,
+            help="Make up questions for each tool, till it has N: it is found by them.",
+        ),
+    ] = 0,
+    questions_by: Annotated[
+        str, typer.Option("--questions-by", metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
+    ] = "templates",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change, and change nothing. Asks no language model.")
+    ] = False,
+    allow_mass_removal: Annotated[
+        bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Use all that --discover finds, without asking.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the registry to what files, addresses and running servers say of agents and tools.
+
+    waygraph ingest catalog/ mcp.json https://tools.example.com/mcp
+
+    waygraph ingest -- uvx mcp-server-time
+    """
+    import os
+
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.ingest.pipeline import Ingestion
+
+    told, command = invocation(context), after_dashes(context)
+    found = _found(told, all_of_them=yes) if discover else []
+    wanted = [*(given or ()), *found]
+    if discover and not wanted and not command:
+        return
+    _refuse_unnamed(len(wanted) + bool(command), source)
+    read = partial(
+        opening,
+        told.settings(),
+        os.environ,
+        source=source,
+        namespace=namespace,
+        kind=kind,
+        headers=header,
+        env=env,
+        oauth=oauth,
+        since=since,
+        connect=connect,
+    )
+    take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
+    done = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
+    show(done, cli_json.ingest, operation_views.ingest, as_json)
+    remark(done)
+    if any(outcome.failed for outcome in done):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which sources, and the questions that their tools are to have."""
+
+    given: Sequence[str]
+    command: Sequence[str]
+    questions: int
+    questions_by: str
+    dry_run: bool
+
+
+def _found(told: Invocation, *, all_of_them: bool) -> list[str]:
+    import os
+
+    from waygraph.api.cli.commands.source_options import chosen_configs
+
+    return chosen_configs(told.settings(), os.environ, all_of_them=all_of_them)
+
+
+def _refuse_unnamed(sources: int, name: str) -> None:
+    """Raises BadParameter for no source, and for several under one name."""
+    if not sources:
+        raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
+    if name and sources > 1:
+        raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
+
+
+def _outcomes(
+    told: Invocation, asked: _Asked, read: "Callable[..., Opening]", take: "Callable[..., Ingestion]"
+) -> "list[Outcome]":
+    """`read` and `take` have all of the options, and lack what lives as long as the intake: who asks the servers, and
+    who writes questions."""
+    import os
+
+    from waygraph.api.cli.render.progress import asking_servers, progress_bar
+    from waygraph.ingest.sources.resolve import refuse_unused
+
+    settings = told.settings()
+    if asked.questions:
+        told.own_place(settings)
+    with (
+        asking(asked.questions, asked.questions_by, settings, os.environ, dry_run=asked.dry_run) as author,
+        told.open() as registry,
+        asking_servers(settings) as ask,
+        progress_bar("Embedding", settings.progress_after_s) as progress,
+    ):
+        ingestion = take(opening=read(ask=ask), asking=author)
+        refuse_unused(asked.given, asked.command, ingestion.opening)
+        refuse_other_texts(registry, ingestion.texts)
+        return list(outcomes(ingestion, registry, asked.given, asked.command, progress))
+
+
+# Sources into the registry, one after the other: a bad one does not stop the others.
+
+
+@contextmanager
+def asking(
+    count: int, spec: str, settings: Settings, environ: Mapping[str, str], *, dry_run: bool
+) -> Iterator[Asking | None]:
+    """None where no questions are to be made: a dry run pays no language model. Raises InvalidSetting."""
+    if not count:
+        yield None
+        return
+    with closing(open_author(spec, settings, environ)) as author:
+        if dry_run and spec != TEMPLATES:
+            note("a dry run asks no language model: tools are compared without the questions that it would make up")
+            yield None
+        else:
+            yield Asking(count=count, author=author)
+
+
+def outcomes(
+    ingestion: Ingestion, registry: Registry, given: Sequence[str], command: Sequence[str], progress: Progress
+) -> Iterator[Outcome]:
+    """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
+    wanted: list[tuple[str, str | Sequence[str]]] = [(shown(text), text) for text in given]
+    if command:
+        wanted.append((name_of_command(command), command))
+    for named, text in wanted:
+        try:
+            for done in ingestion.ingest(registry, opened(text, ingestion.opening), progress):
+                yield Outcome(named, report=done.report, without_questions=done.without_questions)
+        except WaygraphError as error:
+            yield Outcome(named, error=str(error))
+            if not isinstance(error, (SourceError, MassRemoval)):
+                return
+
+
+def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
+    """Before any source is read. Raises InvalidSetting if the registry exists and embeds other ones."""
+    if texts is not None and registry.exists:
+        validation.refuse_other_texts(texts, registry.status().state.texts)
+
+
+def remark(outcomes: Sequence[Outcome]) -> None:
+    """On stderr: which sources failed and why, what reports say beside (once), and that records were rejected."""
+    noted = set[str]()
+    for outcome in outcomes:
+        if outcome.report is None:
+            complain(outcome.error)
+            continue
+        if (notice := outcome.report.notice) not in noted:
+            note(notice)
+            noted.add(notice)
+        if lacking := outcome.without_questions:
+            note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.given}")
+        if rejected := len(outcome.report.changes.rejected):
+            said = f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}"
+            (complain if outcome.failed else note)(f"{said}, and none was taken" if outcome.failed else said)

@@ -1,0 +1,170 @@
+"""`export` and `doctor`: take the registry along, and see whether it is well."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from waygraph.api.cli.lazy_commands import QuickCommand, QuickGroup
+from waygraph.api.cli.options import AsJson, Invocation, invocation
+from waygraph.api.cli.render.output import note, print_raw, show
+
+if TYPE_CHECKING:
+    from waygraph.registry.storage.integrity.findings import Finding
+
+
+STANDARD_OUTPUT = Path("-")
+
+
+def export(
+    context: typer.Context,
+    form: Annotated[Literal["json", "graphml", "html"], typer.Option("--format", help="What to write.")] = "json",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the whole registry as JSON, GraphML or HTML.
+
+    JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.api.cli.render.cli_json import Exported
+    from waygraph.registry.model.errors import StorageFailed
+    from waygraph.registry.model.files import write_named
+    from waygraph.registry.storage.store import is_part_of
+
+    told = invocation(context)
+    output = None if output == STANDARD_OUTPUT else output
+    if output and is_part_of(output, told.place(told.settings())):
+        raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
+    with told.open() as registry:
+        content = registry.export(form)
+    size_bytes = len(content.encode())
+    if output:
+        write_named(output, content)
+        show(Exported(form, size_bytes, path=str(output)), cli_json.exported, operation_views.exported, as_json)
+    elif as_json:
+        show(Exported(form, size_bytes, content=content), cli_json.exported, operation_views.exported, as_json)
+    else:
+        print_raw(content)
+
+
+def doctor(
+    context: typer.Context,
+    deep: Annotated[bool, typer.Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that the registry is well; exit 1 and advice if not."""
+    from waygraph.api.cli.render import cli_json, operation_views
+
+    findings = _findings(invocation(context), deep)
+    show(findings, cli_json.findings, operation_views.findings, as_json)
+    unwell = [finding for finding in findings if not finding.ok]
+    if unwell:
+        note(f"{len(unwell)} of {len(findings)} checks failed")
+        raise typer.Exit(1)
+
+
+def _findings(told: Invocation, deep: bool) -> "list[Finding]":
+    """What the examination found; the one reason why there was none, if the registry cannot be opened."""
+    import os
+
+    from waygraph.registry.model.errors import WaygraphError
+    from waygraph.registry.storage.integrity.examine import examine_at
+    from waygraph.registry.storage.integrity.findings import Finding
+
+    settings = told.settings()
+    if told.embedder:
+        settings = replace(settings, embedder=told.embedder)
+    place = told.own_place(settings)
+    try:
+        return examine_at(place, deep=deep, settings=settings, environ=os.environ)
+    except WaygraphError as error:
+        return [Finding(check="registry", ok=False, detail=str(error))]
+
+
+# `migrate`: a whole registry from one place to another.
+
+
+def migrate(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A registry: a file or a server; it is only read.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="A file or a server's database that holds no registry yet.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a registry to another file or server, vectors included.
+
+    waygraph migrate tools.grafeo neo4j://host
+
+    Nothing is embedded anew. The copy counts as a registry once it is found to be the same; if it is cut short, the
+    same command goes on with it.
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.registry.storage.migrate import migrate_at
+
+    told = invocation(context)
+    settings = told.settings()
+    told.own_place(settings)
+    with progress_bar("Copying", settings.progress_after_s) as progress:
+        done = migrate_at(source, target, settings, progress)
+    show(done, cli_json.migrated, operation_views.migrated, as_json)
+    if not done.copied:
+        note("the copy was there already; it was compared and left as it is")
+
+
+# `model`: the files of embedding models on this machine.
+
+
+Spec = Annotated[
+    str,
+    typer.Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own."),
+]
+
+model = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Get, list and find embedding models.")
+
+
+@model.command(cls=QuickCommand)
+def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
+    """Fetch a model from the Hugging Face hub into the cache."""
+    from waygraph.registry.embedding.weights import pull as fetch
+
+    told = invocation(context)
+    wanted = _wanted(spec, told)
+    _show_place(wanted, fetch(wanted, told.settings()), as_json)
+
+
+@model.command("list", cls=QuickCommand)
+def list_models(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the models on this machine."""
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.registry.embedding.weights import installed
+
+    show(installed(invocation(context).settings()), cli_json.models, operation_views.models, as_json)
+
+
+@model.command(cls=QuickCommand)
+def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
+    """Print the folder of a model."""
+    from waygraph.registry.embedding.weights import locate
+
+    told = invocation(context)
+    wanted = _wanted(spec, told)
+    _show_place(wanted, locate(wanted, told.settings()), as_json)
+
+
+def _wanted(spec: str, told: Invocation) -> str:
+    from waygraph.registry.model.settings import DEFAULT_EMBEDDER
+
+    return spec or told.wanted_embedder or DEFAULT_EMBEDDER
+
+
+def _show_place(spec: str, folder: Path, as_json: bool) -> None:
+    from waygraph.api.cli.render import cli_json, operation_views
+
+    show((spec, folder), cli_json.model_place, operation_views.model_place, as_json)

@@ -1,0 +1,112 @@
+"""`route` and `find`: which agents, and which tools, can do this?"""
+
+from typing import Annotated
+
+import typer
+
+from waygraph.api.cli.options import (
+    Agents,
+    AsJson,
+    Groups,
+    Kinds,
+    Limit,
+    Reachable,
+    RecipeName,
+    Tags,
+    filters,
+    invocation,
+    principal,
+)
+from waygraph.api.cli.render.output import note, show
+from waygraph.registry.model.process import uncollected
+
+Rerank = Annotated[
+    str,
+    typer.Option("--rerank", metavar="SPEC", help="Let openai:MODEL or cross-encoder:MODEL put the best 20 in order."),
+]
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
+
+
+@uncollected()
+def route(
+    context: typer.Context,
+    text: Text = "",
+    *,
+    step: Annotated[
+        list[str] | None, typer.Option("--step", metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")
+    ] = None,
+    limit: Limit = 5,
+    recipe: RecipeName = "hybrid",
+    rerank: Rerank = "",
+    agent_weight: Annotated[float | None, typer.Option(help="Weight of agents, instead of the recipe's.")] = None,
+    tool_weight: Annotated[float | None, typer.Option(help="Weight of tools, instead of the recipe's.")] = None,
+    tag: Tags = None,
+    kind: Kinds = None,
+    agent: Agents = None,
+    reachable: Reachable = False,
+    group: Groups = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the agents that can do this, best first.
+
+    waygraph route "book a table for four" --explain
+    """
+    if bool(text) == bool(step):
+        raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
+    from waygraph.api.cli.render import catalog_views
+    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model.nouns import Query
+    from waygraph.registry.routing.recipes import recipe_named
+
+    chosen = filters(tag, kind, agent, reachable=reachable)
+    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=chosen)
+    with invocation(context).open() as registry:
+        found = registry.route(
+            query,
+            recipe=recipe_named(recipe, rerank=rerank),
+            agent_weight=agent_weight,
+            tool_weight=tool_weight,
+            principal=principal(group),
+        )
+    show(found, wire.route, catalog_views.explained_route if explain else catalog_views.route, as_json)
+    _remark(found.notice, found.reason, as_json)
+
+
+@uncollected()
+def find(
+    context: typer.Context,
+    text: Text,
+    *,
+    limit: Limit = 5,
+    recipe: RecipeName = "hybrid",
+    rerank: Rerank = "",
+    tag: Tags = None,
+    kind: Kinds = None,
+    agent: Agents = None,
+    reachable: Reachable = False,
+    group: Groups = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the tools that can do this, best first, whoever owns them.
+
+    waygraph find "convert currency" --schema
+    """
+    from waygraph.api.cli.render import catalog_views
+    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model.nouns import Query
+    from waygraph.registry.routing.recipes import recipe_named
+
+    query = Query(text=text, limit=limit, filters=filters(tag, kind, agent, reachable=reachable))
+    with invocation(context).open() as registry:
+        found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
+    show(found, wire.tool_route, catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route, as_json)
+    _remark(found.notice, found.reason, as_json)
+
+
+def _remark(notice: str, reason: str, as_json: bool) -> None:
+    """What limits the answer, and why it is empty; JSON holds both already."""
+    if not as_json:
+        note(notice)
+        note(reason)

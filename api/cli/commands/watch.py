@@ -1,0 +1,96 @@
+"""`watch`: the registry kept in step with sources and running servers."""
+
+from typing import Annotated
+
+import typer
+
+from waygraph.api.cli.commands.source_options import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
+from waygraph.api.cli.lazy_commands import after_dashes
+from waygraph.api.cli.options import Policy, invocation
+
+
+def watch(
+    context: typer.Context,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Configurations, other files, folders, addresses. Default: those that the registry knows.",
+        ),
+    ] = None,
+    *,
+    policy: Annotated[
+        Policy | None,
+        typer.Option("--policy", help="What becomes of changed tools. Default: as each source has it, else accept."),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            metavar="SECONDS",
+            min=0.01,
+            help="From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S.",
+        ),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when every server has answered or failed, and all is written.")
+    ] = False,
+    namespace: Namespace = "",
+    kind: SourceKind = "",
+    header: Header = None,
+    env: Env = None,
+    oauth: OAuth = False,
+    since: Since = "",
+    connect: Connect = None,
+    allow_mass_removal: Annotated[
+        bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each event; docs/json-output.md describes them.")
+    ] = False,
+) -> None:
+    """Keep the registry in step with sources and running servers, until stopped.
+
+    waygraph watch mcp.json --policy hold
+
+    waygraph watch -- uvx mcp-server-time
+    """
+    import os
+    from dataclasses import replace
+
+    from waygraph.api.cli.commands.watch_process import Watched, known_sources, run_until_stopped
+    from waygraph.api.cli.render.watch_output import watch_output
+    from waygraph.ingest.sources.resolve import refuse_unused
+
+    told = invocation(context)
+    settings = told.settings()
+    place = told.own_place(settings)
+    how = opening(
+        settings,
+        os.environ,
+        namespace=namespace,
+        kind=kind,
+        headers=header,
+        env=env,
+        oauth=oauth,
+        since=since,
+        connect=connect,
+    )
+    if interval is not None:
+        settings = replace(settings, watch_poll_s=interval)
+    with told.open() as registry, watch_output(str(place), as_json=as_json) as output:
+        command = after_dashes(context)
+        wanted = list(given or ()) or ([] if command else known_sources(registry))
+        refuse_unused(wanted, command, how)
+        watched = Watched(
+            registry=registry,
+            settings=settings,
+            sources=wanted,
+            command=command,
+            how=how,
+            policy=policy,
+            allow_mass_removal=allow_mass_removal,
+            tell=output.tell,
+        )
+        status = run_until_stopped(watched, once=once)
+    raise typer.Exit(status)

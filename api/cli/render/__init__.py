@@ -1,0 +1,1 @@
+"""How answers are printed: on a terminal, in a pipe, as JSON."""

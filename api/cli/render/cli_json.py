@@ -1,0 +1,215 @@
+"""What only the command line prints, as JSON. Each function is one shape of docs/json-output.md; `registry.wire` has
+the nouns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waygraph.registry.model.to_json import Shape, report
+
+if TYPE_CHECKING:
+    from waygraph.ingest.datasets.scalemcp.generate import Generated
+    from waygraph.registry.access.api_keys import ApiKey, KeyState
+    from waygraph.registry.embedding.weights import InstalledModel
+    from waygraph.registry.evaluation import compare as evaluation
+    from waygraph.registry.evaluation.compare import Changed, Difference, Side
+    from waygraph.registry.evaluation.record import Record
+    from waygraph.registry.model.changes import SyncReport
+    from waygraph.registry.storage.integrity.findings import Finding
+    from waygraph.registry.storage.migrate import Migrated
+
+
+# What a command gathers from several answers of the core, before it is shown.
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one source. `given` is the SOURCE as typed; without a `report` the `error` says why.
+
+    `without_questions`: tools that its author of questions had no fit answer for.
+    """
+
+    given: str
+    report: "SyncReport | None" = None
+    error: str = ""
+    without_questions: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Also where there is a report of it, and each of its records was rejected."""
+        return self.report is None or self.report.changes.took_nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export: in the file `path`, or as `content` if there is no path."""
+
+    form: str
+    size_bytes: int
+    path: str | None = None
+    content: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """What became of a host's file. `difference`: lines, without values; only of a dry run.
+
+    `taken`, `stays`: servers that went behind the gateway, and those that did not, each with its reason. `restored`,
+    `kept`: those that came back, and those whose name the file has given to another meanwhile; `whole`: the file is as
+    it was before. `lacking`: variables that the host cannot hand on.
+    """
+
+    host: str
+    file: str
+    changed: bool
+    dry_run: bool
+    entry: str = ""
+    """As a file with nothing else in it would have it; only where nothing was to be done."""
+    restart: str = ""
+    backup: str = ""
+    difference: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    stays: Mapping[str, str] = field(default_factory=dict)
+    kept_in: str = ""
+    restored: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    whole: bool = False
+    lacking: tuple[str, ...] = ()
+
+
+def ingest(outcomes: "Iterable[Outcome]") -> Shape:
+    return {
+        "sources": [
+            {"given": each.given, "error": each.error, "report": report(each.report) if each.report else None}
+            for each in outcomes
+        ]
+    }
+
+
+def created_key(made: "tuple[ApiKey, str]") -> Shape:
+    """The one shape that holds a key itself."""
+    key, text = made
+    return {"key": text, **api_key((key, "active"))}
+
+
+def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Shape:
+    return {"keys": [api_key(each) for each in held]}
+
+
+def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
+    key, state = held
+    return {
+        "id": key.id,
+        "name": key.name,
+        "state": state,
+        "scopes": list(key.scopes),
+        "groups": list(key.groups),
+        "everything": key.everything,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+    }
+
+
+def models(held: "Iterable[InstalledModel]") -> Shape:
+    return {
+        "models": [
+            {"spec": each.spec, "path": str(each.path), "sha256": each.sha256, "where": each.where} for each in held
+        ]
+    }
+
+
+def model_place(place: tuple[str, Path]) -> Shape:
+    spec, folder = place
+    return {"spec": spec, "path": str(folder)}
+
+
+def exported(done: "Exported") -> Shape:
+    return {"format": done.form, "path": done.path, "size_bytes": done.size_bytes, "content": done.content}
+
+
+def migrated(done: "Migrated") -> Shape:
+    return {
+        "from": done.source,
+        "to": done.target,
+        "revision": done.revision,
+        "agents": done.agents,
+        "tools": done.tools,
+        "sources": done.sources,
+        "claims": done.claims,
+        "settings": done.settings,
+        "vectors": done.vectors,
+        "copied": done.copied,
+        "sha256": done.sha256,
+        "seconds": done.seconds,
+    }
+
+
+def generated(made: "Generated") -> Shape:
+    return {
+        "folder": str(made.folder),
+        "companies": made.companies,
+        "agents": made.agents,
+        "tools": made.tools,
+        "queries": made.queries,
+        "daily": made.daily,
+        "mean_gold_tools": made.mean_gold_tools,
+        "daily_mean_gold_tools": made.daily_mean_gold_tools,
+        "checksum": made.checksum,
+    }
+
+
+def findings(found: "Sequence[Finding]") -> Shape:
+    return {
+        "ok": all(each.ok for each in found),
+        "findings": [
+            {"check": each.check, "ok": each.ok, "detail": each.detail, "advice": each.advice} for each in found
+        ],
+    }
+
+
+def evaluated(record: "Record") -> Shape:
+    """As the record has it, without its queries."""
+    return dict(record)
+
+
+def tables(found: "Iterable[evaluation.Table]") -> Shape:
+    return {"tables": [asdict(each) for each in found]}
+
+
+def drawn(paths: "Iterable[Path]") -> Shape:
+    return {"drawn": [str(path) for path in paths]}
+
+
+def differences(found: "Iterable[Difference]") -> Shape:
+    return {"differences": [_difference(each) for each in found]}
+
+
+def _difference(found: "Difference") -> Shape:
+    return {
+        "name": found.name,
+        "metric": found.metric,
+        "queries": found.queries,
+        "a": found.one,
+        "b": found.other,
+        "p": found.p,
+        "won": found.won,
+        "lost": found.lost,
+        "changed": [_changed_query(each) for each in found.changed],
+    }
+
+
+def _changed_query(query: "Changed") -> Shape:
+    return {
+        "id": query.id,
+        "text": query.text,
+        "gold": [sorted(item) for item in query.gold],
+        "a": _side(query.one),
+        "b": _side(query.other),
+    }
+
+
+def _side(side: "Side") -> Shape:
+    return {"value": side.value, "agents": list(side.agents), "votes": dict(side.votes)}

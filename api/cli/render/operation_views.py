@@ -1,0 +1,378 @@
+"""What sources and operators changed, laid out for people."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waygraph.api.cli.render.blocks import Aside, Block, Cell, Fields, Lines, Table
+from waygraph.api.cli.render.cli_json import Connected
+from waygraph.api.cli.render.output import note
+from waygraph.registry.model.to_json import Shape
+
+if TYPE_CHECKING:
+    from waygraph.api.cli.render.cli_json import Exported, Outcome
+    from waygraph.ingest.datasets.scalemcp.generate import Generated
+    from waygraph.registry.access.api_keys import ApiKey, KeyState
+    from waygraph.registry.embedding.weights import InstalledModel
+    from waygraph.registry.evaluation import compare as evaluation
+    from waygraph.registry.evaluation.compare import Changed, Difference, Side
+    from waygraph.registry.evaluation.record import Record
+    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
+    from waygraph.registry.model.changes import Approved, Change, OperatorSettings
+    from waygraph.registry.storage.integrity.findings import Finding
+    from waygraph.registry.storage.migrate import Migrated
+    from waygraph.registry.storage.writer import Forgotten, Written
+
+
+def changes(found: "Sequence[Change]") -> Iterator[Block]:
+    """A line for each, then the texts of each before and after."""
+    yield Table(
+        columns=("time", "revision", "agent", "tool", "change", "fields", "source"),
+        rows=[
+            (each.at, each.revision, each.agent_id, each.tool, each.what, each.fields, each.source) for each in found
+        ],
+    )
+    for each in found:
+        yield Table(
+            columns=("field", "before", "after"),
+            rows=_texts(each),
+            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
+        )
+        if each.flags:
+            yield Lines("\n".join(each.flags), title="suspicious")
+
+
+def _texts(change: "Change") -> list[tuple[Cell, ...]]:
+    before, after = json.loads(change.before), json.loads(change.after)
+    return [(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}]
+
+
+def _text(value: object) -> Cell:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def approved(done: "Approved") -> Iterator[Block]:
+    yield Fields((("agents", done.agents), ("tools", done.tools), ("revision", done.revision)))
+
+
+def settings(said: "OperatorSettings") -> Iterator[Block]:
+    yield Fields(_settings_fields(said))
+
+
+def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
+    return (
+        ("agent", said.agent_id),
+        ("tags", said.tags),
+        ("visible to", "as its source says" if said.visible_to is None else said.visible_to or "everyone"),
+        ("pinned", said.pinned),
+        ("hidden", said.hidden),
+        ("removed", said.removed),
+    )
+
+
+def written(done: "Written") -> Iterator[Block]:
+    yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
+
+
+def forgotten(done: "Forgotten") -> Iterator[Block]:
+    """The numbers, then each agent that went, with its tools, and the sources that are to be read again."""
+    yield Fields((("agents", len(done.agents)), ("tools", len(done.tools)), ("revision", done.revision)))
+    if done.agents:
+        names: dict[str, list[str]] = {agent_id: [] for agent_id in done.agents}
+        for tool_id in done.tools:
+            agent_id, _, name = tool_id.partition("/")
+            names[agent_id].append(name)
+        yield Table(columns=("removed", "tools"), rows=list(names.items()))
+    if done.ingest_again:
+        yield Table(columns=("ingest again",), rows=[(name,) for name in done.ingest_again])
+
+
+def ingest(outcomes: "Sequence[Outcome]") -> Iterator[Block]:
+    """The numbers of each source, then every change that has a name; created ones in a dry run only."""
+    yield Table(
+        columns=("source", "agents", "tools", "rejected", "embedded", "seconds", "revision"),
+        rows=[_numbers(each) for each in outcomes],
+    )
+    changes = [row for each in outcomes for row in _named_changes(each)]
+    if changes:
+        yield Table(columns=("change", "what", "detail"), rows=changes)
+    telling = [
+        (updated.id, updated.fields)
+        for each in outcomes
+        if each.report
+        for updated in each.report.changes.changed_behaviour
+    ]
+    if telling:
+        yield Table(columns=("tool", "fields"), rows=telling, title="changed behaviour")
+
+
+def _numbers(outcome: "Outcome") -> tuple[Cell, ...]:
+    done = outcome.report
+    if done is None:
+        return (outcome.given, "failed", "", None, None, None, None)
+    changes = done.changes
+    return (
+        f"{changes.source} (dry run)" if done.dry_run else changes.source,
+        _tally(changes.created_agents, changes.updated_agents, changes.removed_agents, changes.unchanged_agents),
+        _tally(changes.created_tools, changes.updated_tools, changes.removed_tools, changes.unchanged_tools),
+        len(changes.rejected),
+        done.texts_embedded,
+        f"{done.seconds:.2f}",
+        done.revision,
+    )
+
+
+def _tally(created: Sequence[object], updated: Sequence[object], removed: Sequence[object], unchanged: int) -> str:
+    counted = (
+        ("created", len(created)),
+        ("updated", len(updated)),
+        ("removed", len(removed)),
+        ("unchanged", unchanged),
+    )
+    return ", ".join(f"{count} {name}" for name, count in counted if count) or "none"
+
+
+def _named_changes(outcome: "Outcome") -> Iterator[tuple[Cell, ...]]:
+    if outcome.report is None:
+        return
+    changes = outcome.report.changes
+    if outcome.report.dry_run:
+        yield from (("created", entity, None) for entity in (*changes.created_agents, *changes.created_tools))
+    yield from (("updated", each.id, each.fields) for each in (*changes.updated_agents, *changes.updated_tools))
+    yield from (("removed", entity, None) for entity in (*changes.removed_agents, *changes.removed_tools))
+    yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
+    yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
+    yield from (("waits", entity, "`waygraph approve` lets it into routing") for entity in changes.waiting)
+    yield from (("suspicious", each.id, "; ".join(each.flags)) for each in changes.flagged)
+    yield from (("rejected", each.where, each.reason) for each in changes.rejected)
+    yield from (("cut", each.where, each.reason) for each in changes.cut)
+
+
+# What the other commands tell, laid out for people: rows of Cypher, models, keys, copies, findings.
+
+
+def cypher(result: "CypherResult") -> Iterator[Block]:
+    yield Table(columns=result.columns, rows=[[_value(value) for value in row] for row in result.rows])
+    yield Aside(f"{len(result.rows)} row{'s' * (len(result.rows) != 1)} in {result.elapsed_ms:.1f} ms")
+
+
+def _value(value: object) -> Cell:
+    """A value of the graph as it is read best: texts and numbers as they are, the rest as JSON."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def models(held: "Iterable[InstalledModel]") -> Iterator[Block]:
+    yield Table(
+        columns=("model", "where", "folder", "sha256"),
+        rows=[(each.spec, each.where, str(each.path), each.sha256) for each in held],
+    )
+
+
+def model_place(place: tuple[str, Path]) -> Iterator[Block]:
+    """The folder alone, for `cd "$(waygraph model path)"`."""
+    yield Lines(str(place[1]))
+
+
+def created_key(made: "tuple[ApiKey, str]") -> Iterator[Block]:
+    key, text = made
+    yield Fields((("key", text), *_of_key(key)))
+
+
+def api_key(held: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
+    key, state = held
+    yield Fields((*_of_key(key), ("state", state), ("revoked", key.revoked_at)))
+
+
+def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
+    yield Table(
+        columns=("id", "name", "state", "scopes", "sees", "created", "expires"),
+        rows=[(key.id, key.name, state, key.scopes, _sees(key), key.created_at, key.expires_at) for key, state in held],
+    )
+
+
+def _of_key(key: "ApiKey") -> tuple[tuple[str, Cell], ...]:
+    return (
+        ("id", key.id),
+        ("name", key.name),
+        ("scopes", key.scopes),
+        ("sees", _sees(key)),
+        ("created", key.created_at),
+        ("expires", key.expires_at),
+    )
+
+
+def _sees(key: "ApiKey") -> Cell:
+    return "everything" if key.everything else key.groups or "what is public"
+
+
+def exported(done: "Exported") -> Iterator[Block]:
+    yield Fields((("written", done.path), ("format", done.form), ("size in bytes", done.size_bytes)))
+
+
+def migrated(done: "Migrated") -> Iterator[Block]:
+    yield Fields(
+        (
+            ("from", done.source),
+            ("to", done.target),
+            ("revision", done.revision),
+            ("agents", done.agents),
+            ("tools", done.tools),
+            ("sources", done.sources),
+            ("claims", done.claims),
+            ("operators' words", done.settings),
+            ("vectors", done.vectors),
+            ("rows copied", done.copied),
+            ("sha256", done.sha256),
+            ("seconds", f"{done.seconds:.2f}"),
+        )
+    )
+
+
+def generated(made: "Generated") -> Iterator[Block]:
+    yield Fields(
+        (
+            ("folder", str(made.folder)),
+            ("companies", made.companies),
+            ("agents", made.agents),
+            ("tools", made.tools),
+            ("queries", made.queries),
+            ("daily sample", made.daily),
+            ("tools a query", f"{made.mean_gold_tools:.2f}"),
+            ("in the sample", f"{made.daily_mean_gold_tools:.2f}"),
+            ("checksum", made.checksum),
+        )
+    )
+
+
+def findings(found: "Iterable[Finding]") -> Iterator[Block]:
+    yield Table(
+        columns=("check", "ok", "detail", "advice"),
+        rows=[(each.check, each.ok, each.detail, each.advice) for each in found],
+    )
+
+
+# What an evaluation found, laid out for people.
+
+
+SHOWN_METRICS = ("Recall@1", "Recall@5", "Recall@10", "nDCG@5", "mAP@5", "MRR@5", "Hit@5")
+
+
+def evaluated(record: "Record") -> Iterator[Block]:
+    held = record["dataset"]
+    yield Fields(
+        (
+            ("dataset", held["name"]),
+            ("agents", held["agents"]),
+            ("tools", held["tools"]),
+            ("embedder", ", ".join(dict.fromkeys(outcome["embedder"] or "none" for outcome in record["outcomes"]))),
+        )
+    )
+    for level in ("agents", "tools"):
+        rows = [_outcome_row(outcome, level) for outcome in record["outcomes"] if outcome[level]]
+        counts = ("judged", "withheld") if level == "agents" else ("judged",)
+        if rows:
+            yield Table(title=level, columns=("recipe", "asked by", *counts, *SHOWN_METRICS, "p50 ms"), rows=rows)
+
+
+def _outcome_row(outcome: "Record", level: str) -> list[Cell]:
+    values = [f"{outcome[level][name][0]:.3f}" for name in SHOWN_METRICS]
+    counts = [outcome["judged"], outcome["withheld"]] if level == "agents" else [outcome["judged_tools"]]
+    return [outcome["name"], outcome["by"], *counts, *values, f"{outcome['p50_ms']:.2f}"]
+
+
+def tables(found: "Iterable[evaluation.Table]") -> Iterator[Block]:
+    """Markdown, whatever reads it."""
+    from waygraph.registry.evaluation.compare import markdown
+
+    yield Lines(markdown(found))
+
+
+def drawn(paths: "Iterable[Path]") -> Iterator[Block]:
+    yield Lines("\n".join(map(str, paths)))
+
+
+def differences(found: "Iterable[Difference]", limit: int) -> Iterator[Block]:
+    """Of each pair the sums, then the queries that changed most: lost ones first."""
+    for each in found:
+        yield Fields(
+            (
+                ("of", each.name),
+                ("queries", each.queries),
+                (f"{each.metric} of A", each.one),
+                (f"{each.metric} of B", each.other),
+                ("p", each.p),
+                ("won", each.won),
+                ("lost", each.lost),
+            )
+        )
+        lost = [query for query in each.changed if query.gain < 0][:limit]
+        won = [query for query in reversed(each.changed) if query.gain > 0][:limit]
+        for query in (*lost, *won):
+            yield from _changed(query)
+
+
+def _changed(query: "Changed") -> Iterator[Block]:
+    right = {agent for item in query.gold for agent in item}
+    yield Lines(query.text, title=f"{query.id}: {query.one.value:.3f} to {query.other.value:.3f}")
+    rows = [row for told, side in (("A", query.one), ("B", query.other)) for row in _side_rows(told, side, right)]
+    yield Table(columns=("of", "rank", "agent", "right", "votes"), rows=rows)
+
+
+def _side_rows(told: str, side: "Side", right: set[str]) -> Iterator[list[Cell]]:
+    """The agents whose votes are kept."""
+    for place, agent in enumerate(side.agents, start=1):
+        if agent in side.votes:
+            votes = [f"{leg} {rank} {part:.4f} {entity}" for leg, entity, rank, part in side.votes[agent]]
+            yield [told, place, agent, agent in right, "; ".join(votes)]
+
+
+# How `connect` tells what became of a host's file.
+
+
+def shape(done: Connected) -> Shape:
+    return {**asdict(done), "stays": dict(done.stays)}
+
+
+def view(done: Connected) -> Iterator[Block]:
+    yield Fields(
+        [
+            ("host", done.host),
+            ("file", done.file),
+            ("state", _state(done)),
+            ("backup", done.backup),
+            ("behind the gateway", done.taken),
+            ("kept in", done.kept_in),
+            ("put back", done.restored),
+        ]
+    )
+    if done.stays:
+        yield Table(("stays with the host", "reason"), list(done.stays.items()))
+    if done.entry:
+        yield Lines(done.entry)
+    if done.difference:
+        yield Lines("\n".join(done.difference))
+
+
+def remark(done: Connected) -> None:
+    """What a person has to do, or should know."""
+    if done.entry:
+        note(f"{done.host} keeps it in {done.file}; --write puts it there")
+    if done.changed and not done.dry_run and done.restart:
+        note(done.restart)
+    if done.lacking:
+        names = ", ".join(done.lacking)
+        note(f"{done.host} hands on no variables of its environment: {names} must be set where it starts programs")
+    if done.kept:
+        note(f"the file has other servers of these names now, which stay: {', '.join(done.kept)}")
+
+
+def _state(done: Connected) -> str:
+    if not done.changed:
+        return "as it was"
+    if done.dry_run:
+        return "would change"
+    return "as it was before the import" if done.whole else "written"

@@ -1,0 +1,129 @@
+"""Where an answer goes: drawn on a terminal, plain in a pipe, or JSON; remarks and errors go to stderr.
+
+JSON is one document: indented on a terminal, one line in a pipe.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import NoReturn
+
+from waygraph.api.cli.render.blocks import Aside, Block, Fields, Lines, Table, cell_text, escaped, many_lines, one_line
+
+# Blocks in a pipe: a header and tab-separated rows, whole, without colour.
+
+
+def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:
+    """The text of each block but the asides, a blank line between them."""
+    first = True
+    for block in blocks:
+        if isinstance(block, Aside):
+            continue
+        yield _plain(block) if first else f"\n{_plain(block)}"
+        first = False
+
+
+def _plain(block: Table | Fields | Lines) -> str:
+    match block:
+        case Table():
+            rows = ("\t".join(map(cell_text, row)) for row in block.rows)
+            return _titled(block.title, ["\t".join(map(one_line, block.columns)), *rows])
+        case Fields():
+            return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.said)
+        case Lines():
+            return _titled(block.title, [many_lines(block.text)])
+
+
+def _titled(title: str, lines: list[str]) -> str:
+    return "\n".join([one_line(title), *lines] if title else lines)
+
+
+BROKEN_PIPE = 141
+"""128 + SIGPIPE, as a shell reports a program that the signal ended."""
+
+_UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
+
+
+def show[T](thing: T, shape: Callable[[T], object], view: "Callable[[T], Iterable[Block]]", as_json: bool) -> None:
+    """Prints `thing` in its documented JSON shape, or as `view` lays it out."""
+    if as_json:
+        import json
+
+        indent = 2 if sys.stdout.isatty() else None
+        _out(escaped(json.dumps(shape(thing), ensure_ascii=False, indent=indent)))
+    elif sys.stdout.isatty():
+        from waygraph.api.cli.render.terminal import draw
+
+        draw(view(thing))
+    else:
+        for text in plain_texts(view(thing)):
+            _out(text)
+
+
+def print_raw(text: str) -> None:
+    """A file's content: byte for byte in a pipe, escaped on a terminal."""
+    _out(escaped(text) if sys.stdout.isatty() else text, end="")
+
+
+def print_line(text: str) -> None:
+    """One line of many, which is read as it comes."""
+    _out(text)
+    with suppress(BrokenPipeError):  # the next line finds it closed, and ends
+        sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """A remark beside the answer, on stderr."""
+    if text:
+        print(f"note: {one_line(text)}", file=sys.stderr)  # noqa: T201 - printing is what this module is for
+
+
+def complain(text: str) -> None:
+    """What went wrong, in one line on stderr."""
+    print(f"error: {one_line(text)}", file=sys.stderr)  # noqa: T201
+
+
+def leave_unwritten(error: OSError) -> NoReturn:
+    """Ends when stdout takes nothing more: quietly if nobody reads it, else with the reason.
+
+    Keeps the interpreter from flushing it once more at exit.
+    """
+    nobody_reads = isinstance(error, BrokenPipeError)
+    if not nobody_reads:
+        complain(f"standard output cannot be written: {error.strerror}")
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(BROKEN_PIPE if nobody_reads else 1)
+
+
+def is_of_a_stream(error: OSError) -> bool:
+    """Whether it tells that a stream takes nothing more: what is of a file names it, or has become an error of ours."""
+    return error.filename is None and error.errno in _UNWRITTEN
+
+
+def flush() -> None:
+    """Ends the program if stdout does not take what was printed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        leave_unwritten(error)
+
+
+def open_closed_streams() -> None:
+    """Stdin, stdout and stderr where whoever started this closed them, so that no file we open gets their number.
+
+    A closed stdout takes nothing, as before; what no one can hear is not told.
+    """
+    for name, flags, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - till the end
+
+
+def _out(text: str, *, end: str = "\n") -> None:
+    try:
+        print(text, end=end)  # noqa: T201
+    except OSError as error:
+        leave_unwritten(error)

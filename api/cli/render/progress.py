@@ -1,0 +1,140 @@
+"""Servers that are asked while a person waits: a table that lives on a terminal, a line for each in a pipe."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from waygraph.api.cli.render.blocks import one_line
+from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.sources.mcp_servers import Asked, McpServers
+from waygraph.ingest.sources.read import Ask
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.progress import Progress, TaskID
+    from rich.table import Table
+
+
+# A progress bar on stderr, for a person who waits: only on a terminal, only when work takes a while.
+
+
+@contextmanager
+def progress_bar(what: str, after_s: float) -> Iterator[Callable[[int, int], None]]:
+    """Gives the function to tell (done, in all). The bar comes after `after_s` and goes at the end."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None  # noqa: ARG005
+        return
+    bar = _Bar(what, time.monotonic() + after_s)
+    try:
+        yield bar.tell
+    finally:
+        bar.stop()
+
+
+class _Bar:
+    def __init__(self, what: str, starts_at: float) -> None:
+        self._what, self._starts_at = what, starts_at
+        self._drawn: tuple[Progress, TaskID] | None = None
+
+    def tell(self, done: int, total: int) -> None:
+        if time.monotonic() < self._starts_at:
+            return
+        progress, task = self._drawn or self._start()
+        progress.update(task, completed=done, total=total)
+
+    def _start(self) -> "tuple[Progress, TaskID]":
+        from rich.console import Console
+        from rich.progress import Progress
+
+        progress = Progress(console=Console(stderr=True), transient=True)
+        progress.start()
+        self._drawn = (progress, progress.add_task(self._what))
+        return self._drawn
+
+    def stop(self) -> None:
+        if self._drawn:
+            self._drawn[0].stop()
+
+
+@contextmanager
+def asking_servers(settings: Settings) -> Iterator[Ask]:
+    """Gives what asks the servers of a source; how it stands with each is told on stderr."""
+    board = _Board() if sys.stderr.isatty() else None
+
+    def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
+        tell = board.tell if board else _tell
+        asked = McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=_page_opener())
+        return asked.read()
+
+    try:
+        yield ask
+    finally:
+        if board:
+            board.stop()
+
+
+def _page_opener() -> Callable[[str], None] | None:
+    """None where no person is there to log in."""
+    return _open_page if sys.stdin.isatty() else None
+
+
+def _open_page(url: str) -> None:
+    import webbrowser
+
+    print(f"Log in here, if no browser opens: {one_line(url)}", file=sys.stderr, flush=True)  # noqa: T201
+    webbrowser.open(url)
+
+
+def _tell(asked: Asked) -> None:
+    if asked.state in {"online", "failed"}:
+        print(f"{one_line(asked.key)}: {_outcome(asked)}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _outcome(asked: Asked) -> str:
+    match asked.state:
+        case "online":
+            return f"{asked.tools} {'tool' if asked.tools == 1 else 'tools'} in {asked.seconds:.1f} s"
+        case "failed":
+            return one_line(asked.reason)
+        case _:
+            return asked.state
+
+
+class _Board:
+    """A row for each server, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Asked] = {}
+        self._live: Live | None = None
+
+    def tell(self, asked: Asked) -> None:
+        self._rows[asked.key] = asked
+        if self._live is None:
+            self._live = self._started()
+        self._live.update(self._table())
+
+    def _started(self) -> "Live":
+        from rich.console import Console
+        from rich.live import Live
+
+        live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8)
+        live.start()
+        return live
+
+    def _table(self) -> "Table":
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for key, asked in self._rows.items():
+            style = {"online": "green", "failed": "red"}.get(asked.state, "dim")
+            table.add_row(one_line(key), Text(_outcome(asked), style=style))
+        return table
+
+    def stop(self) -> None:
+        if self._live:
+            self._live.stop()

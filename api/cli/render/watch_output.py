@@ -1,0 +1,140 @@
+"""What a watch tells: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from waygraph.api.cli.render.blocks import escaped, one_line
+from waygraph.api.cli.render.output import print_line
+from waygraph.ingest.watch.events import (
+    Failing,
+    Listed,
+    NotWritten,
+    ServerSeen,
+    SourceFailed,
+    SourceRead,
+    Starting,
+    Stopped,
+    Synced,
+    Unreachable,
+    WatchEvent,
+    shape_of_event,
+)
+
+if TYPE_CHECKING:
+    from waygraph.ingest.watch.events import ServerEvent
+    from waygraph.registry.model.changes import SyncReport
+
+
+class WatchOutput(Protocol):
+    def tell(self, event: WatchEvent) -> None:
+        """Called from the event loop and from the thread that writes."""
+        ...
+
+
+@contextmanager
+def watch_output(place: str, *, as_json: bool) -> "Iterator[WatchOutput]":
+    """`place`: of the registry."""
+    if as_json:
+        yield _JsonLines()
+    elif not sys.stdout.isatty():
+        yield _Lines()
+    else:
+        from waygraph.api.cli.render.watch_table import live_table
+
+        with live_table(place) as table:
+            yield table
+
+
+class _JsonLines:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def tell(self, event: WatchEvent) -> None:
+        line = escaped(json.dumps({"at": now(), **shape_of_event(event)}, ensure_ascii=False))
+        with self._lock:
+            print_line(line)
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def tell(self, event: WatchEvent) -> None:
+        who, what = told(event)
+        with self._lock:
+            for said in (what, *remarks(event)):
+                print_line(one_line(f"{now()} {who}: {said}"))
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def told(event: WatchEvent) -> tuple[str, str]:
+    """Of whom, and what, in words."""
+    match event:
+        case ServerSeen():
+            return event.key, told_of_server(event.event)
+        case SourceRead():
+            rejected = f", {event.rejected} rejected" if event.rejected else ""
+            return (
+                event.source,
+                f"read: {_counted(event.servers, 'server')}, {_counted(event.agents, 'agent')}{rejected}",
+            )
+        case SourceFailed():
+            return event.source, f"not taken: {event.reason}"
+        case Synced():
+            return event.report.changes.source, told_of_sync(event.report)
+        case NotWritten():
+            return "registry", f"not written, tried again in {event.again_in_s:.1f} s: {event.reason}"
+
+
+def remarks(event: WatchEvent) -> tuple[str, ...]:
+    """What of a sync a person should look at: what was not taken, and what looks suspicious."""
+    if not isinstance(event, Synced):
+        return ()
+    changes = event.report.changes
+    return (
+        *(f"rejected: {each.where}: {each.reason}" for each in changes.rejected),
+        *(f"suspicious: {each.id}: {'; '.join(each.flags)}" for each in changes.flagged),
+    )
+
+
+def told_of_server(event: "ServerEvent") -> str:
+    match event:
+        case Starting():
+            return "starting"
+        case Listed():
+            return f"online, {_counted(len(event.listing.tools), 'tool')} ({event.seconds:.2f} s)"
+        case Unreachable():
+            return f"unreachable, tried again in {event.again_in_s:.0f} s: {event.reason}"
+        case Failing():
+            return f"failing, asked again in {event.again_in_s:.0f} s: {event.reason}"
+        case Stopped():
+            return "stopped"
+
+
+def told_of_sync(report: "SyncReport") -> str:
+    changes = report.changes
+    counts = (
+        (len(changes.created_agents), "agent", "created"),
+        (len(changes.updated_agents), "agent", "changed"),
+        (len(changes.removed_agents), "agent", "removed"),
+        (len(changes.created_tools), "tool", "added"),
+        (len(changes.updated_tools), "tool", "changed"),
+        (len(changes.removed_tools), "tool", "removed"),
+        (len(changes.rejected), "record", "rejected"),
+    )
+    said = [f"{_counted(count, noun)} {what}" for count, noun, what in counts if count]
+    if waiting := len(changes.waiting):
+        said.append(f"{waiting} waiting for approval")
+    return f"revision {report.revision}: {', '.join(said) or 'claims confirmed'} ({report.seconds:.2f} s)"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,251 @@
+"""One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from waygraph.api.mcp.gateway import at_once
+from waygraph.api.mcp.host_callbacks import OnBehalf
+from waygraph.api.mcp.tools import USE_TOOL
+from waygraph.api.telemetry.audit import arguments_without_secrets
+from waygraph.api.telemetry.logs import without_keys
+from waygraph.ingest.execution.availability import TO_DO
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.upstream.connection import Host, NotAnswered
+from waygraph.registry.access.arguments import check_arguments
+from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.routing.find_tools.find import judging
+from waygraph.registry.routing.find_tools.resolve import is_exact_name, named_outright, tool_meant
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.telemetry.audit import Attempt
+    from waygraph.ingest.upstream.connection import Result
+    from waygraph.registry.access.policy import Judgement
+    from waygraph.registry.access.visibility import Caller
+
+
+# The audit's line of one call: who, which tool, with arguments of which names, how it ended, how long it took.
+
+
+ARGUMENTS_CHARS = 4_000
+"""Of the arguments of a call, where they are recorded at all."""
+MAX_NAMES, NAME_CHARS = 64, 64
+"""So many arguments are named, each by so much of its name."""
+TOOL_ERROR = "ToolError"
+"""In place of the name of an exception: the tool ran, and told an error."""
+
+
+def recorded(
+    gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]
+) -> "AbstractContextManager[Attempt]":
+    """Writes the line when what happens within has ended, however it ended."""
+    told = _told(arguments) if gateway.settings.audit_arguments else ""
+    return gateway.audit.attempt(caller, "call", asked, parameters=_names(arguments), arguments=told)
+
+
+def _names(arguments: Mapping[str, Any]) -> list[str]:
+    """Of the outermost arguments. A model may name them as it likes, so they are bounded as values are."""
+    return [without_keys(name[:NAME_CHARS]) for name in islice(arguments, MAX_NAMES)]
+
+
+def _told(arguments: Mapping[str, Any]) -> str:
+    """JSON, what looks like a secret struck out."""
+    return json.dumps(arguments_without_secrets(arguments), ensure_ascii=False)[:ARGUMENTS_CHARS]
+
+
+# A person says yes to one call, or it does not run.
+
+
+SHOWN_ARGUMENTS_CHARS = 2_000
+"""A person is shown all of the arguments. With more a call does not run: what matters could stand at their end."""
+_CANNOT_ASK = (
+    "this host cannot ask one. An operator can allow the tool in the policy file (WAYGRAPH_POLICY_FILE), or use a host "
+    "that takes MCP elicitation"
+)
+_YES = "run"
+
+
+async def agreed(host: Host, agent: Agent, tool: Tool, arguments: Mapping[str, Any], reason: str) -> None:
+    """Returns if a person lets this call run. Raises NeedsConsent where nobody can be asked, NotCallable for a no."""
+    name = tool.call_name
+    if not host.can("elicitation/create"):
+        raise NeedsConsent(name, f"{reason}; {_CANNOT_ASK}" if reason else _CANNOT_ASK)
+    # As ASCII no character of the arguments hides or turns around what a person reads.
+    shown = json.dumps(arguments, indent=1)
+    if len(shown) > SHOWN_ARGUMENTS_CHARS:
+        raise NotCallable(
+            name,
+            f"a person has to agree, and can be shown {SHOWN_ARGUMENTS_CHARS:,} characters of arguments, "
+            f"not {len(shown):,}",
+        )
+    try:
+        answer = await host.ask("elicitation/create", _question(agent, tool, shown, reason))
+    except NotAnswered as exc:
+        raise NeedsConsent(name, f"one was asked and gave no answer ({exc})") from exc
+    content = answer.get("content")
+    if answer.get("action") == "accept" and isinstance(content, Mapping) and content.get(_YES) is True:
+        return
+    because = f" ({reason})" if reason else ""
+    raise NotCallable(name, f"a person was asked whether it may run{because}, and did not agree")
+
+
+def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, Any]:
+    asked = f"May the tool {tool.name!r} of {agent.name!r} ({tool.id}) run with these arguments?\n{shown}"
+    return {
+        "mode": "form",
+        "message": f"{asked}\nYou are asked because: {reason}" if reason else asked,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {_YES: {"type": "boolean", "title": "Run it", "default": False}},
+            "required": [_YES],
+        },
+    }
+
+
+SHORT_SCHEMA_CHARS = 4_096
+_SLOW = re.compile("attern|[rR]ef")
+"""Patterns have to be compiled, and what refers to itself, or to the same again and again, grows without end."""
+SMALL_ARGUMENTS = 1_024
+"""So many values, and characters of texts and names, however deep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a host wants run: a tool by its name, or the one that fits a query; times as a ToolCall has them."""
+
+    name: str = ""
+    query: str = ""
+    arguments: Mapping[str, Any]
+    deadline_s: float
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    agent: "Agent"
+    tool: "Tool"
+    judgement: "Judgement"
+
+
+def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float, waited_s: float = 0.0) -> Wanted:
+    """What the arguments of use_tool say. Raises InvalidArguments."""
+    params = arguments.get("params", {})
+    faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
+    if not isinstance(params, Mapping):
+        faults.append(("/params", "an object: the parameters of the tool"))
+    astray = sorted(arguments.keys() - {"name", "query", "params"})  # the tool would run without what was meant for it
+    faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in astray]
+    if faults:
+        raise InvalidArguments(USE_TOOL, faults)
+    name, query = arguments.get("name", ""), arguments.get("query", "")
+    return Wanted(name=name, query=query, arguments=params, deadline_s=deadline_s, waited_s=waited_s)
+
+
+async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
+    """The tool's own answer. Raises what stands against the call, and what the executor raises."""
+    with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as attempt:
+        asker.caller.require("use")
+        if wanted.query.strip():
+            asker.caller.require("route")
+        named = _at_hand(gateway, asker, wanted)
+        ask = at_once if named else gateway.ask
+        meant = await ask(lambda: _meant(gateway, asker, wanted, attempt, named))
+        if meant.judgement.verdict == "ask":
+            await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+            meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
+        call = ToolCall(
+            agent=meant.agent,
+            tool=meant.tool,
+            arguments=wanted.arguments,
+            deadline_s=wanted.deadline_s,
+            waited_s=wanted.waited_s,
+            caller="" if asker.caller == LOCAL else asker.caller.id,
+            host=OnBehalf(host, meant.agent),
+        )
+        result = await gateway.executor.call(call)
+        if result.get("isError") is True:
+            attempt.error = TOOL_ERROR
+        return result
+
+
+type _Named = tuple["Agent", "Tool"] | None
+
+
+def _at_hand(gateway: "Gateway", asker: "Asker", wanted: Wanted) -> _Named:
+    """What a full name means, if to check it takes microseconds: small arguments, a short and simple schema.
+
+    A name that nobody bears is searched for, and a foreign schema may be made to be slow.
+    """
+    if not gateway.is_here or wanted.query.strip() or not _are_small(wanted.arguments):
+        return None
+    found = named_outright(gateway.registry, wanted.name, asker.principal, None)
+    is_quick = found and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and not _SLOW.search(schema)
+    return found if is_quick else None
+
+
+def _are_small(arguments: Mapping[str, Any]) -> bool:
+    """However large they are, no more than SMALL_ARGUMENTS of it is looked at."""
+    left, todo = SMALL_ARGUMENTS, list[Any]([arguments])
+    while todo:
+        value = todo.pop()
+        left -= len(value) if isinstance(value, (str, list, Mapping)) else 1
+        if left < 0:
+            return False
+        if isinstance(value, Mapping):
+            todo += (*value.keys(), *value.values())
+        elif isinstance(value, list):
+            todo += value
+    return True
+
+
+def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", named: _Named) -> _Meant:
+    """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
+    registry, principal = gateway.registry, asker.principal
+    within = gateway.agents_within(asker)
+    if named and (within is None or named[0].id in within):
+        agent, tool = named
+    else:
+        tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
+        agent = registry.agent(tool.agent_id, principal=principal)
+    attempt.target = tool.id
+    return _judged(gateway, asker, wanted, agent, tool)
+
+
+def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
+    """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
+    within = gateway.agents_within(asker)
+    tool = tool_meant(gateway.registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
+    agent = gateway.registry.agent(tool.agent_id, principal=asker.principal)
+    now = _judged(gateway, asker, wanted, agent, tool)
+    if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
+        raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
+    return now
+
+
+def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", tool: "Tool") -> _Meant:
+    """Raises NotCallable, InvalidArguments."""
+    judges = judging(gateway.registry, gateway.policy, asker.principal)
+    judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
+    if judgement.verdict == "deny":
+        how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
+        raise NotCallable(tool.call_name, judgement.reason, how=how)
+    try:
+        check_arguments(tool, wanted.arguments)
+    except InvalidArguments:
+        _refuse_out_of_reach(gateway, agent, tool)
+        raise
+    return _Meant(agent, tool, judgement)
+
+
+def _refuse_out_of_reach(gateway: "Gateway", agent: "Agent", tool: "Tool") -> None:
+    """Who mends its arguments should not learn only then that nothing runs this tool. Raises NotCallable."""
+    if reason := gateway.reach.now().why_not(agent):
+        told = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
+        raise NotCallable(tool.call_name, "; ".join(filter(None, told)))

@@ -1,1 +1,0 @@
-"""What every way in records: log lines, and an audit of what was tried."""

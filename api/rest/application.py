@@ -1,0 +1,206 @@
+"""The application: endpoints, errors, and what stands around them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from importlib.metadata import version
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match, Route
+
+from waygraph.api.rest import problems
+from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.mcp_mount import OfferedGateway, at_work, routes
+from waygraph.api.rest.middleware import Careful, Limited
+from waygraph.api.rest.openapi import complete
+from waygraph.api.rest.problems import Stoppable
+from waygraph.api.rest.responses import Problem
+from waygraph.api.rest.routes import admin, catalog, cypher, health, search
+from waygraph.api.telemetry.request_log import Application, Message, Observed, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from waygraph.api.rest.dependencies import Service
+    from waygraph.api.rest.thread_pools import Lanes
+    from waygraph.api.telemetry.logs import Logger
+    from waygraph.api.telemetry.traces import Traces
+
+
+# HEAD: what GET answers, without its content. Balancers and monitors ask so.
+
+
+class Headed:
+    """The application, with HEAD wherever an endpoint has GET; what streams without end, as MCP does, has none."""
+
+    def __init__(self, application: FastAPI) -> None:
+        self._application: Application = application
+        self._routes = application.state.routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._application(scope, receive, send)
+            return
+        scope["method"] = "GET" if self._is_read(scope) else "HEAD"
+        try:
+            await self._application(scope, receive, _as_head(scope, send))
+        finally:
+            scope["method"] = "HEAD"  # whoever stands around this may have to answer in its place
+
+    def _is_read(self, scope: Scope) -> bool:
+        asked = {**scope, "method": "GET"}
+        return any(route.matches(asked)[0] is Match.FULL for route in self._routes)
+
+
+def _as_head(scope: Scope, send: Send) -> Send:
+    """Without content. By the scope, which is its own, the server sees that the length it is told is not of this."""
+
+    async def told(message: Message) -> None:
+        scope["method"] = "HEAD"
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return told
+
+
+DESCRIPTION = """Which agents, and which of their tools, can do this?
+
+A registry of AI agents, MCP servers and their tools, and the router over it. Errors are problem details (RFC 9457) of
+one shape. Lists come in parts: `following` of one is the `cursor` of the next. What is read has an ETag by revision.
+"""
+OF_MCP = ("Last-Event-ID", "Mcp-Method", "Mcp-Name", "MCP-Protocol-Version", "Mcp-Session-Id")
+"""Headers by which a web page talks to the gateway."""
+_TAGS = [
+    {"name": "asking", "description": "Find agents and tools."},
+    {"name": "holding", "description": "See what the registry holds."},
+    {"name": "changing", "description": "Bring the registry to what sources say, and set what operators decide."},
+    {"name": "wellbeing", "description": "See whether the service is well."},
+]
+
+
+def create_app(service: "Service", gateway: OfferedGateway | None = None) -> FastAPI:
+    """The endpoints over this service, which closes its registry when it ends; with a gateway, MCP beside them."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as ending:  # each part, also if one before it fails at it
+            ending.callback(service.registry.close)
+            ending.callback(service.lanes.close)
+            ending.push_async_callback(service.lanes.wait, service.follower.stop)
+            # What a first question would wait for. All else comes after it, so that it waits for nothing else.
+            loaded = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
+            await ending.enter_async_context(at_work(gateway, after=loaded))
+            following = asyncio.create_task(_follow(service, gateway, after=loaded))
+            yield
+            await following
+
+    app = _Documented(
+        title="Waygraph",
+        version=version("waygraph"),
+        description=DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        openapi_tags=_TAGS,
+        openapi_url=None,  # `_document` does it
+        docs_url=None,  # its page would fetch scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # `Observed` does it
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.add_route("/openapi.json", _document, include_in_schema=False)
+    routers = [part.router for part in (search, catalog, admin, cypher, health)]
+    for router in routers:
+        app.include_router(router)
+    app.router.routes[:0] = search.DIRECT
+    app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
+    if gateway is not None:
+        app.router.routes.extend(routes(service, gateway))
+    problems.register(app)
+    return app
+
+
+async def _follow(service: "Service", gateway: OfferedGateway | None, *, after: Awaitable[object]) -> None:
+    """Once the gateway is open: both import the SDK, and modules of it need each other, so that of two threads that
+    import it at once one may find half a module.
+    """
+    await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
+    if gateway is not None:
+        await gateway.settled()
+    await service.lanes.wait(service.follower.start)
+
+
+class _Documented(FastAPI):
+    _document: dict[str, Any] | None = None
+    _making = Lock()
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, with the one shape of problems in place of FastAPI's. Threads may share it."""
+        with self._making:
+            if self._document is None:
+                self._document = self._made()
+            return self._document
+
+    def _made(self) -> dict[str, Any]:
+        document = super().openapi()
+        shapes = document["components"]["schemas"]
+        for unused in ("HTTPValidationError", "ValidationError"):
+            shapes.pop(unused, None)
+        shapes["Problem"] = Problem.model_json_schema()
+        complete(document)
+        return document
+
+
+async def _document(request: Request) -> Response:
+    """In a lane: to make it takes so long the first time that all other requests would notice."""
+    app: FastAPI = request.app
+    lanes: Lanes = app.state.service.lanes
+    return await lanes.wait(lambda: as_json(app.openapi()))
+
+
+def application(
+    service: "Service",
+    gateway: OfferedGateway | None = None,
+    *,
+    log: "Logger",
+    traces: "Traces | None",
+    hosts: Collection[str] | None,
+) -> Application:
+    """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
+    settings = service.settings
+    limited = Limited(
+        Headed(create_app(service, gateway)),
+        max_body_bytes=settings.max_body_bytes,
+        max_manifest_bytes=settings.max_manifest_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        admit=lambda scope: service.admit(Request(scope)),
+    )
+    app: Application = Stoppable(limited)
+    if origins := settings.welcome_origins:
+        app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
+            app,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID", *OF_MCP],
+            expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "X-Request-ID"],
+        )
+    careful = Careful(app, hosts=hosts)
+    return Observed(careful, log=log, metrics=service.metrics, traces=traces, audit=service.audit)
+
+
+@cache
+def document() -> dict[str, Any]:
+    """What `/openapi.json` tells."""
+    service: Any = None  # the endpoints ask for it when they are called
+    return create_app(service).openapi()
+
+
+def main() -> None:
+    print(json.dumps(document(), indent=1, ensure_ascii=False))  # noqa: T201 - `make docs` takes it
+
+
+if __name__ == "__main__":
+    main()

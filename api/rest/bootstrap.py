@@ -1,0 +1,304 @@
+"""What `waygraph serve` runs: the service of one process, as it was told, in one or several."""
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from math import ceil, isfinite
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from waygraph.api.rest.application import application
+from waygraph.api.rest.arenas import keep_few_arenas
+from waygraph.api.rest.dependencies import Readiness, Service
+from waygraph.api.rest.follow import Follower, followed, sources_to_follow
+from waygraph.api.rest.http_faults import Protocol
+from waygraph.api.rest.mcp_mount import OfferedGateway
+from waygraph.api.rest.middleware import LOOPBACK
+from waygraph.api.rest.thread_pools import Lanes
+from waygraph.api.telemetry.audit import Audit
+from waygraph.api.telemetry.logs import open_logs
+from waygraph.api.telemetry.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
+from waygraph.api.telemetry.traces import open_traces
+from waygraph.registry.access.authenticator import FailureLimit, RateLimit, authentication_of
+from waygraph.registry.http.addresses import is_loopback
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.files import as_written
+from waygraph.registry.model.nouns import word_of
+from waygraph.registry.model.process import die_with, take_short_turns
+from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.registry import Registry
+from waygraph.registry.storage.store import MEMORY, is_server
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.tools import Surface
+    from waygraph.api.telemetry.logs import Logger
+    from waygraph.api.telemetry.request_log import Application
+    from waygraph.api.telemetry.traces import Traces
+
+
+# uvicorn as this service needs it: on which socket, alone or in several processes, and how it is told to stop.
+
+
+STARTING_S = 20
+"""A worker that gives no sign for so long is ended, and another one started; on a slow machine to start takes long."""
+KEEP_ALIVE_S = 30
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises InvalidSetting for an address that cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as exc:
+        advice = "; name another with --port" if exc.errno == errno.EADDRINUSE else ""
+        reason = os.strerror(exc.errno) if exc.errno and exc.errno in errno.errorcode else exc.strerror
+        raise InvalidSetting(f"cannot listen on {host}:{port}: {reason}{advice}") from exc
+    listening.set_inheritable(True)
+    return listening
+
+
+@contextmanager
+def stops_in_order() -> Iterator[list[int]]:
+    """Signals to stop that come before uvicorn hears them itself.
+
+    It raises the one that stopped it again when it is done: told to stop, it did what it was told.
+    """
+    heard: list[int] = []
+    stops = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in stops}
+    try:
+        yield heard
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+class Alone(uvicorn.Server):
+    """One process, which was perhaps told to stop before it heard for itself."""
+
+    def __init__(self, config: uvicorn.Config, heard: Sequence[int]) -> None:
+        super().__init__(config)
+        self._heard = heard
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._heard:
+            self.should_exit = True
+
+
+class Workers(Multiprocess):
+    """Several processes, and the one that keeps them, which was perhaps told to stop before it heard for itself."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], heard: Sequence[int]) -> None:
+        super().__init__(config, sockets)
+        self.signal_queue += heard
+
+    def terminate_all(self) -> None:
+        """Who comes from now on is refused: held open here, the port would take connections that nobody serves."""
+        for listening in self.sockets:
+            listening.close()
+        super().terminate_all()
+
+
+def configuration(
+    app: "Application | str", settings: "Settings", environ: Mapping[str, str], *, workers: int = 1
+) -> uvicorn.Config:
+    """How uvicorn serves it. `app` as text: where its factory is. `environ` names the proxies that are believed."""
+    proxies = environ.get("FORWARDED_ALLOW_IPS")
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        workers=workers,
+        http=Protocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=ceil(settings.drain_timeout_s) if isfinite(settings.drain_timeout_s) else None,
+        timeout_worker_healthcheck=STARTING_S,
+        lifespan="on",
+    )
+
+
+CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
+"""The variable by which workers learn what their parent was told."""
+_SERVER_THREADS = 32
+"""On a graph server a question mostly waits for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What the command `serve` was told. `embedder` empty: the registry's own."""
+
+    location: str
+    embedder: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    open_to_all: bool = False
+    """No authentication, whatever keys there are."""
+    watch: Sequence[str] = ()
+    """Sources to follow, as a person names them."""
+    mcp: bool = True
+    """Whether the gateway is offered beside REST."""
+    surface: "Surface" = "default"
+    """What the gateway lists."""
+
+
+def serve(chosen: Chosen) -> None:
+    """Serves until SIGTERM or SIGINT, and then ends what was begun.
+
+    Before it begins it raises InvalidSetting, and what opening a registry or a file of keys raises.
+    """
+    settings = load_settings()
+    asks = not chosen.open_to_all and authentication_of(settings) is not None
+    check_address(chosen, asks_who_calls=asks)
+    if chosen.workers > 1 and chosen.location == MEMORY:
+        raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
+    with closing(listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
+        app = worker() if chosen.workers == 1 else _tried(chosen, settings)
+        with stops_in_order() as heard:
+            print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
+            _run(app, chosen, settings, listening, heard)
+
+
+def _first_words(chosen: Chosen, listening: socket.socket, *, asks_who_calls: bool) -> str:
+    """Where it is and who may call; also that there is no registry yet, by which a mistyped file is noticed."""
+    host, port = listening.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    who = "asks who calls" if asks_who_calls else "without authentication: whoever reaches it may do everything"
+    words = f"Waygraph on {address} ({who})"
+    if is_server(chosen.location) or chosen.location == MEMORY or as_written(chosen.location).exists():
+        return words
+    return f"{words}\nThere is no registry at {chosen.location} yet: the first manifest makes it."
+
+
+def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:
+    """Without authentication only this machine is listened to. Raises InvalidSetting."""
+    if asks_who_calls or chosen.open_to_all or is_loopback(chosen.host):
+        return
+    raise InvalidSetting(
+        f"{chosen.host} can be reached from other machines, and nothing says who may call: make a key "
+        "(`waygraph keys create`), name an OIDC issuer (WAYGRAPH_OIDC_ISSUER), or say --no-auth if that is meant."
+    )
+
+
+def worker() -> "Application":
+    """The application of one process, as its parent was told. A factory for uvicorn."""
+    if parent := parent_process():  # it holds the port, and nobody else would end it
+        die_with(parent.pid or 0, signal.SIGTERM)
+    keep_few_arenas(os.environ)
+    take_short_turns()
+    chosen = Chosen(**json.loads(os.environ[CHOSEN]))
+    return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
+
+
+def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Service:
+    """Raises what opening a registry and sources raises, InvalidSetting and KeysUnusable."""
+    if not settings.service_threads and is_server(chosen.location):
+        settings = replace(settings, service_threads=_SERVER_THREADS)
+    authenticator = None if chosen.open_to_all else authentication_of(settings)
+    # Of several workers none follows: the registry has one writer, and their parent is it.
+    followed_here = sources_to_follow(chosen.watch, settings, environ) if chosen.workers == 1 else []
+    registry = _registry(chosen, settings, environ)
+    shared = environ.get(SHARED_FOLDER)
+    metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
+    audit = Audit(settings.audit_path, metrics=metrics)
+    share, most = chosen.workers, settings.rate_max_callers
+    return Service(
+        registry=registry,
+        settings=settings,
+        authenticator=authenticator,
+        requests=RateLimit(settings.rate_per_minute / share, settings.rate_burst, max_callers=most),
+        failures=FailureLimit(
+            RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most)
+        ),
+        lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
+        audit=audit,
+        metrics=metrics,
+        readiness=Readiness(registry, authenticator.keys if authenticator else None),
+        follower=Follower(registry, followed_here, settings, audit),
+    )
+
+
+def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Registry:
+    return Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
+
+
+def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
+    """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting, MissingExtra."""
+    # Without authentication a web page could reach the service under a name that it makes point to this machine.
+    alone = service.authenticator is None and is_loopback(chosen.host)
+    hosts = (*LOOPBACK, chosen.host) if alone else None
+    log, gateway, traces = _surrounded(service, chosen, environ, stream)
+    return application(service, gateway, log=log, traces=traces, hosts=hosts)
+
+
+def _surrounded(
+    service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO
+) -> "tuple[Logger, OfferedGateway | None, Traces | None]":
+    """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
+    settings = service.settings
+    log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
+    alone = chosen.workers == 1
+    gateway = OfferedGateway(service, environ, surface=chosen.surface, alone=alone) if chosen.mcp else None
+    return log, gateway, open_traces(environ, stream)
+
+
+def _holding(registry: Registry) -> Holding:
+    state = registry.status().state
+    statuses: Counter[str] = Counter(word_of(agent.status) for agent in registry.agents())
+    return Holding(revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses)
+
+
+def _tried(chosen: Chosen, settings: Settings) -> str:
+    """The factory of workers; what would make each of them fail is raised here."""
+    service = open_service(chosen, settings, os.environ)
+    try:
+        _, _, traces = _surrounded(service, chosen, os.environ, sys.stderr)
+        if traces:
+            traces.close()
+    finally:
+        service.audit.close()
+        service.registry.close()
+    return "waygraph.api.rest.bootstrap:worker"
+
+
+def _run(
+    app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket, heard: Sequence[int]
+) -> None:
+    """`app` is an application, or with several workers where its factory is. `heard`: as `stops_in_order` gives it."""
+    config = configuration(app, settings, os.environ, workers=chosen.workers)
+    if chosen.workers == 1:
+        Alone(config, heard).run(sockets=[listening])
+        return
+    sources = sources_to_follow(chosen.watch, settings, os.environ)
+    with (
+        shared_folder(os.environ),
+        closing(Audit(settings.audit_path)) as audit,
+        followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
+    ):
+        Workers(config, [listening], heard).run()
+
+
+@contextmanager
+def _told(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
+    environ[CHOSEN] = json.dumps(asdict(chosen))
+    try:
+        yield
+    finally:
+        del environ[CHOSEN]

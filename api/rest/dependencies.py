@@ -1,0 +1,137 @@
+"""What every endpoint reaches: the registry, who calls, where work is done, what is recorded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+
+from waygraph.api.rest.thread_pools import Lanes
+from waygraph.api.telemetry.request_log import called_by
+from waygraph.registry.access.visibility import LOCAL, Caller, Scope
+from waygraph.registry.model.errors import IssuerUnavailable, NotAuthenticated, WaygraphError
+from waygraph.registry.model.nouns import Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from waygraph.api.rest.follow import Follower
+    from waygraph.api.telemetry.audit import Audit
+    from waygraph.api.telemetry.metrics import Metrics
+    from waygraph.registry.access.api_keys import KeyFile
+    from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+
+_KNOWN = "waygraph.caller"
+STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
+
+
+class Readiness:
+    """Whether index and model are loaded, and the registry and the keys can be read. Threads may share it."""
+
+    def __init__(self, registry: "Registry", keys: "KeyFile | None") -> None:
+        self._registry, self._keys, self._lock, self._loaded = registry, keys, Lock(), False
+
+    def hindrance(self) -> WaygraphError | None:
+        """Why the service is not ready; None if it is. A place without a registry is ready to be written to."""
+        try:
+            if self._keys:
+                self._keys.list()
+            if self._loaded:
+                _ = self._registry.stamp  # what was loaded may be gone, and a database away
+            else:
+                self._load()
+        except WaygraphError as error:
+            return error
+        return None
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._registry.exists and not self._loaded:
+                self._registry.route("are you ready")
+                self._loaded = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """`authenticator` None: nobody is asked who they are, and everybody may do everything."""
+
+    registry: "Registry"
+    settings: "Settings"
+    authenticator: "Authenticator | None"
+    requests: "RateLimit"
+    failures: "FailureLimit"
+    lanes: Lanes
+    audit: "Audit"
+    metrics: "Metrics"
+    readiness: Readiness
+    follower: "Follower"
+
+    async def caller(self, request: Request) -> Caller:
+        """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
+        known = await self._known(request)
+        self.count(known)
+        return known
+
+    async def admit(self, request: Request) -> None:
+        """Before a body is read: it has to be known who sends it. Raises as `caller`."""
+        await self._known(request)
+
+    def count(self, caller: Caller) -> None:
+        """One request more of this caller. Raises TooManyRequests. Where nobody is told apart nobody is limited."""
+        if self.authenticator is not None:
+            self.requests.take(caller.id)
+
+    async def caller_or_stranger(self, request: Request) -> Caller:
+        """The same, where those may ask too who show nothing: they may do nothing else."""
+        shows_nothing = not {"authorization", "x-api-key"} & set(request.headers.keys())
+        return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
+
+    async def _known(self, request: Request) -> Caller:
+        """Asked once of a request."""
+        known: Caller | None = request.scope.get(_KNOWN)
+        if known is None:
+            known = LOCAL if self.authenticator is None else await self._authenticated(self.authenticator, request)
+            request.scope[_KNOWN] = known
+            called_by(request.scope, known)
+        return known
+
+    async def _authenticated(self, authenticator: "Authenticator", request: Request) -> Caller:
+        shown = request.headers.get("authorization"), request.headers.get("x-api-key")
+        try:
+            known = authenticator.known(*shown)
+            return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
+        except (NotAuthenticated, IssuerUnavailable):
+            self.failures.failed(request.client.host if request.client else "")
+            raise
+
+
+async def service_of(request: Request) -> Service:
+    # FastAPI runs a plain function in a thread of its own.
+    return cast(Service, request.app.state.service)
+
+
+async def _caller(request: Request) -> Caller:
+    return await (await service_of(request)).caller(request)
+
+
+def _caller_with(scope: Scope) -> "Callable[[Request], Awaitable[Caller]]":
+    async def caller(request: Request) -> Caller:
+        known = await _caller(request)
+        known.require(scope)
+        return known
+
+    return caller
+
+
+# Each is one dependency: FastAPI takes a tenth of a millisecond to solve one. `documents` tells of keys and tokens.
+Serving = Annotated[Service, Depends(service_of)]
+Calling = Annotated[Caller, Depends(_caller)]
+"""Whoever calls. What is recorded asks for its scope itself, so that a refusal is recorded too."""
+
+
+caller_for_route = _caller_with("route")
+ForRoute = Annotated[Caller, Depends(caller_for_route)]
+ForRead = Annotated[Caller, Depends(_caller_with("read"))]

@@ -1,0 +1,134 @@
+"""Sources that are followed beside the service, in the same process: a thread with an event loop of its own.
+
+Their requests never wait for it: what it writes becomes the next generation, as any sync's does. With several workers
+the process that started them follows; each of them sees what it wrote.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import anyio
+
+from waygraph.api.telemetry.logs import FACTS
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sync.apply import counts
+from waygraph.ingest.watch.events import (
+    Failing,
+    NotWritten,
+    ServerSeen,
+    SourceFailed,
+    Synced,
+    Unreachable,
+    shape_of_event,
+)
+from waygraph.ingest.watch.run import Watch
+from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model.process import step_back
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from waygraph.api.telemetry.audit import Audit
+    from waygraph.ingest.watch.events import WatchEvent
+    from waygraph.ingest.watch.run import Followed
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+
+_log = logging.getLogger("waygraph.watch")
+AGAIN_S = 30.0
+WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
+"""Who writes what is followed."""
+
+
+def sources_to_follow(given: Sequence[str], settings: "Settings", environ: "Mapping[str, str]") -> "list[Followed]":
+    """Raises SourceError for what cannot be opened, so that a service says so before it begins."""
+    around = Surroundings.here(environ)
+    return followed_sources(given, [], Opening(settings=settings, surroundings=around))
+
+
+class Follower:
+    """Follows from `start` to `stop`, which takes at most as long as a watch takes to stop. Both may be called once."""
+
+    def __init__(
+        self, registry: "Registry", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
+    ) -> None:
+        self._registry, self._sources, self._settings, self._audit = registry, sources, settings, audit
+        self._lock, self._running, self._stopped = Lock(), ExitStack(), False
+
+    def start(self) -> None:
+        """Returns at once."""
+        if not self._sources:
+            return
+        from anyio.from_thread import start_blocking_portal
+
+        with self._lock:
+            if not self._stopped:
+                portal = self._running.enter_context(start_blocking_portal())
+                watching: Future[None] = portal.start_task_soon(self._follow)
+                self._running.callback(watching.cancel)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._running.close()
+
+    async def _follow(self) -> None:
+        """Until it is cancelled. A watch that ends by an error, which is a fault of ours, is begun anew."""
+        step_back()
+        while True:
+            try:
+                await Watch(self._registry, self._sources, watching(self._settings, self._tell)).run()
+            except Exception:  # noqa: BLE001 - a service without its watch grows old unseen
+                _log.exception("the watch has ended; it begins again in %g s", AGAIN_S)
+            await anyio.sleep(AGAIN_S)
+
+    def _tell(self, event: "WatchEvent") -> None:
+        """In the log, and what was written or tried in the audit."""
+        log_event(event)
+        match event:
+            case Synced(report=report):
+                self._audit.record(WATCH, "ingest", report.changes.source, "ok", revision=report.revision)
+            case SourceFailed(source=source):
+                self._audit.record(WATCH, "ingest", source, "failed", error=SourceFailed.__name__)
+            case _:
+                pass
+
+
+@contextmanager
+def followed(
+    open_registry: "Callable[[], Registry]", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
+) -> Iterator[None]:
+    """Sources are followed while the block is done, over a registry of their own."""
+    if not sources:
+        yield
+        return
+    with open_registry() as registry:
+        follower = Follower(registry, sources, settings, audit)
+        follower.start()
+        try:
+            yield
+        finally:
+            follower.stop()
+
+
+def log_event(event: "WatchEvent") -> None:
+    """A line of the log; of a sync its numbers."""
+    match event:
+        case Synced(report=report):
+            facts = {**counts(report.changes), "source": report.changes.source, "revision": report.revision}
+            _log.info("synced", extra={FACTS: facts})
+        case SourceFailed() | NotWritten() | ServerSeen(event=Unreachable() | Failing()):
+            _say(logging.WARNING, event)
+        case _:
+            _say(logging.INFO, event)
+
+
+def _say(level: int, event: "WatchEvent") -> None:
+    facts = shape_of_event(event)
+    _log.log(level, str(facts.pop("event")), extra={FACTS: facts})

@@ -1,0 +1,155 @@
+"""`/mcp` and `/{namespace}/mcp`: the gateway behind the service's own doors, so that the same callers, limits and
+lines hold for it as for every endpoint.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from waygraph.api.mcp.gateway import load_rules
+from waygraph.api.rest import problems
+from waygraph.api.rest.http_faults import ENDLESS
+from waygraph.api.telemetry.request_log import Receive, Scope, Send
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.registry.http.addresses import split_url
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.http import HttpGateway
+    from waygraph.api.mcp.tools import Surface
+    from waygraph.api.rest.dependencies import Service
+    from waygraph.registry.access.visibility import Caller
+
+WHOLE, OF_NAMESPACE = "/mcp", "/{namespace}/mcp"
+_LISTEN = "subscriptions/listen"
+OPEN_AGAIN_S = 30.0
+"""After so long a gateway that could not be opened is tried once more: it may have lacked but a file or some memory."""
+_log = logging.getLogger("waygraph.gateway")
+
+
+class OfferedGateway:
+    """Answers while `running` is entered, which is done once. Its libraries take as long to import as all else that a
+    service needs; so it is opened after that, and who asks it before waits. One that ends by an error is opened anew.
+    """
+
+    def __init__(
+        self, service: "Service", environ: Mapping[str, str], *, surface: "Surface" = "default", alone: bool = True
+    ) -> None:
+        """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
+        self._service, self._surface, self._alone = service, surface, alone
+        self._surroundings = Surroundings.here(environ)
+        self._rules = load_rules(service.settings)
+        self._opened: asyncio.Future[HttpGateway] | None = None
+
+    @asynccontextmanager
+    async def running(self, *, after: Awaitable[object]) -> AsyncIterator[None]:
+        self._opened, ending = asyncio.get_running_loop().create_future(), asyncio.Event()
+        # A task of its own: what a task opened here, only that task may close.
+        at_work = asyncio.create_task(self._work(after, ending))
+        try:
+            yield
+        finally:
+            ending.set()
+            await at_work
+
+    async def settled(self) -> None:
+        """Waits until it is open, or could not be opened."""
+        await asyncio.wait([self._future])
+
+    async def answer(
+        self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
+    ) -> None:
+        """As `HttpGateway.answer`. Raises why it could not be opened."""
+        gateway = await asyncio.shield(self._future)
+        await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+
+    @property
+    def _future(self) -> "asyncio.Future[HttpGateway]":
+        assert self._opened is not None, "it is not running"  # noqa: S101
+        return self._opened
+
+    async def _work(self, after: Awaitable[object], ending: asyncio.Event) -> None:
+        await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
+        while not await self._served(ending):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), OPEN_AGAIN_S)
+            if ending.is_set():
+                break
+            self._opened = asyncio.get_running_loop().create_future()
+
+    async def _served(self, ending: asyncio.Event) -> bool:
+        """Until the end; False if it could not be opened, or ended by an error, which who asks meanwhile is told."""
+        try:
+            gateway = await self._service.lanes.wait(self._made)
+            async with gateway.running():
+                self._future.set_result(gateway)
+                await ending.wait()
+        except Exception as error:  # noqa: BLE001 - told to who asks
+            _log.error("the gateway %s", "has ended" if self._future.done() else "cannot be opened", exc_info=error)
+            if self._future.done():
+                self._opened = asyncio.get_running_loop().create_future()
+            self._future.set_exception(error)
+            self._future.exception()  # has been told: asyncio need not, where nobody asks
+            return False
+        return True
+
+    def _made(self) -> "HttpGateway":
+        from waygraph.api.mcp.http import HttpGateway
+
+        service = self._service
+        return HttpGateway(
+            service.registry,
+            service.settings,
+            self._surroundings,
+            self._rules,
+            audit=service.audit,
+            ask=service.lanes.ask,
+            surface=self._surface,
+            alone=self._alone,
+        )
+
+
+def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
+    return [Route(path, endpoint=_Door(path, service, gateway)) for path in (WHOLE, OF_NAMESPACE)]
+
+
+@asynccontextmanager
+async def at_work(gateway: OfferedGateway | None, *, after: Awaitable[object]) -> AsyncIterator[None]:
+    if gateway is None:
+        yield
+        return
+    async with gateway.running(after=after):
+        yield
+
+
+class _Door:
+    """An endpoint. `path` is its template, for logs and numbers."""
+
+    def __init__(self, path: str, service: "Service", gateway: OfferedGateway) -> None:
+        self.path, self._service, self._gateway = path, service, gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises as `Service.caller`."""
+        scope["route"] = self
+        request = Request(scope)
+        if not self._is_welcome(request):
+            await problems.answer(problems.wrong_origin(request.headers["origin"]))(scope, receive, send)
+            return
+        caller = await self._service.caller(request)
+        scope[ENDLESS] = request.method == "GET" or request.headers.get("mcp-method") == _LISTEN
+        namespace = str(request.path_params.get("namespace", ""))
+        await self._gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
+
+    def _is_welcome(self, request: Request) -> bool:
+        """Web pages of this service and of those that may call it; a program says no origin."""
+        origin = request.headers.get("origin")
+        if origin is None:
+            return True
+        if {origin, "*"} & {*self._service.settings.welcome_origins}:
+            return True
+        own = split_url(origin)
+        return own is not None and own.netloc == request.headers.get("host", "")

@@ -1,0 +1,135 @@
+"""What stands before the application: the size and time of a request's body, the host it is sent to, headers that
+keep browsers careful.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from waygraph.api.rest import problems
+from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
+from waygraph.registry.http.problems import Problem
+from waygraph.registry.model.errors import WaygraphError
+
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+NOT_KEPT = (b"cache-control", b"no-store")
+CLOSED = {"Connection": "close"}
+"""Said where a body is left unread."""
+MANIFESTS = "/v1/manifests"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Careful:
+    """The application under names of its own alone, each answer with the headers that keep browsers careful.
+
+    `hosts` None: any name is this service's.
+    """
+
+    def __init__(self, application: Application, *, hosts: Collection[str] | None) -> None:
+        self._application, self._hosts = application, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        application = self._application
+        if self._hosts is not None and (host := _host(dict(scope["headers"]))) not in self._hosts:
+            application = problems.answer(problems.wrong_host(host), CLOSED)
+        await application(scope, receive, _careful(send))
+
+
+class Limited:
+    """The application behind its limits.
+
+    A body is read whole before the application begins, so that a slow sender holds a connection and nothing else;
+    and only from whom `admit` lets in, which raises a WaygraphError for others.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        *,
+        max_body_bytes: int,
+        max_manifest_bytes: int,
+        body_timeout_s: float,
+        admit: Callable[[Scope], Awaitable[None]],
+    ) -> None:
+        self._application, self._admit = application, admit
+        self._max_bytes, self._max_manifest_bytes, self._timeout_s = max_body_bytes, max_manifest_bytes, body_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        try:
+            refused, body = await self._read(scope, receive)
+        except WaygraphError as error:
+            await problems.refusal(error, CLOSED)(scope, receive, send)
+            return
+        if refused is not None:
+            await problems.answer(refused, CLOSED)(scope, receive, send)
+            return
+        await self._application(scope, replayed(body, receive), send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
+        """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
+        headers = dict(scope["headers"])
+        limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
+        if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
+            return None, b""
+        await self._admit(scope)
+        if int(headers.get(b"content-length", b"0")) > limit:
+            return problems.too_large(limit), b""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                body = await _body(receive, limit)
+        except TimeoutError:
+            return problems.too_slow(self._timeout_s), b""
+        return (problems.too_large(limit), b"") if body is None else (None, body)
+
+
+async def _body(receive: Receive, limit: int) -> bytes | None:
+    """All of it; None for more than the limit."""
+    parts = bytearray()
+    while True:
+        message = await receive()
+        parts += message.get("body", b"")
+        if len(parts) > limit:
+            return None
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return bytes(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """To be read once more."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return next_message
+
+
+def _careful(send: Send) -> Send:
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            kept = any(name.lower() == b"cache-control" for name, _ in given)
+            message["headers"] = [*given, *HEADERS, *(() if kept else (NOT_KEPT,))]
+        await send(message)
+
+    return sent
+
+
+def _host(headers: dict[bytes, bytes]) -> str:
+    """The name that the request is sent to, without its port."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

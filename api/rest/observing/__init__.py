@@ -1,1 +1,0 @@
-"""What a service tells of itself: log lines, metrics, traces, and an audit of what was changed or typed."""

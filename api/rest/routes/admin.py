@@ -1,0 +1,170 @@
+"""What changes the registry: manifests of sources, and what operators say."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+
+from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.dependencies import Calling, Service, Serving
+from waygraph.api.rest.openapi import operation
+from waygraph.api.rest.problems import told
+from waygraph.api.rest.requests import ApprovalRequest, ManifestRequest, SettingsRequest
+from waygraph.api.rest.routes.catalog import AgentId
+from waygraph.api.telemetry.audit import Action, Attempt
+from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.read import read_documents
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model import to_json
+from waygraph.registry.model.changes import Document
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.to_json import MAX_NAME_CHARS
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.changes import Manifest
+    from waygraph.registry.model.to_json import Shape
+
+HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
+"""What a caller says of a manifest beside itself, as the audit has it."""
+NOTHING: Mapping[str, object] = {}
+
+router = APIRouter(prefix="/v1", tags=["changing"])
+
+
+@router.post("/manifests", **operation("manifests"))
+async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -> Response:
+    """Bring the registry to what a source says now. An export holds several sources: a report for each.
+
+    With `kind` "export" it also restores what operators had set. That needs a caller who sees everything.
+    """
+    return as_json(await service.lanes.write(lambda: _taken(asked, service, caller)))
+
+
+@router.post("/approvals", **operation("approve"))
+async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> Response:
+    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing."""
+    wanted = asked.wanted()
+
+    def approve_it() -> "Shape":
+        with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
+            done = service.registry.approve(*wanted, principal=caller.principal)
+            attempt.revision = done.revision
+        return to_json.approved(done)
+
+    return as_json(await service.lanes.write(approve_it))
+
+
+@router.patch("/agents/{agent_id}", **operation("set_agent"))
+async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving, caller: Calling) -> Response:
+    """Pin, hide, tag or restrict an agent. It survives every sync."""
+
+    def set_it() -> "Shape":
+        with _writing(service, caller, "set", agent_id, asked.model_dump(exclude_unset=True)):
+            said = service.registry.set(
+                agent_id,
+                tags=asked.tags,
+                visible_to=asked.visible_to,
+                everyone="visible_to" in asked.model_fields_set and asked.visible_to is None,
+                pinned=asked.pinned,
+                hidden=asked.hidden,
+                removed=asked.removed,
+                principal=caller.principal,
+            )
+        return to_json.settings(said)
+
+    return as_json(await service.lanes.write(set_it))
+
+
+@router.delete("/agents/{agent_id}", **operation("remove_agent"))
+async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> Response:
+    """Remove an agent and its tools, and keep it away whatever its source says."""
+
+    def remove() -> "Shape":
+        with _writing(service, caller, "remove", agent_id):
+            return to_json.settings(service.registry.remove(agent_id, principal=caller.principal))
+
+    return as_json(await service.lanes.write(remove))
+
+
+@router.delete("/sources/{name:path}", **operation("forget_source"))
+async def forget_source(
+    name: Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)],
+    service: Serving,
+    caller: Calling,
+) -> Response:
+    """Remove a source, and the agents that only it claimed."""
+
+    def forget() -> "Shape":
+        with _writing(service, caller, "forget", name) as attempt:
+            done = service.registry.forget(name, principal=caller.principal)
+            attempt.revision = done.revision
+        return to_json.forgotten(done)
+
+    return as_json(await service.lanes.write(forget))
+
+
+@contextmanager
+def _writing(
+    service: Service,
+    caller: Caller,
+    action: Action,
+    target: str,
+    said: Mapping[str, object] = NOTHING,
+    *,
+    dry_run: bool = False,
+) -> Iterator[Attempt]:
+    """Recorded whatever becomes of it, also if the caller may not write."""
+    with service.audit.attempt(caller, action, target, said=_told(said), dry_run=dry_run or None) as attempt:
+        caller.require("write")
+        yield attempt
+
+
+def _told(said: Mapping[str, object]) -> str:
+    """JSON. What is short comes first, so that no number of tags hides who may see an agent."""
+    parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in said.items()), key=len)
+    return f"{{{', '.join(parts)}}}" if parts else ""
+
+
+def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
+    """A report for each manifest. What came before an error stays done, and is told beside it."""
+    reports: list[Shape] = []
+    try:
+        said = asked.model_dump(include=HOW, exclude_defaults=True)
+        with _writing(service, caller, "ingest", asked.source, said, dry_run=asked.dry_run) as attempt:
+            if asked.kind == export.KIND:
+                # What operators set, approved and ranked comes back with it, of whichever agent the file names.
+                caller.require_everything(f"a manifest of kind {export.KIND!r}")
+            for manifest in _manifests(asked, service):
+                done = sync(
+                    service.registry,
+                    manifest,
+                    dry_run=asked.dry_run,
+                    allow_mass_removal=asked.allow_mass_removal,
+                    texts=asked.texts,
+                    progress=service.lanes.go_on,
+                    principal=caller.principal,
+                )
+                attempt.revision = done.revision
+                reports.append(to_json.report(done))
+    except WaygraphError as error:
+        if not reports:
+            raise
+        return {"reports": reports, "problem": told(error)}
+    return {"reports": reports, "problem": None}
+
+
+def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
+    """Raises SourceError."""
+    documents = [Document(each.name, each.text, each.unreadable) for each in asked.documents or ()]
+    if asked.manifest is not None:
+        documents = [Document(f"{asked.source}.json", json.dumps(asked.manifest))]
+    read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
+    return [
+        replace(manifest, partial=manifest.partial or asked.partial, policy=asked.policy or manifest.policy)
+        for manifest in read
+    ]

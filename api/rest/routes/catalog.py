@@ -1,0 +1,243 @@
+"""What the registry holds, as far as the caller may see it."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from waygraph.api.rest.answers import unless_known
+from waygraph.api.rest.dependencies import ForRead, Service, Serving
+from waygraph.api.rest.openapi import operation
+from waygraph.api.rest.requests import Name
+from waygraph.api.rest.routes.search import defined
+from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model import to_json
+from waygraph.registry.model.nouns import AgentKind, Filters
+from waygraph.registry.model.to_json import MAX_ID_CHARS, MAX_NAMES, MAX_PART, after, cursor
+from waygraph.registry.routing.tool_formats import ToolFormat
+from waygraph.registry.storage.export.formats import ExportFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waygraph.registry.model.changes import SourceSummary
+    from waygraph.registry.model.nouns import Tool
+    from waygraph.registry.model.to_json import Shape
+
+router = APIRouter(prefix="/v1", tags=["holding"])
+
+AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
+ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
+CallName = Annotated[
+    str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
+]
+
+
+class Part(BaseModel):
+    """Which part of a list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
+    cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
+
+
+class AgentsPart(Part):
+    tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
+    kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
+    agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
+    reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
+
+    def filters(self) -> Filters:
+        return Filters(
+            tags=tuple(self.tag), kinds=tuple(self.kind), agent_ids=tuple(self.agent), reachable=self.reachable
+        )
+
+
+class ChangesPart(Part):
+    since: str = Field(
+        default="",
+        max_length=64,
+        description="Only from then on: a time in ISO 8601, in UTC unless it says otherwise (its + is %2B in a URL).",
+    )
+    agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only of this agent and its tools.")
+
+
+class Schemas(BaseModel):
+    """Whether tools are told whole."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
+
+
+class Detail(Schemas):
+    """How much of a tool is told."""
+
+    format: ToolFormat | None = Field(
+        default=None, description="Also give the tools in this host's own format, as `definitions`."
+    )
+
+
+class ToolsPart(Part, Detail):
+    pass
+
+
+class Exported(BaseModel):
+    """What to write."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: ExportFormat = Field(default="json", description="What to write.")
+
+
+MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml", "html": "text/html; charset=utf-8"}
+
+
+@router.get("/agents", **operation("agents"))
+async def agents(request: Request, service: Serving, caller: ForRead, part: Annotated[AgentsPart, Query()]) -> Response:
+    """The agents, by id, each with the number of its tools."""
+    start = after(part.cursor)
+
+    def listed() -> "Shape":
+        page = service.registry.agents_page(
+            filters=part.filters(), after=start, limit=part.limit, principal=caller.principal
+        )
+        return {**to_json.agents(page.items), **_place(page.revision, page.following)}
+
+    return await unless_known(request, service, caller, listed)
+
+
+@router.get("/agents/{agent_id}", **operation("agent"))
+async def agent(
+    request: Request, service: Serving, caller: ForRead, agent_id: AgentId, detail: Annotated[Schemas, Query()]
+) -> Response:
+    """All that is known of an agent: its tools, what operators set, the sources that claim it."""
+
+    def told() -> "Shape":
+        return to_json.about(service.registry.about(agent_id, principal=caller.principal), schemas=detail.tool_schema)
+
+    return await unless_known(request, service, caller, told)
+
+
+@router.get("/agents/{agent_id}/tools", **operation("agent_tools"))
+async def agent_tools(
+    request: Request, service: Serving, caller: ForRead, agent_id: AgentId, part: Annotated[ToolsPart, Query()]
+) -> Response:
+    """The tools of an agent, by id."""
+    return await _tools(request, service, caller, agent_id, part)
+
+
+@router.get("/tools", **operation("tools"))
+async def tools(request: Request, service: Serving, caller: ForRead, part: Annotated[ToolsPart, Query()]) -> Response:
+    """The tools of all agents, by id."""
+    return await _tools(request, service, caller, None, part)
+
+
+async def _tools(request: Request, service: Service, caller: Caller, agent_id: str | None, part: ToolsPart) -> Response:
+    start = after(part.cursor)
+
+    def listed() -> "Shape":
+        page = service.registry.tools_page(agent_id, after=start, limit=part.limit, principal=caller.principal)
+        return {
+            **to_json.tools(page.items, schemas=part.tool_schema),
+            **_place(page.revision, page.following),
+            **_offered(page.items, part.format, service, caller),
+        }
+
+    return await unless_known(request, service, caller, listed)
+
+
+@router.get("/tools/{agent_id}/{tool_name:path}", **operation("tool"))
+async def tool(  # noqa: PLR0917 - the parts of a request
+    request: Request,
+    service: Serving,
+    caller: ForRead,
+    agent_id: AgentId,
+    tool_name: ToolName,
+    detail: Annotated[Detail, Query()],
+) -> Response:
+    """One tool, by its agent and its name."""
+    return await _tool(request, service, caller, f"{agent_id}/{tool_name}", detail)
+
+
+@router.get("/tools/{call_name}", **operation("tool_called"))
+async def tool_called(
+    request: Request, service: Serving, caller: ForRead, call_name: CallName, detail: Annotated[Detail, Query()]
+) -> Response:
+    """One tool, by its call name."""
+    return await _tool(request, service, caller, call_name, detail)
+
+
+async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:
+    def told() -> "Shape":
+        found = service.registry.tool(name, principal=caller.principal)
+        shape = to_json.tool(found) if detail.tool_schema else to_json.brief_tool(found)
+        return {**shape, **_offered([found], detail.format, service, caller)}
+
+    return await unless_known(request, service, caller, told)
+
+
+@router.get("/sources", **operation("sources"))
+async def sources(request: Request, service: Serving, caller: ForRead) -> Response:
+    """The sources, each with the agents that it claims."""
+
+    @cache
+    def held() -> "list[SourceSummary]":
+        return service.registry.sources(principal=caller.principal)
+
+    def stamp() -> str:
+        # A sync that finds nothing new makes no revision, but was here.
+        return f"{service.registry.stamp} {[source.seen_at for source in held()]}"
+
+    return await unless_known(request, service, caller, lambda: to_json.sources(held()), stamp=stamp)
+
+
+@router.get("/changes", **operation("changes"))
+async def changes(
+    request: Request, service: Serving, caller: ForRead, part: Annotated[ChangesPart, Query()]
+) -> Response:
+    """What sources changed of agents that were known before and of their tools, the newest first."""
+    start = after(part.cursor)
+
+    def listed() -> "Shape":
+        page = service.registry.changes_page(
+            since=part.since, agent_id=part.agent, after=start, limit=part.limit, principal=caller.principal
+        )
+        return {**to_json.changes(page.items), **_place(page.revision, page.following)}
+
+    return await unless_known(request, service, caller, listed)
+
+
+@router.get("/status", **operation("status"))
+async def status(request: Request, service: Serving, caller: ForRead) -> Response:
+    """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
+
+    def told() -> "Shape":
+        shape = to_json.status(service.registry.status(principal=caller.principal))
+        return shape if caller.sees_everything else {**shape, "location": ""}
+
+    return await unless_known(request, service, caller, told)
+
+
+@router.get("/export", **operation("export"))
+async def export(service: Serving, caller: ForRead, asked: Annotated[Exported, Query()]) -> Response:
+    """The whole registry as a file. It needs a caller who sees everything."""
+    caller.require_everything("an export")
+    content = await service.lanes.wait(lambda: service.registry.export(asked.format))
+    headers = {"Content-Disposition": f'attachment; filename="registry.{asked.format}"'}
+    return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[asked.format], headers=headers)
+
+
+def _offered(tools: "Sequence[Tool]", tool_format: ToolFormat | None, service: Service, caller: Caller) -> "Shape":
+    """In a host's format, if one was asked for: neither tools that wait for approval nor those of agents that do."""
+    if tool_format is None:
+        return {}
+    waiting = {agent.id for agent in service.registry.agents(principal=caller.principal) if agent.pending}
+    return defined([tool for tool in tools if tool.agent_id not in waiting], tool_format)
+
+
+def _place(revision: int, following: str) -> "Shape":
+    return {"revision": revision, "following": cursor(following)}

@@ -1,0 +1,93 @@
+"""Which agents, and which of their tools, can do this?"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.dependencies import ForRoute, Service, Serving
+from waygraph.api.rest.direct import Direct
+from waygraph.api.rest.openapi import operation
+from waygraph.api.rest.problems import told
+from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
+from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model import to_json
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.routing.recipes import RECIPES
+from waygraph.registry.routing.tool_formats import definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waygraph.registry.model.nouns import Tool
+    from waygraph.registry.model.to_json import Shape
+    from waygraph.registry.routing.tool_formats import ToolFormat
+
+router = APIRouter(prefix="/v1", tags=["asking"])
+
+
+@router.post("/route", **operation("route"))
+async def route(asked: RouteRequest, service: Serving, caller: ForRoute) -> Response:
+    """The agents that can do this, best first, each with its best tools."""
+    return await service.lanes.ask(lambda: as_json(_routed(asked, service, caller)))
+
+
+@router.post("/route/batch", **operation("route_batch"))
+async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -> Response:
+    """Many requests at once: for each its route, or the problem with it. Each counts against the rate limit."""
+    answers = []
+    for number, one in enumerate(asked.requests):
+        counted = number == 0  # as the request that they all came in
+        answers.append(await service.lanes.ask(partial(_routed_or_not, one, service, caller, counted=counted)))
+    return as_json({"answers": answers})
+
+
+@router.post("/tools/search", **operation("search_tools"))
+async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute) -> Response:
+    """The tools that can do this, best first, whoever owns them."""
+
+    def found() -> "Shape":
+        route = service.registry.find_tools(asked.query(), recipe=asked.recipe, principal=caller.principal)
+        shape = to_json.tool_route(route, votes=asked.explain, schemas=asked.tool_schema)
+        return {**shape, **defined([match.tool for match in route.matches], asked.format)}
+
+    return as_json(await service.lanes.ask(found))
+
+
+@router.get("/recipes", **operation("recipes"))
+async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be one who may route
+    """The ways to rank, by name."""
+    return as_json({"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]})
+
+
+DIRECT = (
+    Direct(f"{router.prefix}/route", RouteRequest, route),
+    Direct(f"{router.prefix}/tools/search", SearchRequest, search_tools),
+)
+
+
+def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
+    route = service.registry.route(
+        asked.query(),
+        recipe=asked.recipe,
+        agent_weight=asked.agent_weight,
+        tool_weight=asked.tool_weight,
+        principal=caller.principal,
+    )
+    shape = to_json.route(route, votes=asked.explain, schemas=asked.tool_schema)
+    return {**shape, **defined([tool for match in route.matches for tool in match.tools], asked.format)}
+
+
+def _routed_or_not(asked: RouteRequest, service: Service, caller: Caller, *, counted: bool) -> "Shape":
+    try:
+        if not counted:
+            service.count(caller)
+        return {"route": _routed(asked, service, caller), "problem": None}
+    except WaygraphError as error:
+        return {"route": None, "problem": told(error)}
+
+
+def defined(tools: "Sequence[Tool]", tool_format: "ToolFormat | None") -> "Shape":
+    return {"definitions": definitions(tools, tool_format)} if tool_format else {}

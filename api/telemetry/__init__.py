@@ -1,0 +1,1 @@
+"""What is recorded: logs, audit, metrics, traces."""

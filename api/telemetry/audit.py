@@ -1,0 +1,289 @@
+"""The audit: a line for every write, Cypher statement and call of a tool that was tried. Who, what, when, how it ended.
+
+Lines go to the logger `waygraph.audit`, and to a file of their own if there is one.
+"""
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from waygraph.api.telemetry.logs import FACTS, HIDDEN, request_id, without_keys, without_secrets
+from waygraph.ingest.manifest.transport import names_secret
+from waygraph.registry.model.errors import (
+    AccessError,
+    CypherBusy,
+    CypherRefused,
+    InvalidQuery,
+    InvalidSetting,
+    MassRemoval,
+    NotRun,
+    SourceError,
+    UnknownName,
+)
+
+if TYPE_CHECKING:
+    from waygraph.registry.access.visibility import Caller
+
+
+# Secrets taken out of the arguments of a call, where an operator wants these recorded.
+#
+# What a field is called decides, as for launches that sources name: in doubt a value is struck, whole.
+
+
+MOST_DEPTH = 64
+"""What lies deeper is struck, JSON in texts included."""
+_NAME = re.compile(r"[\w.-]{1,100}:?")
+_LABELS = ("name", "key")
+
+
+def arguments_without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The same JSON with `***` for each value that may be a secret."""
+    return _object(arguments, MOST_DEPTH)
+
+
+def _told(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return _text(value, levels)
+    if not isinstance(value, (Mapping, list)):
+        return value
+    if not levels:
+        return HIDDEN
+    return _object(value, levels - 1) if isinstance(value, Mapping) else list(_items(value, levels - 1))
+
+
+def _object(fields: Mapping[str, Any], levels: int) -> dict[str, Any]:
+    """A field may also be written as `{"name": "Authorization", "value": …}`."""
+    label = next((name for name in _LABELS if name in fields), "") if "value" in fields else ""
+
+    def told(name: str, value: Any) -> Any:
+        called = fields[label] if label and name == "value" else name
+        is_secret = name != label and _is_secret(called) and _may_hold(value)
+        return HIDDEN if is_secret else _told(value, levels)
+
+    return {without_keys(name): told(name, value) for name, value in fields.items()}
+
+
+def _items(values: Sequence[Any], levels: int) -> Iterator[Any]:
+    """What follows a name of a secret is one: `["--token", …]`, `["Authorization", …]`."""
+    before: Any = None
+    for value in values:
+        is_named = isinstance(before, str) and _NAME.fullmatch(before) and names_secret(before)
+        yield HIDDEN if is_named and _may_hold(value) else _told(value, levels)
+        before = value
+
+
+def _text(text: str, levels: int) -> str:
+    """JSON by its fields, any other text by what stands in it."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return without_secrets(text)
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return without_secrets(text)
+    return json.dumps(_told(parsed, levels), ensure_ascii=False)
+
+
+def _is_secret(name: object) -> bool:
+    return isinstance(name, str) and names_secret(name)
+
+
+def _may_hold(value: object) -> bool:
+    return value is not None and not isinstance(value, bool)
+
+
+Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher", "call"]
+"""What was tried. A closed set: it is a label of the metrics."""
+Outcome = Literal["ok", "refused", "failed"]
+Fact = str | int | float | bool | None
+
+TARGET_CHARS = 2_000
+"""Of a statement or another target."""
+SAID_CHARS = 4_000
+"""Of what is said of it."""
+REFUSED = (
+    AccessError,
+    CypherBusy,
+    CypherRefused,
+    InvalidQuery,
+    InvalidSetting,
+    MassRemoval,
+    NotRun,
+    SourceError,
+    UnknownName,
+)
+"""Errors by which nothing was begun; others are failures."""
+
+logger = logging.getLogger("waygraph.audit")
+
+
+class Counts(Protocol):
+    """Who counts what was tried: the metrics of a service."""
+
+    def ran_statement(self, outcome: Outcome) -> None: ...
+
+    def wrote(self, action: Action, outcome: Outcome) -> None: ...
+
+    def called(self, outcome: Outcome) -> None: ...
+
+    def lost_audit_line(self) -> None: ...
+
+
+class AuditFile:
+    """Appends lines to a file that only its owner reads; one that was moved away or removed is made anew.
+
+    A line is one write in append mode, so that several processes may share the file. Raises InvalidSetting at once if
+    it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock, self._is_cut = path, Lock(), False
+        try:
+            self._file = self._open()
+        except OSError as exc:
+            raise InvalidSetting(f"WAYGRAPH_AUDIT_FILE={str(path)!r} cannot be written: {exc.strerror}") from exc
+
+    def append(self, line: str) -> None:
+        """Raises OSError."""
+        with self._lock:
+            if self._is_gone():
+                old, self._file = self._file, self._open()
+                os.close(old)
+            data = b"\n" * self._is_cut + line.encode() + b"\n"  # a line that was cut takes the next one not along
+            written = os.write(self._file, data)
+            self._is_cut = written != len(data)
+            if self._is_cut:
+                raise OSError("the line was cut, as the disk is full")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+    def _open(self) -> int:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if os.fstat(file).st_mode & 0o077:
+            os.fchmod(file, 0o600)
+        return file
+
+    def _is_gone(self) -> bool:
+        try:
+            there, held = os.stat(self._path), os.fstat(self._file)
+        except FileNotFoundError:
+            return True
+        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What is being tried: whoever knows it sets what it was tried on, and once it is done its revision, or the code of
+    an `error` that was told and not raised.
+    """
+
+    target: str
+    revision: int | None = None
+    error: str = ""
+
+
+class Audit:
+    """Records what was tried, and counts it. Threads may share it. Raises InvalidSetting for a file not writable."""
+
+    def __init__(self, path: Path | None = None, *, metrics: Counts | None = None) -> None:
+        self._file = AuditFile(path) if path else None
+        self._metrics = metrics
+
+    @contextmanager
+    def attempt(
+        self,
+        caller: "Caller",
+        action: Action,
+        target: str,
+        *,
+        parameters: Iterable[str] = (),
+        said: str = "",
+        **facts: Fact,
+    ) -> Iterator[Attempt]:
+        """Records what happens within, also if it fails: an error's type is its code."""
+        started, attempt = time.perf_counter(), Attempt(target)
+        outcome: Outcome = "ok"
+        try:
+            yield attempt
+            outcome = "failed" if attempt.error else "ok"
+        except BaseException as exc:
+            outcome, attempt.error = "refused" if isinstance(exc, REFUSED) else "failed", type(exc).__name__
+            raise
+        finally:
+            facts |= {"error": attempt.error, "revision": attempt.revision}
+            facts["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
+            self.record(caller, action, attempt.target, outcome, parameters=parameters, said=said, **facts)
+
+    def record(
+        self,
+        caller: "Caller",
+        action: Action,
+        target: str,
+        outcome: Outcome,
+        *,
+        parameters: Iterable[str] = (),
+        said: str = "",
+        **facts: Fact,
+    ) -> None:
+        """One line. `target` is an agent, a source or a statement; of `parameters` only the names are taken;
+        `said`, of the target, is JSON.
+
+        Facts: `error` (a code), `revision` (after it), `duration_ms`. A line that the file does not take is an error
+        in the log and counted, since what it tells of has been done.
+        """
+        line: dict[str, object] = {
+            "caller": caller.id,
+            "caller_name": caller.name,
+            "action": action,
+            **_cut("target", target, TARGET_CHARS),
+            "parameters": sorted(parameters),
+            "outcome": outcome,
+            "request_id": request_id(),
+            **(_cut("said", said, SAID_CHARS) if said else {}),
+            **{name: value for name, value in facts.items() if value not in (None, "")},
+        }
+        logger.info("audit", extra={FACTS: line})
+        self._count(action, outcome)
+        self._append(line)
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+    def _count(self, action: Action, outcome: Outcome) -> None:
+        if self._metrics is None:
+            return
+        if action == "cypher":
+            self._metrics.ran_statement(outcome)
+        elif action == "call":
+            self._metrics.called(outcome)
+        else:
+            self._metrics.wrote(action, outcome)
+
+    def _append(self, line: dict[str, object]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.append(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **line}))
+        except OSError:
+            logger.exception("the audit file takes no line")
+            if self._metrics is not None:
+                self._metrics.lost_audit_line()
+
+
+def _cut(name: str, text: str, most_chars: int) -> dict[str, object]:
+    """Without what looks like a key; how long it was where it is longer than is kept."""
+    counted = {f"{name}_chars": len(text)} if len(text) > most_chars else {}
+    return {name: without_keys(text[:most_chars]), **counted}

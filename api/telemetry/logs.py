@@ -1,0 +1,241 @@
+"""Log lines of the service, its own and those of the libraries, as JSON or for a console; one stream for all.
+
+Every line says `time`, `level` and `event`. What is bound in `structlog.contextvars` (the request's id, the caller)
+is on every line of a request, also in the threads that work for it.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, MutableMapping
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
+
+from waygraph.api.cli.render.blocks import escaped
+from waygraph.registry.model.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger, Processor
+
+    Logger = FilteringBoundLogger
+
+
+# Secrets taken out of text that is about to be logged: messages of libraries, texts of exceptions, paths.
+#
+# Nothing of ours logs a header, a body or a query string. This is for text that others wrote, where a key may stand.
+
+
+HIDDEN = "***"
+
+_KEY = re.compile(
+    r"(?P<own>wg_[0-9A-Za-z]+_)[\w-]+"  # the id of a key of ours is public, what follows is not
+    r"|(?<![\w-])(?P<of_others>sk-|glpat-|xox[abeprs]-)[\w-]{8,}"  # OpenAI and others, GitLab, Slack
+    r"|(?<!\w)(?P<plain>gh[opsur]_|github_pat_|hf_|npm_|[rs]k_(?:live|test)_)[0-9A-Za-z]{16}\w*"
+    r"|(?<!\w)(?P<of_clouds>AKIA|ASIA|AIza)[\w-]{16,}"
+    r"|(?<![\w-])eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # a JSON web token
+    r"|(?s:(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?:-----END|\Z))"
+)
+_NAMES = (
+    r"(?<![0-9A-Za-z])"  # a name may end in it: `db_password`, `X-Client-Secret`
+    r"(?:(?:proxy-)?authorization|x-api-key|(?:api|access|private|secret)[_-]?key|(?:set-)?cookie"
+    r"|passw(?:or)?d|passphrase|(?:client)?secret|(?:access|auth|bearer|id|refresh|session)?token)\b"
+)
+_IN_TEXT = re.compile(
+    rf"(?P<named>{_NAMES}(?:\\?['\"]?\s*[:=,]\s*b?\\?['\"]|=))(?:(?:bearer|basic)\s+)?[^\s'\"\\,;)]+"
+    r"|(?P<header>\b(?:authorization|x-api-key|cookie):\s*)[^\r\n'\"]+"
+    r"|(?P<scheme>\b(?:bearer|basic)\s+)[\w.~+/=*-]+"
+    r"|(?P<account>://)[^/\s@]+(?=@)"
+    r"|(?P<query>\?)[\w.%~-]+=[^\s'\"<>]*",
+    re.IGNORECASE,
+)
+_LEAST_CHARS = 4
+"""A shorter text is no secret, and stands in every second word."""
+
+
+def without_keys(text: str) -> str:
+    """The text without what has the form of a key or of a token."""
+    return _KEY.sub(_kept, text)
+
+
+def without_secrets(text: str, known: Iterable[str] = ()) -> str:
+    """The text without keys, tokens, passwords, query strings of URLs, and the secrets that are `known`."""
+    for secret in sorted(known, key=len, reverse=True):
+        if len(secret) >= _LEAST_CHARS:
+            text = text.replace(secret, HIDDEN)
+    return _IN_TEXT.sub(_kept, without_keys(text))
+
+
+def _kept(found: re.Match[str]) -> str:
+    """What says of which kind the secret was, and no more."""
+    return next((part for part in found.groups() if part), "") + HIDDEN
+
+
+# structlog is imported where it is used: with it come the tracebacks of rich, and most processes log nothing.
+LogFormat = Literal["json", "console"]
+LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
+LOG_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
+OURS = ("waygraph", "uvicorn")
+"""Loggers that speak from the chosen level on; of other libraries only warnings are heard."""
+FACTS = "facts"
+"""`logger.info("…", extra={FACTS: {…}})`: fields of the line."""
+
+Event = MutableMapping[str, Any]
+_FIRST = ("time", "level", "event")
+
+
+class Lines:
+    """Writes lines to a stream, one at a time. A stream that cannot be written to costs the line, not the request."""
+
+    def __init__(self, stream: TextIO, lost: Callable[[], None]) -> None:
+        self._stream, self._lost, self._lock = stream, lost, Lock()
+
+    def write(self, line: str) -> None:
+        try:
+            with self._lock:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+        except (OSError, ValueError):  # a closed stream is a ValueError
+            self._lost()
+
+    debug = info = warning = error = critical = write
+
+
+class _FromLibraries(logging.Handler):
+    """Hands the records of `logging` to the same stream."""
+
+    def __init__(self, lines: Lines, log_format: LogFormat, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._lines, self._log_format, self._is_terminal = lines, log_format, is_terminal
+
+    @cached_property
+    def _made_formatter(self) -> logging.Formatter:
+        return _formatter(_renderer(self._log_format, is_terminal=self._is_terminal))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._made_formatter.format(record)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.write(self.format(record))
+        except Exception:  # noqa: BLE001 - as every handler of `logging`: a bad record is told, and harms nobody
+            self.handleError(record)
+
+
+def open_logs(log_format: str, level: str, stream: TextIO, lost: Callable[[], None] = lambda: None) -> "Logger":
+    """Sends all that this process logs to `stream`, and gives the logger of requests; `lost` is told of lost lines.
+
+    Raises InvalidSetting.
+    """
+    import structlog
+
+    lines, known, least = _taken_over(log_format, level, stream, lost)
+    logger: Logger = structlog.wrap_logger(
+        lines,
+        processors=[
+            structlog.processors.add_log_level,
+            _stamp(),
+            _in_order,
+            *_renderer(known, is_terminal=stream.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        context_class=dict,
+    ).bind()
+    return logger
+
+
+def take_over_logging(log_format: str, level: str, stream: TextIO) -> None:
+    """The same for a process that has no logger of requests. Raises InvalidSetting."""
+    _taken_over(log_format, level, stream, lambda: None)
+
+
+def _taken_over(log_format: str, level: str, stream: TextIO, lost: Callable[[], None]) -> tuple[Lines, LogFormat, int]:
+    known: LogFormat = _known("log_format", log_format, LOG_FORMATS)
+    least = LOG_LEVELS[_known("log_level", level, LOG_LEVELS)]
+    lines = Lines(stream, lost)
+    _send_all_to(_FromLibraries(lines, known, is_terminal=stream.isatty()), least)
+    return lines, known, least
+
+
+def request_id() -> str:
+    """The id of the request that this work is for; empty outside of one."""
+    from structlog.contextvars import get_contextvars
+
+    return str(get_contextvars().get("request_id", ""))
+
+
+def _known(setting: str, value: str, allowed: Any) -> Any:
+    if value not in allowed:
+        raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(allowed)}")
+    return value
+
+
+def _send_all_to(handler: logging.Handler, least: int) -> None:
+    """One handler at the root; what uvicorn would print of each request is left out, since we do."""
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in OURS:
+        logging.getLogger(name).setLevel(least)
+    access = logging.getLogger("uvicorn.access")
+    access.handlers, access.propagate = [], False
+
+
+def _formatter(render: "list[Processor]") -> logging.Formatter:
+    import structlog
+    from structlog.stdlib import ProcessorFormatter
+
+    return ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(allow=[FACTS]),
+            _stamp(),
+            structlog.processors.format_exc_info,
+        ],
+        processors=[ProcessorFormatter.remove_processors_meta, _spread, _redacted, _in_order, *render],
+    )
+
+
+def _renderer(log_format: LogFormat, *, is_terminal: bool) -> "list[Processor]":
+    import structlog
+
+    if log_format == "json":
+        return [structlog.processors.JSONRenderer()]
+    console = structlog.dev.ConsoleRenderer(
+        colors=is_terminal, timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=0
+    )
+    return [_harmless, console]
+
+
+def _stamp() -> "Processor":
+    from structlog.processors import TimeStamper
+
+    return TimeStamper(fmt="iso", utc=True, key="time")
+
+
+def _spread(_: object, __: str, event: Event) -> Event:
+    event.update(event.pop(FACTS, {}))
+    return event
+
+
+def _redacted(_: object, __: str, event: Event) -> Event:
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = without_secrets(value)
+    return event
+
+
+def _in_order(_: object, __: str, event: Event) -> Event:
+    return {name: event.pop(name) for name in _FIRST} | dict(event)
+
+
+def _harmless(_: object, __: str, event: Event) -> Event:
+    """No text steers a terminal; a traceback stands apart from the margin, so that none of its lines looks like ours.
+
+    JSON needs neither: it spells control characters out.
+    """
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = escaped(value if name == "exception" else value.replace("\n", "\\n"))
+    if trace := event.get("exception"):
+        event["exception"] = "\n".join(f"  | {line}" for line in trace.splitlines())
+    return event

@@ -1,0 +1,236 @@
+"""Numbers for Prometheus: requests, refusals, writes, statements, calls, and what the registry holds.
+
+Labels come from closed sets (route templates, classes of status, outcomes), so their number is bounded whatever is
+asked. With several workers they share a folder, and any of them tells the numbers of all.
+"""
+
+import fcntl
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from waygraph.registry.model.errors import WaygraphError
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus_client learns of the folder, when it is imported."""
+UNMATCHED = "unmatched"
+"""The route of every path that no route takes."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER_METHOD = "other"
+REFUSALS = {401: "authentication", 403: "permission", 429: "rate_limit"}
+"""Status → why a request was refused."""
+DURATIONS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SERIES_KEPT = 4_096
+_MEMORY, _ROOM_BYTES = "/dev/shm", 32 * 1024 * 1024  # noqa: S108 - a folder of its own is made there
+_PREFIX, _NEW_S = "waygraph-metrics-", 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What the registry holds now, as a worker sees it."""
+
+    revision: int
+    agents: int
+    tools: int
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    """How many agents are known, online, unreachable, failing."""
+
+
+class Metrics:
+    """Counts what it is told; threads may share it. `holding` is asked at each scrape.
+
+    With `shared` the numbers of all workers that use this folder are told; prometheus_client must have been imported
+    with SHARED_FOLDER set to it (see `shared_folder`).
+    """
+
+    def __init__(self, holding: Callable[[], Holding] | None = None, *, shared: Path | None = None) -> None:
+        self._shared = shared
+        disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each, which nobody reads
+        own = CollectorRegistry()
+        self._requests = Counter(
+            "waygraph_http_requests", "Requests answered", ("method", "route", "status"), registry=own
+        )
+        self._durations = Histogram(
+            "waygraph_http_request_duration_seconds",
+            "Time from the request to the end of its answer",
+            ("route",),
+            buckets=DURATIONS_S,
+            registry=own,
+        )
+        self._in_flight = Gauge(
+            "waygraph_http_requests_in_flight", "Requests at work now", registry=own, multiprocess_mode="livesum"
+        )
+        self._refused = Counter("waygraph_refused", "Requests refused", ("reason",), registry=own)
+        self._writes = Counter("waygraph_writes", "Attempts to change something", ("action", "outcome"), registry=own)
+        self._statements = Counter("waygraph_cypher_statements", "Cypher statements", ("outcome",), registry=own)
+        self._calls = Counter("waygraph_tool_calls", "Calls of tools", ("outcome",), registry=own)
+        self._unaudited = Counter("waygraph_audit_failures", "Audit lines that no file took", registry=own)
+        self._lost_lines = Counter("waygraph_log_lines_lost", "Log lines that no stream took", registry=own)
+        self._own, self._facts = own, _Facts(holding)
+        self._series = lru_cache(maxsize=_SERIES_KEPT)(self._new_series)
+
+    def started(self) -> None:
+        """A request came."""
+        self._in_flight.inc()
+
+    def answered(self, method: str, route: str, status: int, duration_s: float) -> None:
+        """It was answered; `route` is a route's template or UNMATCHED."""
+        count, time = self._series(method if method in METHODS else OTHER_METHOD, route, status // 100)
+        count.inc()
+        time.observe(duration_s)
+        if status in REFUSALS:
+            self._refused.labels(REFUSALS[status]).inc()
+        self._in_flight.dec()  # last: what is at work no more has been counted, whichever process is asked
+
+    def wrote(self, action: str, outcome: str) -> None:
+        """A write was tried; both words come from closed sets."""
+        self._writes.labels(action, outcome).inc()
+
+    def ran_statement(self, outcome: str) -> None:
+        self._statements.labels(outcome).inc()
+
+    def called(self, outcome: str) -> None:
+        self._calls.labels(outcome).inc()
+
+    def lost_audit_line(self) -> None:
+        self._unaudited.inc()
+
+    def lost_log_line(self) -> None:
+        self._lost_lines.inc()
+
+    def exposition(self) -> tuple[bytes, str]:
+        """All numbers in Prometheus's text format, and its content type."""
+        told = CollectorRegistry()
+        told.register(self._facts)
+        if self._shared is None:
+            return generate_latest(self._own) + generate_latest(told), CONTENT_TYPE_LATEST
+        _forget_the_dead(self._shared)
+        MultiProcessCollector(told, path=str(self._shared))  # type: ignore[no-untyped-call]
+        return generate_latest(told), CONTENT_TYPE_LATEST
+
+    def _new_series(self, method: str, route: str, hundreds: int) -> tuple[Counter, Histogram]:
+        return self._requests.labels(method, route, f"{hundreds}xx"), self._durations.labels(route)
+
+
+class _Facts(Collector):
+    """What is true at the time of the scrape, not counted."""
+
+    def __init__(self, holding: Callable[[], Holding] | None) -> None:
+        self._holding = holding
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is asked when this is registered."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily("waygraph_build_info", "Version of Waygraph; always 1", labels=("version", "python"))
+        build.add_metric((version("waygraph"), platform.python_version()), 1)
+        yield build
+        if self._holding is not None:
+            yield from _held(self._holding)
+
+
+def _held(holding: Callable[[], Holding]) -> Iterator[Metric]:
+    """A registry that cannot be read is `up 0`, and the rest is told all the same."""
+    try:
+        now = holding()
+    except WaygraphError:
+        yield GaugeMetricFamily("waygraph_registry_up", "Whether the registry can be read", value=0)
+        return
+    yield GaugeMetricFamily("waygraph_registry_up", "Whether the registry can be read", value=1)
+    yield GaugeMetricFamily("waygraph_registry_revision", "Revision that this worker answers from", value=now.revision)
+    yield GaugeMetricFamily("waygraph_registry_agents", "Agents in it", value=now.agents)
+    yield GaugeMetricFamily("waygraph_registry_tools", "Tools in it", value=now.tools)
+    statuses = GaugeMetricFamily(
+        "waygraph_registry_agents_by_status", "Agents by what is known of them", labels=("status",)
+    )
+    for status, agents in sorted(now.statuses.items()):
+        statuses.add_metric((status,), agents)
+    yield statuses
+
+
+@contextmanager
+def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
+    """A folder for the numbers of workers: entered by their parent before it starts them, removed at the end; if the
+    parent is killed, by the next one.
+
+    `environ` is the process's own: the workers inherit it, and prometheus_client reads it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_in_memory(environ)))
+    with _locked(folder):
+        _remove_left_behind(folder.parent)
+        environ[SHARED_FOLDER] = str(folder)
+        try:
+            yield folder
+        finally:
+            environ.pop(SHARED_FOLDER, None)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Its lock ends with the process, however that ends. Raises BlockingIOError if another holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_left_behind(home: Path) -> None:
+    """Folders that nobody holds; a new one may be just before that."""
+    for folder in home.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another's, of another user, or gone by now
+            if time.time() - folder.stat().st_mtime > _NEW_S:
+                with _locked(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _in_memory(environ: Mapping[str, str]) -> str | None:
+    """A file system in memory, if there is one with room and nobody names another place: workers map their numbers, and
+    one that finds no room for them is ended by SIGBUS.
+    """
+    if environ.get("TMPDIR") or not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ROOM_BYTES:
+        return None
+    return _MEMORY
+
+
+def _forget_the_dead(folder: Path) -> None:
+    """Gauges of a worker that has ended are not added up any more; what it counted stays."""
+    pids = {int(path.stem.rpartition("_")[2]) for path in folder.glob("gauge_live*_*.db")}
+    for pid in pids:
+        if not _is_alive(pid):
+            with suppress(FileNotFoundError):  # another worker's scrape was first
+                mark_process_dead(pid, path=str(folder))  # type: ignore[no-untyped-call]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

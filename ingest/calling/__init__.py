@@ -1,1 +1,0 @@
-"""Tools are run: over the connections of `upstream`, as HTTP operations, as A2A messages; whatever their agent is."""

@@ -1,0 +1,1 @@
+"""Tools are run: over MCP, HTTP and A2A."""

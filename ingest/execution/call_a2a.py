@@ -1,0 +1,421 @@
+"""Skills of A2A agents are asked by a message, over JSON-RPC; a task is waited for till it ends, or asks for more.
+
+Where the agent is says its card, which is somebody else's document. It is asked only at an address that an operator
+wrote into the services file, or at the very origin of an address that a person on this machine ingested the card from
+(`ingest.vouched`), with the transport as it was then.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+
+from waygraph.ingest.execution.call import ToolCall, text
+from waygraph.ingest.execution.configured import Configured, confidential
+from waygraph.ingest.execution.services import Incomplete, Login, Service
+from waygraph.ingest.execution.trust_store import VouchedFile, claims_on, origins_vouched_for
+from waygraph.ingest.execution.web_request import Request, Response, Web
+from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
+from waygraph.ingest.manifest.redaction import MOST_CHARS, struck_json
+from waygraph.ingest.sources.formats.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
+from waygraph.ingest.upstream.connection import Host, Result
+from waygraph.registry.http.client import origin_of
+from waygraph.registry.model.errors import (
+    InvalidArguments,
+    NotCallable,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamRefused,
+)
+from waygraph.registry.model.identity import CONTEXT, MESSAGE, TASK, parsed
+from waygraph.registry.model.nouns import Agent, Tool
+
+# A2A's messages and tasks as JSON-RPC has them, in the words of protocol 1.0 and of 0.3; and as results of a tool.
+#
+# Pure. 1.0: `SendMessage`, ProtoJSON, states such as TASK_STATE_COMPLETED. 0.3: `message/send`, parts with a `kind`,
+# states such as `completed`.
+
+
+META = "waygraph/a2a"
+"""In `_meta` of a result: ids of the task and the conversation, and the task's state."""
+_ENDED_WELL = frozenset({"completed"})
+_ENDED_BADLY = frozenset({"failed", "canceled", "rejected", "auth-required"})
+_WAITING = frozenset({"input-required"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What goes to an agent. `output_modes`: the media types that its skill gives; empty: any."""
+
+    message_id: str
+    text: str
+    skill: str
+    task_id: str = ""
+    context_id: str = ""
+    output_modes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one version of the protocol speaks."""
+
+    version: str
+    send: str
+    get: str
+    cancel: str
+
+    def message(self, said: Said, tenant: str) -> dict[str, Any]:
+        """The params of `send`."""
+        is_modern = self is MODERN
+        part = {"text": said.text} if is_modern else {"kind": "text", "text": said.text}
+        message: dict[str, Any] = {
+            "messageId": said.message_id,
+            "role": "ROLE_USER" if is_modern else "user",
+            "parts": [part],
+            "metadata": {"skillId": said.skill},
+        }
+        message |= {} if is_modern else {"kind": "message"}
+        message |= {name: value for name, value in (("taskId", said.task_id), ("contextId", said.context_id)) if value}
+        configuration: dict[str, Any] = {"returnImmediately": True} if is_modern else {"blocking": False}
+        if said.output_modes:
+            configuration["acceptedOutputModes"] = list(said.output_modes)
+        return self._of_tenant({"message": message, "configuration": configuration}, tenant)
+
+    def task(self, task_id: str, tenant: str) -> dict[str, Any]:
+        """The params of `get` and of `cancel`."""
+        return self._of_tenant({"id": task_id}, tenant)
+
+    def _of_tenant(self, params: dict[str, Any], tenant: str) -> dict[str, Any]:
+        return {**params, "tenant": tenant} if tenant and self is MODERN else params
+
+
+MODERN = Dialect("1.0", "SendMessage", "GetTask", "CancelTask")
+OLDER = Dialect("0.3", "message/send", "tasks/get", "tasks/cancel")
+
+
+def dialect_of(version: str) -> Dialect:
+    """Of an interface's `protocolVersion`."""
+    return OLDER if version.strip().startswith("0.") else MODERN
+
+
+# -- what came -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """A message, or a task as it stands. `state` is empty of a message."""
+
+    state: str = ""
+    task_id: str = ""
+    context_id: str = ""
+    parts: Sequence[Mapping[str, Any]] = ()
+    """Of the message, or of the task's artifacts."""
+    status: Sequence[Mapping[str, Any]] = field(default=())
+    """Parts of what the agent says of the task's state."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more comes by waiting."""
+        return not self.task_id or self.state in _ENDED_WELL | _ENDED_BADLY | _WAITING
+
+    @property
+    def status_text(self) -> str:
+        return "\n".join(filter(None, (text_of(part.get("text")) for part in self.status)))
+
+
+def heard(result: object) -> Heard | None:
+    """The result of a request, in either dialect; None: it is neither message nor task."""
+    told = fields_of(result)
+    task = fields_of(told.get("task")) or (told if told.get("kind") == "task" or "status" in told else {})
+    if task and text_of(task.get("id")):
+        return _task(task)
+    message = fields_of(told.get("message")) or (told if "parts" in told else {})
+    if "parts" not in message:
+        return None
+    return Heard(context_id=text_of(message.get("contextId")), parts=_parts(message))
+
+
+def _task(task: Mapping[str, Any]) -> Heard:
+    status = fields_of(task.get("status"))
+    artifacts = [part for artifact in items_of(task.get("artifacts")) for part in _parts(fields_of(artifact))]
+    return Heard(
+        state=_state(text_of(status.get("state"))),
+        task_id=text_of(task.get("id")),
+        context_id=text_of(task.get("contextId")),
+        parts=artifacts or _last_words(task),
+        status=_parts(fields_of(status.get("message"))),
+    )
+
+
+def _state(told: str) -> str:
+    return told.lower().removeprefix("task_state_").replace("_", "-")
+
+
+def _last_words(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Of a task without artifacts and without a word on its state: what the agent said last."""
+    if fields_of(task.get("status")).get("message"):
+        return []
+    said = [fields_of(message) for message in items_of(task.get("history"))]
+    return next((_parts(each) for each in reversed(said) if text_of(each.get("role")).lower().endswith("agent")), [])
+
+
+def _parts(of: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [part for part in items_of(of.get("parts")) if isinstance(part, Mapping)]
+
+
+# -- as a result -----------------------------------------------------------------------------------
+
+
+def result_of(said: Heard) -> Result:
+    """A settled message or task as the result of a tool."""
+    content = [item for part in (*said.parts, *said.status) for item in _content(part)]
+    ids = {"taskId": said.task_id, "contextId": said.context_id, "state": said.state}
+    result: dict[str, Any] = {
+        "content": content,
+        "_meta": {META: {name: value for name, value in ids.items() if value}},
+    }
+    data = [fields_of(part.get("data")) for part in said.parts if isinstance(part.get("data"), Mapping)]
+    if len(data) == 1:
+        result["structuredContent"] = data[0]
+    if said.state in _WAITING:
+        content.append(text(_how_to_go_on(said)))
+    if said.state in _ENDED_BADLY:
+        content.insert(0, text(_why_not(said.state)))
+        result["isError"] = True
+    if not content:
+        content.append(text("The agent has done it, and says nothing of it."))
+    return result
+
+
+def _how_to_go_on(said: Heard) -> str:
+    ids = {TASK: said.task_id, CONTEXT: said.context_id}
+    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids.items() if value)
+    return f"The agent asks for more before it goes on. Answer by calling this tool again with {given}."
+
+
+def _why_not(state: str) -> str:
+    if state == "auth-required":
+        return "The agent asks for a login before it goes on: write `auth` for it into the services file."
+    return f"The agent's task ended as {state}."
+
+
+def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A part in either dialect."""
+    file = fields_of(part.get("file"))
+    media = text_of(part.get("mediaType")) or text_of(file.get("mimeType"))
+    name = text_of(part.get("filename")) or text_of(file.get("name"))
+    if isinstance(part.get("text"), str):
+        yield text(part["text"])
+    elif isinstance(encoded := part.get("raw") or file.get("bytes"), str):
+        yield _file(encoded, media, name)
+    elif address := text_of(part.get("url")) or text_of(file.get("uri")):
+        link = {"type": "resource_link", "uri": address, "name": name or address}
+        yield {**link, "mimeType": media} if media else link
+    elif "data" in part:
+        yield text(json.dumps(part["data"], ensure_ascii=False))
+
+
+def _file(encoded: str, media: str, name: str) -> dict[str, Any]:
+    kind = media.partition("/")[0]
+    if kind in ("image", "audio"):
+        return {"type": kind, "data": encoded, "mimeType": media}
+    address = f"waygraph:answer/{quote(name or 'file', safe='')}"
+    held = {"uri": address, "mimeType": media or "application/octet-stream", "blob": encoded}
+    return {"type": "resource", "resource": held}
+
+
+FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 2.0
+"""From one look at a task to the next, longer each time."""
+CANCEL_S = 1.0
+"""For the agent to be told that nobody waits any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """Where an agent is, and how it is spoken to."""
+
+    url: str = field(repr=False)
+    dialect: Dialect
+    tenant: str = ""
+    login: Login = field(default_factory=Login, repr=False)
+    allow_private: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class A2aCaller:
+    """A ToolCaller for agents of the kind `a2a_agent`."""
+
+    configured: Configured
+    vouched: VouchedFile
+    web: Web
+
+    async def call(self, call: ToolCall) -> Result:
+        """As `ToolCaller.call`. A task that fails is a result that is an error; one that asks for more says how to go
+        on. Cancelled, the agent is asked to cancel the task.
+        """
+        interface = await self._interface(call)  # who mends its arguments should not learn only then that it is nowhere
+        said = _said(call.tool, call.arguments)
+        return result_of(await _Conversation(self.web, interface).settled(said, call.host))
+
+    async def _interface(self, call: ToolCall) -> Interface:
+        """Raises NotCallable."""
+        name, agent = call.name, call.agent
+        offered = list(_interfaces(agent))
+        if service := await self.configured.service(agent):
+            try:
+                return self._configured(offered, service)
+            except Incomplete as reason:
+                raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
+        if not offered:
+            raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
+        origins = await to_thread.run_sync(self._vouched_origins, agent)
+        for interface in offered:
+            if origin_of(interface.url) in origins:
+                return replace(interface, allow_private=True)  # by its own name or number a person named it
+        raise NotCallable(name, self._not_vouched(agent, offered, origins))
+
+    def _configured(self, offered: list[Interface], service: Service) -> Interface:
+        """The one at that address; else the first, or one of 1.0, at that address. Raises Incomplete."""
+        first = offered[0] if offered else Interface(url=service.base_url, dialect=MODERN)
+        elsewhere = replace(first, url=service.base_url)
+        found = next((each for each in offered if each.url.rstrip("/") == service.base_url), elsewhere)
+        login = service.login(self.configured.surroundings)
+        return replace(found, login=login, allow_private=service.allow_private)
+
+    def _vouched_origins(self, agent: Agent) -> set[str]:
+        return origins_vouched_for(self.vouched, claims_on(self.configured.registry, agent.id), agent)
+
+    def _not_vouched(self, agent: Agent, offered: list[Interface], origins: set[str]) -> str:
+        """What to write where."""
+        shown = offered[0].url[:200] if offered[0].url.isprintable() else "what cannot be shown"
+        entry = f'[[service]] agent = {json.dumps(agent.id, ensure_ascii=False)} base_url = "…" (three lines)'
+        where = self.configured.services.where_to_write()
+        if origins:
+            first = sorted(origins)[0]
+            at = f"its card came from {first}, and says that it is at {shown!r}"
+            return f"{at}: if you trust that, write {entry} into {where}"
+        return (
+            f"nobody here named its address; its card says {shown!r}. Run `waygraph ingest https://HOST`, with the "
+            f"address of the agent itself, on the machine of this gateway, or write {entry} into {where}"
+        )
+
+
+class _Conversation:
+    """One message and what becomes of it."""
+
+    def __init__(self, web: Web, interface: Interface) -> None:
+        self._web, self._interface = web, interface
+        self._secrets = confidential(interface.login, interface.url)
+
+    async def settled(self, said: Said, host: Host) -> Heard:
+        """The message, or the task when nothing more comes by waiting."""
+        dialect, tenant = self._interface.dialect, self._interface.tenant
+        now = await self._asked(dialect.send, dialect.message(said, tenant))
+        try:
+            pause_s, told = FIRST_LOOK_S, 0
+            while not now.is_settled:
+                told += 1
+                await host.progress(float(told), None, now.status_text or now.state or None)
+                await anyio.sleep(pause_s)
+                pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
+                now = await self._asked(dialect.get, dialect.task(now.task_id, tenant))
+        except anyio.get_cancelled_exc_class():
+            with (
+                anyio.move_on_after(CANCEL_S, shield=True),
+                suppress(UpstreamError),
+            ):  # nobody hears why
+                await self._cancelled(now.task_id)
+            raise
+        return now
+
+    async def _cancelled(self, task_id: str) -> None:
+        dialect = self._interface.dialect
+        await self._sent(dialect.cancel, dialect.task(task_id, self._interface.tenant))
+
+    async def _asked(self, method: str, params: Mapping[str, Any]) -> Heard:
+        """Raises UpstreamError."""
+        answer = _message_in(await self._sent(method, params), self._secrets)
+        error = answer.get("error")
+        if isinstance(error, Mapping):
+            raise self._error(error)
+        found = heard(answer.get("result"))
+        if found is None:
+            raise UpstreamRefused("answered with neither a message nor a task")
+        return found
+
+    async def _sent(self, method: str, params: Mapping[str, Any]) -> Response:
+        interface = self._interface
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        query = "&".join(f"{quote(name)}={quote(text, safe='')}" for name, text in interface.login.query.items())
+        mark = "&" if "?" in interface.url else "?"
+        cookies = "; ".join(f"{name}={text}" for name, text in interface.login.cookies.items())
+        return await self._web.ask(
+            Request(
+                method="POST",
+                url=f"{interface.url}{mark if query else ''}{query}",
+                headers={
+                    "Accept": "application/json",
+                    **({"Cookie": cookies} if cookies else {}),
+                    **interface.login.headers,
+                    "Content-Type": "application/json",
+                    "A2A-Version": interface.dialect.version,
+                },
+                content=json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+                allow_private=interface.allow_private,
+            )
+        )
+
+    @staticmethod
+    def _error(error: Mapping[str, Any]) -> UpstreamAnswered:
+        code, message = error.get("code"), error.get("message")
+        told = message if isinstance(message, str) else "no reason given"
+        return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS], error.get("data"))
+
+
+def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:
+    """The JSON-RPC message of an answer, in which no secret stands. Raises UpstreamRefused."""
+    if not response.whole:
+        raise UpstreamRefused("answered with more than may be read (WAYGRAPH_CALL_MAX_ANSWER_BYTES)")
+    try:
+        message = struck_json(sendable(json.loads(response.content.decode("utf-8", "replace"))), secrets)
+    except (ValueError, RecursionError):
+        message = None
+    if isinstance(message, Mapping) and ("result" in message or "error" in message):
+        return message
+    if response.status in (401, 403):
+        raise UpstreamRefused(f"needs a login ({response.reason}): write `auth` for it into the services file")
+    raise UpstreamRefused(f"answered with {response.reason}, and with no message of JSON-RPC")
+
+
+def _said(tool: Tool, arguments: Mapping[str, Any]) -> Said:
+    """Raises InvalidArguments."""
+    given = {name: arguments.get(name, "") for name in (MESSAGE, TASK, CONTEXT)}
+    faults = [(f"/{name}", "a text") for name, value in given.items() if not isinstance(value, str)]
+    if faults or not given[MESSAGE].strip():
+        name = tool.call_name or tool.id
+        raise InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
+    annotations = fields_of(parsed(tool.annotations))
+    return Said(
+        message_id=uuid4().hex,
+        text=given[MESSAGE],
+        skill=tool.name,
+        task_id=given[TASK],
+        context_id=given[CONTEXT],
+        output_modes=tuple(lines_of(annotations.get("outputModes"))),
+    )
+
+
+def _interfaces(agent: Agent) -> Iterator[Interface]:
+    """Those that speak JSON-RPC, the preferred one first."""
+    transport = fields_of(parsed(agent.transport))
+    for each in map(fields_of, items_of(transport.get("interfaces")) or [transport]):
+        url, binding = text_of(each.get("url")), text_of(each.get("protocolBinding")) or DEFAULT_BINDING
+        if binding.upper() == "JSONRPC" and origin_of(url).startswith(("http://", "https://")):
+            version = text_of(each.get("protocolVersion")) or DEFAULT_VERSION
+            yield Interface(url=url, dialect=dialect_of(version), tenant=text_of(each.get("tenant")))

@@ -1,0 +1,334 @@
+"""Connections that tools are called over: one an agent, opened by its first call, closed when nobody needs it.
+
+All connections of a process stand in one task group. A connection has a task of its own, which opens and closes it;
+calls come from anywhere and wait for nothing but their own server.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from waygraph.ingest.execution.call import STOPPING
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch
+from waygraph.ingest.upstream.clock import Clock, Starts, SystemClock, first_of
+from waygraph.ingest.upstream.connection import QUESTIONS, CallConnection, Host, NotDelivered, Result
+from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable
+from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.settings import Settings
+
+# What is remembered of agents, in bounded memory: in a long-lived service they come and go.
+
+
+MOST_AGENTS = 4_096
+
+
+class LastOf[V](OrderedDict[str, V]):
+    """By agent id; with one more than `most`, the one that was set longest ago is forgotten. Set by `[]` alone."""
+
+    def __init__(self, most: int = MOST_AGENTS) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, agent_id: str, value: V) -> None:
+        super().__setitem__(agent_id, value)
+        self.move_to_end(agent_id)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
+LaunchOf = Callable[[Agent], Awaitable[Launch]]
+"""How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
+OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
+"""Opens a connection for calls, within its deadline. Raises UpstreamError."""
+
+_NO_WAY_BACK = "no back-channel"
+"""So says the SDK's server, of the modern era, of a tool that asks by a request."""
+ASK_AGAIN = (
+    "From now on this server is spoken to in the older form of the protocol, in which it can ask: call it again."
+)
+NOBODY_TO_ASK = "The tool has a question, and the host of this call takes none."
+PATIENCE_S = 1.0
+"""How long a start keeps others waiting, when as many are at it as may."""
+MOST_SILENCES = 3
+FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
+"""For so long a server that could not be started is not tried again, doubled with each failure."""
+
+
+@asynccontextmanager
+async def calling_pool(launch_of: LaunchOf, settings: Settings) -> AsyncGenerator["Pool"]:
+    """A pool for as long as the block; leaving it closes all connections within 2 s, and ends their processes."""
+    raised: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        pool = Pool(tasks, launch_of, settings, SystemClock(), _connecting(settings))
+        try:
+            yield pool
+        except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
+            raised = exc
+        finally:
+            pool.close()
+            tasks.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
+
+
+def _connecting(settings: Settings) -> OpenConnections:
+    from waygraph.ingest.upstream.open import connect  # imports the SDK
+
+    return partial(connect, settings=settings, follow=False)
+
+
+class Pool:
+    """Made by `calling_pool`."""
+
+    def __init__(
+        self, tasks: TaskGroup, launch_of: LaunchOf, settings: Settings, clock: Clock, connect: OpenConnections
+    ) -> None:
+        self._tasks = tasks
+        self._launch_of = launch_of
+        self._idle_s = settings.call_idle_s
+        self._clock = clock
+        self._connect = connect
+        self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
+        self._lines: dict[str, _Line] = {}
+        self._failures = LastOf[_Failure]()
+        self._muted = LastOf[Launch]()
+        """By which launch a server could not ask."""
+        self._stood = LastOf[Launch]()
+        """By which launch a server was started well."""
+        self._is_closed = False
+
+    @property
+    def open(self) -> frozenset[str]:
+        """Ids of the agents whose connection stands."""
+        return frozenset(agent_id for agent_id, line in self._lines.items() if line.is_open)
+
+    async def call(
+        self,
+        agent: Agent,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        host: Host,
+        timeout_s: float,
+        input_schema: str = "",
+    ) -> Result:
+        """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
+
+        `timeout_s` is for the answer; a start has `upstream_connect_timeout_s`. A request that did not reach the
+        server is made once more, over a new connection. Raises what `CallConnection.call` and `launch_of` raise.
+        """
+        for is_last in (False, True):
+            line = await self._line(agent)
+            async with line.used() as connection:
+                try:
+                    return await connection.call(
+                        name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema
+                    )
+                except NotDelivered:
+                    line.retire()
+                    if is_last:
+                        raise
+                except UpstreamAnswered as error:
+                    raise self._noted(agent.id, line, error, host) from None
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """No call is taken any more. The connections end with the task group."""
+        self._is_closed = True
+
+    async def _line(self, agent: Agent) -> "_Line":
+        """One that stands or is being started. Raises UpstreamError."""
+        self._refuse_if_closed()
+        launch = await self._launch_of(agent)
+        if self._muted.get(agent.id) == launch:
+            launch = replace(launch, handshake=True)
+        self._refuse_if_closed()  # it may have been while the launch was looked for
+        line = self._lines.get(agent.id)
+        if line is not None and line.takes_calls and line.launch == launch:
+            return line
+        if line is not None:
+            line.retire()
+        return self._begun(agent.id, launch)
+
+    def _noted(self, agent_id: str, line: "_Line", error: UpstreamAnswered, host: Host) -> UpstreamAnswered:
+        """Servers whose tools ask by a request of their own can do so in the handshake era alone, and find that out
+        when they run. The tool is not run again: nobody knows how far it came, and a host that takes no questions
+        would be told no other thing.
+        """
+        if line.launch.handshake or _NO_WAY_BACK not in error.message:
+            return error
+        if not any(host.can(question) for question in QUESTIONS):
+            return UpstreamAnswered(error.code, f"{error.message} {NOBODY_TO_ASK}", error.data)
+        self._muted[agent_id] = line.launch
+        line.retire()
+        return UpstreamAnswered(error.code, f"{error.message} {ASK_AGAIN}", error.data, retryable=True)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise UpstreamUnreachable(STOPPING)
+
+    def _begun(self, agent_id: str, launch: Launch) -> "_Line":
+        """Raises UpstreamError at once, if the last try failed a short while ago."""
+        failure = self._failures.get(agent_id)
+        if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
+            raise failure.again(left_s)
+        line = _Line(launch, self._clock, self._idle_s)
+        self._lines[agent_id] = line
+        self._tasks.start_soon(self._run, agent_id, line)
+        return line
+
+    async def _run(self, agent_id: str, line: "_Line") -> None:
+        """The task of one connection. Never raises."""
+        try:
+            async with self._started(line.launch) as connection:
+                self._failures.pop(agent_id, None)
+                self._stood[agent_id] = line.launch
+                await line.serve(connection)
+        except Exception as exc:  # noqa: BLE001 - one server's fault must not end the connections of all
+            error = exc if isinstance(exc, UpstreamError) else UpstreamUnreachable(f"failed ({type(exc).__name__})")
+            if line.is_waited_for:
+                self._note(agent_id, line.launch, error)
+            line.fail(error)
+        finally:
+            line.fail(UpstreamUnreachable(STOPPING))
+            if self._lines.get(agent_id) is line:
+                del self._lines[agent_id]
+
+    @asynccontextmanager
+    async def _started(self, launch: Launch) -> AsyncIterator[CallConnection]:
+        """A place among those that start is held only until the connection stands; an address needs none."""
+        async with AsyncExitStack() as stack:
+            async with nullcontext() if isinstance(launch, HttpLaunch) else self._starts.place():
+                connection = await stack.enter_async_context(self._connect(launch))
+            yield connection
+
+    def _note(self, agent_id: str, launch: Launch, error: UpstreamError) -> None:
+        """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
+        last = self._failures.get(agent_id)
+        if last is not None and last.launch == launch:
+            rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
+        else:
+            rest_s = 0.0 if self._stood.get(agent_id) == launch else FIRST_REST_S
+        self._failures[agent_id] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A start that failed, until when it is remembered, and for how long that is."""
+
+    launch: Launch
+    error: UpstreamError
+    rest_s: float
+    until_s: float
+
+    def again(self, left_s: float) -> UpstreamError:
+        return self.error.again(f"{self.error.reason}; it is tried again by the first call after {left_s:.1f} s")
+
+
+class _Line:
+    """A connection from its start to its end, and the calls that use it."""
+
+    def __init__(self, launch: Launch, clock: Clock, idle_s: float) -> None:
+        self.launch = launch
+        self.is_over = False
+        """No call begins on it any more."""
+        self._clock = clock
+        self._idle_s = idle_s
+        self._connection: CallConnection | None = None
+        self._failure: UpstreamError | None = None
+        self._settled = anyio.Event()
+        self._stirred = anyio.Event()
+        self._calls = 0
+        self._heard = self._silences = 0
+        """How many messages had come at the last silence, and how many calls in a row were given up since."""
+        self._is_waited_to_rest = False
+        self._used_s = clock.now_s()
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None and self.takes_calls
+
+    @property
+    def takes_calls(self) -> bool:
+        return not self.is_over and (self._connection is None or self._connection.is_open)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether it has neither been opened nor failed."""
+        return not self._settled.is_set()
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[CallConnection]:
+        """The connection, once it stands; it stays while it is used. Raises UpstreamError."""
+        self._calls += 1
+        try:
+            if self._connection is None:
+                await self._settled.wait()
+            if self._connection is None:
+                raise self._why_not()
+            with self._minding_silence(self._connection):
+                yield self._connection
+        finally:
+            self._calls -= 1
+            self._used_s = self._clock.now_s()
+            if self._is_waited_to_rest:
+                self._stirred.set()
+
+    @contextmanager
+    def _minding_silence(self, connection: CallConnection) -> Iterator[None]:
+        """A server that hangs does not end by itself: after some calls without a word the next one has a new one."""
+        heard = connection.heard
+        try:
+            yield
+        except (CallTimedOut, anyio.get_cancelled_exc_class()):
+            if connection.heard != self._heard:
+                self._heard, self._silences = connection.heard, 0
+            self._silences += connection.heard == heard
+            if self._silences >= MOST_SILENCES:
+                self.retire()
+            raise
+
+    def _why_not(self) -> UpstreamError:
+        return (self._failure or UpstreamUnreachable("the connection is closed")).again()
+
+    def retire(self) -> None:
+        """It ends with the last of its calls."""
+        self.is_over = True
+        self._stirred.set()
+
+    def fail(self, error: UpstreamError) -> None:
+        """Whoever waits for it learns this; without effect once it was opened."""
+        self.is_over = True
+        if not self._settled.is_set():
+            self._failure = error
+            self._settled.set()
+
+    async def serve(self, connection: CallConnection) -> None:
+        """Returns when the connection has ended, or nobody needs it."""
+        self._connection = connection
+        self._used_s = self._clock.now_s()
+        self._settled.set()
+        try:
+            await first_of(connection.ended, self._unneeded)
+        finally:
+            self.is_over = True
+
+    async def _unneeded(self) -> None:
+        while self._calls or not self.is_over:
+            left_s = self._used_s + self._idle_s - self._clock.now_s()
+            if not self._calls and left_s <= 0:
+                self.is_over = True  # before anything waits: no call may begin on it now
+                return
+            self._stirred = anyio.Event()
+            if self._calls:
+                self._is_waited_to_rest = True
+                await self._stirred.wait()
+                self._is_waited_to_rest = False
+            else:  # a call meanwhile wakes nobody: what is left is asked for anew when the time is up
+                await first_of(self._stirred.wait, partial(self._clock.sleep, left_s))

@@ -1,0 +1,220 @@
+"""Where services are that tools are called at, and with which credentials: an operator's TOML file, read at the start.
+
+    [[service]]
+    agent = "petstore"                        # or source = "/srv/me/petstore.json": all that it claims
+    base_url = "https://petstore.example.com/v2"
+    also = ["https://uploads.petstore.example.com"]    # origins of operations that are elsewhere
+    headers = { "X-Tenant" = "acme" }
+    auth = { bearer = "${PETSTORE_TOKEN}" }   # or { user = …, password = … }, or { key = …, name = …, in = "header" }
+    allow_private = false                     # true: it may be on this machine or network
+
+What an OpenAPI document or an agent's card says of its own address is somebody else's word and is never enough.
+"""
+
+import tomllib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
+from waygraph.ingest.manifest.transport import references_only
+from waygraph.registry.http.addresses import names_user
+from waygraph.registry.http.client import origin_of
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.files import as_written
+from waygraph.registry.model.validation import reason_of
+
+_Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+_HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+Place = Literal["header", "query", "cookie"]
+
+
+class Incomplete(Exception):
+    """Why a service cannot be asked now; names variables, never a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What goes with every request, resolved."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    confidential: frozenset[str] = field(default=frozenset(), repr=False)
+    """No message and no result shows any of these: what `auth` holds, and headers that are secret by their name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One entry of the file, unresolved: its texts may hold references."""
+
+    agent: str = ""
+    source: str = ""
+    base_url: str
+    also: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: "Auth | None" = field(default=None, repr=False)
+    allow_private: bool = False
+
+    def login(self, surroundings: Surroundings) -> Login:
+        """Raises Incomplete."""
+        resolver = Resolver(Scope(surroundings=surroundings))
+        try:
+            headers = {name: resolver.text(value) for name, value in self.headers.items()}
+            secret = self.auth.told(resolver) if self.auth else _Told()
+            resolver.finish()
+        except Unresolved as exc:
+            raise Incomplete(str(exc)) from None
+        told_by_name = (value for name, value in headers.items() if references_only({name: value})[name] != value)
+        return Login(
+            headers={**headers, **secret.of("header")},
+            query=secret.of("query"),
+            cookies=secret.of("cookie"),
+            confidential=frozenset(value for value in (*told_by_name, *secret.values) if value),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """All entries. `place`: the file, as it was named; empty: there is none."""
+
+    entries: tuple[Service, ...] = ()
+    place: str = ""
+
+    def of_agent(self, agent_id: str) -> Service | None:
+        return next((entry for entry in self.entries if entry.agent == agent_id), None)
+
+    def of_source(self, sources: Iterable[str]) -> Service | None:
+        """The first that is of one of these."""
+        named = frozenset(sources)
+        return next((entry for entry in self.entries if entry.source and entry.source in named), None)
+
+    @property
+    def name_sources(self) -> bool:
+        return any(entry.source for entry in self.entries)
+
+    def where_to_write(self) -> str:
+        return self.place or "a file, and name that file in WAYGRAPH_SERVICES_FILE where the gateway runs"
+
+
+def load_services(path: str) -> Services:
+    """Of an empty path none. Raises InvalidSetting, which names the key and no value."""
+    if not path:
+        return Services()
+    try:
+        said = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
+        checked = _File.model_validate(said)
+    except OSError as exc:
+        raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError:
+        raise InvalidSetting(f"services file {path} cannot be read: it is no UTF-8 text") from None
+    except tomllib.TOMLDecodeError as exc:
+        raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
+    except ValidationError as exc:
+        raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
+    return Services(tuple(entry.told() for entry in checked.service), path)
+
+
+# -- as it is written ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    place: Place = "header"
+    name: str = ""
+    value: str = field(default="", repr=False)
+    values: tuple[str, ...] = field(default=(), repr=False)
+
+    def of(self, place: Place) -> dict[str, str]:
+        return {self.name: self.value} if self.name and self.place == place else {}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Auth(_Strict):
+    """A bearer token, or a user with a password, or a key under a name."""
+
+    bearer: str = ""
+    user: str = ""
+    password: str = ""
+    key: str = ""
+    name: _HeaderName = "X-API-Key"
+    place: Place = Field(default="header", alias="in")
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> "Auth":
+        if sum(map(bool, (self.bearer, self.user, self.key))) != 1 or (self.password and not self.user):
+            raise ValueError("give one: bearer; user with password; key, with name and in")
+        return self
+
+    def told(self, resolver: Resolver) -> _Told:
+        if self.bearer:
+            token = resolver.text(self.bearer)
+            return _Told("header", "Authorization", f"Bearer {token}", (token,))
+        if self.key:
+            key = resolver.text(self.key)
+            return _Told(self.place, self.name, key, (key,))
+        user, password = resolver.text(self.user), resolver.text(self.password)
+        encoded = b64encode(f"{user}:{password}".encode()).decode()
+        return _Told("header", "Authorization", f"Basic {encoded}", (password, encoded))
+
+
+class _Entry(_Strict):
+    agent: _Text | None = None
+    source: _Text | None = None
+    base_url: _Text
+    also: list[_Text] = []
+    headers: dict[_HeaderName, str] = {}
+    auth: Auth | None = None
+    allow_private: bool = False
+
+    @model_validator(mode="after")
+    def _sound(self) -> "_Entry":
+        if (self.agent is None) == (self.source is None):
+            raise ValueError("name an agent by its id, or a source: one of the two")
+        for address in (self.base_url, *self.also):
+            if not origin_of(address).startswith(("http://", "https://")) or not address.isprintable():
+                raise ValueError("an address begins with https:// or http:// and a host")
+            if names_user(address) or "?" in address or "#" in address:
+                raise ValueError("an address is shown in errors: it may hold no login, `?` or `#`; use auth or headers")
+        return self
+
+    def told(self) -> Service:
+        return Service(
+            agent=self.agent or "",
+            source=self.source or "",
+            base_url=self.base_url.rstrip("/"),
+            also=tuple(map(origin_of, self.also)),
+            headers=self.headers,
+            auth=self.auth,
+            allow_private=self.allow_private,
+        )
+
+
+class _File(_Strict):
+    service: list[_Entry] = []
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The place and what is wrong there. A key that is not known comes first: it is why another one is missing."""
+    faults = error.errors(include_url=False, include_input=False)
+    fault = next((fault for fault in faults if fault["type"] == _NOT_KNOWN), faults[0])
+    place, reason = fault["loc"], reason_of(fault)
+    if fault["type"] == _NOT_KNOWN:
+        reason = str(UnknownName("key", str(place[-1]), _keys_beside(place)))
+    return f"{'.'.join(map(str, place)) or 'its top'}: {reason}"
+
+
+def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
+    """What is known where this key stands."""
+    table: type[_Strict] = _File if len(place) == 1 else Auth if "auth" in place[:-1] else _Entry
+    return [field.alias or name for name, field in table.model_fields.items()]
+
+
+_NOT_KNOWN = "extra_forbidden"
+"""As pydantic calls it."""

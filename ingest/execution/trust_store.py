@@ -1,0 +1,272 @@
+"""What a person on this machine had us ask: the only servers that a call may start, the only addresses that a card may
+send one to, the only folders that a skill's text is read from.
+
+The graph proves nothing of who named a command. It is written by whoever may write it: callers of a service, other
+machines that share a database, exports and copies that came by mail. Rank 1 is no proof either: an export that is
+restored says its own ranks, and one config among the documents of a source raises the rank of all of them. So what a
+person opened here by `ingest`, `watch` or `serve --watch` is noted here, in the data folder, beside the tokens: each
+server that was asked, under its source and key, with the digest of its launch as the graph holds it. Nothing that a
+source, a service's caller or a copy of a registry says gets into this file, and a launch that became another is none
+that was vouched for. Of a server in a config the graph has no values, and a variable of a command may load code
+(`LD_PRELOAD`, `NODE_OPTIONS`): so what the config says, values included, is noted too, as a digest under a key that is
+made here and kept in this file alone. A value is not in the file, and without the file no guess of it can be checked.
+"""
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from waygraph.ingest.manifest.launch import HttpLaunch, ServerEntry
+from waygraph.ingest.manifest.records import held_transport
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.nouns import Agent, JsonText
+from waygraph.registry.registry import Registry
+
+VERSION = 2
+_READ = (1, VERSION)
+"""The first had no digests of what configs say."""
+_KEY_BYTES = 32
+_LOCK_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VouchedServer:
+    """A server that was asked here. `launch`: the digest of its transport as the graph holds it."""
+
+    launch: str
+    config: str = ""
+    """The client's config that names it, absolute; empty: the transport in the graph is all there is."""
+    written: str = ""
+    """The digest of all that the config says of it (`VouchedFile.digest_of`); empty: noted when there was none yet."""
+    folder: str = ""
+    """Where it was started, absolute."""
+    public: bool = False
+    """Whether only addresses of the open internet may be connected to: an MCP registry named it."""
+    oauth: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VouchedSource:
+    """What was vouched for by opening one source."""
+
+    servers: Mapping[str, VouchedServer] = field(default_factory=dict)
+    """By key in the source."""
+    cards: Mapping[str, str] = field(default_factory=dict)
+    """Key of each agent that a card tells of → digest of its transport."""
+    origin: str = ""
+    """Of the address that the person named: scheme, host and port."""
+    path: str = ""
+    """The file, folder or pattern that holds skills, absolute."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.servers or self.cards or self.path)
+
+    def beside(self, earlier: "VouchedSource") -> "VouchedSource":
+        """This, and what an earlier look vouched for and this one, which was of a part, does not speak of."""
+        return VouchedSource(
+            servers={**earlier.servers, **self.servers},
+            cards={**earlier.cards, **self.cards},
+            origin=self.origin or earlier.origin,
+            path=self.path or earlier.path,
+        )
+
+
+def vouched_servers(
+    servers: Iterable[ServerEntry], folder: str, digest_of: Callable[[str], str]
+) -> dict[str, VouchedServer]:
+    """Of servers that are asked by a person's word. `folder`: the working folder. `digest_of`: the file's own.
+
+    Raises Refusal, and what `digest_of` raises.
+    """
+    asked = (server for server in servers if isinstance(server.record.transport, Mapping))
+    return {server.key: _server(server, folder, digest_of) for server in asked}
+
+
+def vouched_cards(manifest: Manifest) -> dict[str, str]:
+    return {e.key: launch_digest(e.agent.transport) for e in manifest.entries if e.agent.kind == "a2a_agent"}
+
+
+def launch_digest(transport: JsonText) -> str:
+    """Of a transport as the graph holds it."""
+    return digest("launch", transport)
+
+
+def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -> VouchedServer:
+    transport, launch = server.record.transport, server.launch
+    config = str(Path(folder, server.where)) if server.in_config else ""
+    return VouchedServer(
+        launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
+        config=config,
+        written=digest_of(server.written) if config else "",
+        folder=folder,
+        public=isinstance(launch, HttpLaunch) and launch.public,
+        oauth=isinstance(launch, HttpLaunch) and launch.oauth,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """`key`: in hex; empty where nothing was noted under one yet."""
+
+    key: str = field(default="", repr=False)
+    sources: Mapping[str, VouchedSource] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class VouchedFile:
+    """The file of all that was vouched for. Threads and processes may share it."""
+
+    path: Path
+    _known: "tuple[object, _Content] | None" = None
+    """The content, and the stamp of the file that had it: one value, since threads share it."""
+
+    def source(self, name: str) -> VouchedSource:
+        """Empty for a source that nobody opened here. Raises StorageFailed for a file that is no such file."""
+        return self._held().sources.get(name, VouchedSource())
+
+    @property
+    def stamp(self) -> object:
+        """Another value when the file is another one. Raises StorageFailed."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def digest_of(self, written: str) -> str:
+        """Of what a config says, under this file's key. Raises RegistryLocked, StorageFailed."""
+        key = self._held().key or self._new_key()
+        return hmac.digest(bytes.fromhex(key), written.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+    def keep(self, name: str, vouched: VouchedSource, *, partial: bool = False) -> None:
+        """In place of what is held of the source, or with `partial` beside it. Raises RegistryLocked, StorageFailed."""
+        if not self._differs(name, vouched, partial=partial):
+            return
+        with write_lock(self.path, _LOCK_TIMEOUT_S):
+            held = self._held()
+            sources = {**held.sources, name: vouched.beside(self.source(name)) if partial else vouched}
+            kept = {name: source for name, source in sources.items() if not source.is_empty}
+            self._write(_Content(held.key, kept))
+
+    def _new_key(self) -> str:
+        with write_lock(self.path, _LOCK_TIMEOUT_S):
+            held = self._held()  # another process may have made one
+            if not held.key:
+                held = _Content(secrets.token_hex(_KEY_BYTES), held.sources)
+                self._write(held)
+            return held.key
+
+    def _differs(self, name: str, vouched: VouchedSource, *, partial: bool) -> bool:
+        held = self.source(name)
+        return (vouched.beside(held) if partial else vouched) != held
+
+    def _held(self) -> _Content:
+        """Read anew when the file is another one."""
+        if (stamp := self.stamp) is None:
+            return _Content()
+        known = self._known
+        if known is None or known[0] != stamp:
+            self._known = known = stamp, self._read()
+        return known[1]
+
+    def _read(self) -> _Content:
+        try:
+            document = json.loads(self.path.read_bytes())
+            if document["version"] in _READ:
+                return _content(document)
+        except OSError as exc:
+            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        raise StorageFailed(f"{self.path}: is no file of what was vouched for; remove it, and ingest anew") from None
+
+    def _write(self, content: _Content) -> None:
+        sources = {name: asdict(source) for name, source in content.sources.items()}
+        told = {"version": VERSION, "key": content.key, "sources": sources}
+        try:
+            write_atomically(self.path, json.dumps(told, indent=1).encode(), mode=PRIVATE)
+        except OSError as exc:
+            raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+
+
+def vouched_file(folder: Path) -> VouchedFile:
+    """The file in the data folder."""
+    return VouchedFile(folder / "vouched.json")
+
+
+def _content(document: Mapping[str, Any]) -> _Content:
+    """Raises KeyError, TypeError, ValueError, AttributeError."""
+    key = document.get("key", "")
+    bytes.fromhex(key)
+    return _Content(key, {str(name): _source(told) for name, told in document["sources"].items()})
+
+
+def _source(told: Mapping[str, Any]) -> VouchedSource:
+    """Raises TypeError, AttributeError."""
+    servers = {str(key): VouchedServer(**server) for key, server in told["servers"].items()}
+    return VouchedSource(**{**told, "servers": servers})
+
+
+# Which sources claim an agent, and what of it a person on this machine vouched for by opening them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """That a source claims an agent, under a key of its own."""
+
+    source: str
+    key: str
+    is_live: bool
+
+
+def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
+    """By the source's name."""
+    return [claim for claimed, claim in _claims(registry) if claimed == agent_id]
+
+
+def all_claims(registry: Registry) -> dict[str, list[Claimed]]:
+    """By agent id, those of each by the source's name."""
+    claims: dict[str, list[Claimed]] = {}
+    for agent_id, claim in _claims(registry):
+        claims.setdefault(agent_id, []).append(claim)
+    return claims
+
+
+def _claims(registry: Registry) -> Iterator[tuple[str, Claimed]]:
+    for source in registry.store.look(lambda index: list(index.sources())):
+        for key, agent_id in source.claims:
+            yield agent_id, Claimed(source=source.name, key=key, is_live=source.rank > 0)
+
+
+def servers_vouched_for(
+    vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent
+) -> Iterator[tuple[Claimed, VouchedServer]]:
+    """Of live sources, where the launch is what the graph holds now. Raises StorageFailed."""
+    held = launch_digest(agent.transport)
+    for claim in claims:
+        server = vouched.source(claim.source).servers.get(claim.key)
+        if claim.is_live and server is not None and server.launch == held:
+            yield claim, server
+
+
+def origins_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent) -> set[str]:
+    """The origins of addresses that gave the agent's card as the graph holds it now. Raises StorageFailed."""
+    held = launch_digest(agent.transport)
+    sources = [(vouched.source(claim.source), claim.key) for claim in claims]
+    return {source.origin for source, key in sources if source.origin and source.cards.get(key) == held}
+
+
+def places_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed]) -> list[str]:
+    """The files, folders and patterns that hold the agent's skill. Raises StorageFailed."""
+    sources = (vouched.source(claim.source) for claim in claims)
+    return [source.path for source in sources if source.path]

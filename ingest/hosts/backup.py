@@ -1,0 +1,204 @@
+"""What was taken over from a host's file, kept in the data folder for its owner alone.
+
+Two files for each host's file: the servers, as a config that is a source of the registry; and the record, with all
+that is needed to put the host's file back. Both are derived from the record's takes, and each is written whole.
+"""
+
+import json
+import os
+import stat
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from waygraph.ingest.hosts.config import HostConfig, content_of
+from waygraph.registry.model.errors import SourceError, StorageFailed
+from waygraph.registry.model.files import PRIVATE, sync_path, write_atomically
+
+# A host's file replaced: a backup beside it first, then the new one in its place, whole or not at all.
+
+
+_MOST_BACKUPS = 1000
+
+
+def replaced(before: HostConfig, after: HostConfig) -> Path | None:
+    """Writes the file; gives its backup, None if there was no file. Links are followed; permissions stay as they were.
+
+    Raises SourceError if the file is no longer what was read, StorageFailed if it cannot be written: then it is as it
+    was.
+    """
+    path = Path(os.path.realpath(before.path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        backup = None if before.text is None else _backed_up(path, before.text.encode())
+        _put(path, before, (after.text or "").encode())
+    except OSError as exc:
+        raise StorageFailed(f"{before.path}: cannot be written: {exc.strerror}") from exc
+    return backup
+
+
+def _backed_up(path: Path, content: bytes) -> Path:
+    """Beside the file, for its owner alone; never in place of another."""
+    for number in range(1, _MOST_BACKUPS):
+        backup = path.with_name(f"{path.name}.before-waygraph{'' if number == 1 else f'-{number}'}")
+        try:
+            descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if content_of(backup) == content:
+                return backup
+            continue
+        with open(descriptor, "wb") as file:
+            _written(file.fileno(), content)
+        return backup
+    raise StorageFailed(f"{path}: has {_MOST_BACKUPS:,} backups beside it; remove some")
+
+
+def _put(path: Path, before: HostConfig, content: bytes) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode) if before.text is not None else 0o600
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        fresh = Path(file.name)
+        try:
+            _written(file.fileno(), content)
+            fresh.chmod(mode)
+            _refuse_changed(before)
+            fresh.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                fresh.unlink()
+            raise
+    sync_path(path.parent)
+
+
+def _refuse_changed(before: HostConfig) -> None:
+    """A host may write its file at any time."""
+    now = content_of(before.path)
+    if now != (None if before.text is None else before.text.encode()):
+        raise SourceError(str(before.path), "was changed by somebody else meanwhile; nothing was written: run it again")
+
+
+def _written(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """One takeover. `before` and `after`: digests of the host's file without and with it; `original`: that file.
+
+    A take whose `before` is what the file has now did not come about. `places`: of the servers that the file keeps for
+    one folder, that folder and what it calls them.
+    """
+
+    names: tuple[str, ...]
+    before: str
+    after: str
+    original: bytes = field(repr=False)
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def place_of(self, key: str) -> tuple[str, str]:
+        """The folder, empty for all, and the name there."""
+        return self.places.get(key, ("", key))
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Of one host's file. `config` holds the servers; its path is the source's name."""
+
+    folder: Path
+    name: str
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def record(self) -> Path:
+        return self.folder / f"{self.name}.takes"
+
+    def takes(self) -> list[Take]:
+        """In the order in which they came. Raises StorageFailed."""
+        try:
+            document = json.loads(self.record.read_bytes())
+            if document["version"] == VERSION:
+                return [_take(held) for held in document["takes"]]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise StorageFailed(f"{self.record}: cannot be read: {exc.strerror}") from exc
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        raise StorageFailed(f"{self.record}: is no record of a takeover; the servers are in {self.config}")
+
+    def keep_takes(self, path: Path, takes: Sequence[Take]) -> None:
+        """Raises StorageFailed."""
+        held = [
+            {
+                "names": list(take.names),
+                "before": take.before,
+                "after": take.after,
+                "original": b64encode(take.original).decode(),
+                "places": {key: list(place) for key, place in take.places.items()},
+            }
+            for take in takes
+        ]
+        self._write(self.record, {"version": VERSION, "file": str(path), "takes": held})
+
+    def servers(self) -> dict[str, Any]:
+        """Those of the config; empty if there is none. Raises StorageFailed."""
+        try:
+            return dict(json.loads(self.config.read_bytes())["mcpServers"])
+        except FileNotFoundError:
+            return {}
+        except OSError as exc:
+            raise StorageFailed(f"{self.config}: cannot be read: {exc.strerror}") from exc
+        except (ValueError, KeyError, TypeError):
+            raise StorageFailed(f"{self.config}: is no config of servers that were taken over") from None
+
+    def keep_servers(self, servers: Mapping[str, Any], inputs: object = None) -> None:
+        """In the form that clients' configs have. Raises StorageFailed."""
+        self._write(self.config, {"mcpServers": dict(servers), **({"inputs": inputs} if inputs else {})})
+
+    def clear(self) -> None:
+        """The servers first: without a record nothing says that they were taken over. Raises StorageFailed."""
+        try:
+            self.config.unlink(missing_ok=True)
+            self.record.unlink(missing_ok=True)
+        except OSError as exc:
+            raise StorageFailed(f"{self.folder}: cannot be written: {exc.strerror}") from exc
+
+    def _write(self, path: Path, document: Mapping[str, Any]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False).encode(), mode=PRIVATE)
+        except OSError as exc:
+            raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
+
+
+def shelf_of(data: Path, host_id: str, path: Path, usual: Path) -> Shelf:
+    """In the data folder: by the host's name for its usual file, and by the path for any other."""
+    told = "" if path == usual else f"-{sha256(str(path).encode()).hexdigest()[:12]}"
+    return Shelf(data / "hosts", f"{host_id}{told}")
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def _take(held: Mapping[str, Any]) -> Take:
+    return Take(
+        names=tuple(map(str, held["names"])),
+        before=str(held["before"]),
+        after=str(held["after"]),
+        original=b64decode(held["original"]),
+        places={str(key): (str(folder), str(name)) for key, (folder, name) in held.get("places", {}).items()},
+    )

@@ -1,0 +1,221 @@
+"""JSON with comments, changed in place: what is not changed stays as it was written, to the byte.
+
+Offsets count characters of the text. `jsonc.plain` blanks comments and last commas and keeps every offset, so that the
+standard library's parser says where each value stands.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from waygraph.ingest.sources import parse
+
+_SPACE = re.compile(r"[ \t\r\n\ufeff]*")
+_REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)*")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_DECODER = json.JSONDecoder()
+
+
+class Unfit(Exception):
+    """Why a text cannot be changed; it holds nothing of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A name and its value in an object: from the name's first quote to behind the value's last character."""
+
+    name: str
+    start: int
+    value_start: int
+    end: int
+    value: Any
+
+
+def parsed(text: str) -> Any:
+    """Raises ValueError, RecursionError."""
+    return json.loads(parse.plain(text.removeprefix("\ufeff")))
+
+
+def members(text: str, path: Sequence[str]) -> list[Member] | None:
+    """Of the object at `path`, in order; None if there is none. Of names that come twice, the last counts."""
+    plain = parse.plain(text)
+    start = _after_space(plain, 0)
+    for name in path:
+        found = [member for member in _members(plain, start) if member.name == name]
+        if not found or not isinstance(found[-1].value, dict):
+            return None
+        start = found[-1].value_start
+    return list(_members(plain, start))
+
+
+def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
+    """The text with the member set: kept where it says so, replaced where it is, else put last.
+
+    Makes objects of the path.
+    """
+    found = members(text, path)
+    if found is None:
+        if not path:
+            raise Unfit("it is no object")
+        return with_member(text, path[:-1], path[-1], {name: value})
+    for member in reversed(found):
+        if member.name == name and _says(member.value, value):
+            return text
+        if member.name == name:
+            written = _written(value, text, _indent_of_line(text, member.start))
+            return text[: member.value_start] + written + text[member.end :]
+    return _appended(text, path, found, name, value)
+
+
+def without_members(text: str, path: Sequence[str], names: Sequence[str]) -> str:
+    """The text without these; names that are not there are no fault."""
+    while True:
+        found = members(text, path) or []
+        index = next((index for index, member in enumerate(found) if member.name in names), None)
+        if index is None:
+            return text
+        text = _cut(text, found, index)
+
+
+def _says(one: Any, other: Any) -> bool:
+    """The same JSON, in whatever order and layout; `1` is not `true`."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _members(plain: str, start: int) -> Iterator[Member]:
+    if plain[start : start + 1] != "{":
+        raise Unfit("it is no object")
+    at = _after_space(plain, start + 1)
+    while plain[at] != "}":
+        name, end = _DECODER.raw_decode(plain, at)
+        value_start = _after_space(plain, _after_space(plain, end) + 1)
+        value, end = _DECODER.raw_decode(plain, value_start)
+        yield Member(name, at, value_start, end, value)
+        at = _after_space(plain, end)
+        if plain[at] == ",":
+            at = _after_space(plain, at + 1)
+
+
+def _after_space(plain: str, at: int) -> int:
+    found = _SPACE.match(plain, at)
+    return found.end() if found else at
+
+
+# -- adding ----------------------------------------------------------------------------------------
+
+
+def _appended(text: str, path: Sequence[str], found: list[Member], name: str, value: Any) -> str:
+    opening = _object_start(text, path)
+    if not found:
+        return _into_empty(text, opening, name, value)
+    last = found[-1]
+    comma = _comma_after(text, last.end)
+    on_lines = _LINE_END.search(text, opening, found[0].start) is not None
+    if not on_lines:
+        written = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+        return f"{text[: last.end]}, {written}{text[last.end :]}"
+    indent = _indent_of_line(text, last.start)
+    written = f"{_newline(text)}{indent}{json.dumps(name)}: {_written(value, text, indent)}"
+    if comma is not None:  # the file's own manner: a comma after the last one
+        at = _end_of_line_there(text, comma + 1)
+        return text[:at] + written + "," + text[at:]
+    at = _end_of_line_there(text, last.end)
+    return text[: last.end] + "," + text[last.end : at] + written + text[at:]
+
+
+def _into_empty(text: str, opening: int, name: str, value: Any) -> str:
+    """Before the brace that closes an empty object; comments in it stay."""
+    closing = _after_space(parse.plain(text), opening + 1)
+    inside = text[opening + 1 : closing].rstrip()
+    outer = _indent_of_line(text, opening)
+    indent = outer + _step(text)
+    line = _newline(text)
+    written = f"{line}{indent}{json.dumps(name)}: {_written(value, text, indent)}{line}{outer}"
+    return text[: opening + 1] + inside + written + text[closing:]
+
+
+def _object_start(text: str, path: Sequence[str]) -> int:
+    plain = parse.plain(text)
+    if not path:
+        return _after_space(plain, 0)
+    outer = members(text, path[:-1]) or []
+    return next(member.value_start for member in reversed(outer) if member.name == path[-1])
+
+
+def _comma_after(text: str, end: int) -> int | None:
+    """Where a comma stands between a last value and the brace, in the text as it was written."""
+    at = end
+    while True:
+        at = _after_space(text, at)
+        if text.startswith("//", at):
+            ended = _LINE_END.search(text, at)
+            at = ended.end() if ended else len(text)
+        elif text.startswith("/*", at):
+            at = text.index("*/", at) + 2
+        else:
+            return at if text[at : at + 1] == "," else None
+
+
+def _end_of_line_there(text: str, at: int) -> int:
+    """Behind a comment on the same line, if nothing else stands there."""
+    found = _REST_OF_LINE.match(text, at)
+    end = found.end() if found else at
+    return end if end == len(text) or _LINE_END.match(text, end) else at
+
+
+def _written(value: Any, text: str, indent: str) -> str:
+    lines = json.dumps(value, ensure_ascii=False, indent=_step(text)).split("\n")
+    return (_newline(text) + indent).join(lines)
+
+
+def _newline(text: str) -> str:
+    found = _LINE_END.search(text)
+    return found[0] if found else "\n"
+
+
+def _step(text: str) -> str:
+    """The file's own indentation: that of its first indented line, two spaces without one."""
+    found = re.search(r"(?:\r\n|\n|\r)([ \t]+)[\"}]", text)
+    return found[1] if found else "  "
+
+
+def _indent_of_line(text: str, at: int) -> str:
+    begun = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+    found = re.match(r"[ \t]*", text[begun:at])
+    return found[0] if found else ""
+
+
+# -- removing --------------------------------------------------------------------------------------
+
+
+def _cut(text: str, found: list[Member], index: int) -> str:
+    member = found[index]
+    start, end = member.start, member.end
+    comma = _comma_after(text, end)
+    if comma is not None:
+        end = comma + 1
+    elif index:  # the last one, where the file has no comma after a last one
+        before = _comma_after(text, found[index - 1].end)
+        if before is not None:
+            text = text[:before] + text[before + 1 :]
+            start, end = start - 1, end - 1
+            start = before if not text[before:start].strip(" \t") else start
+    return text[: _line_start(text, start)] + text[_line_after(text, start, end) :]
+
+
+def _line_start(text: str, at: int) -> int:
+    """The line's begin, its break included, if nothing stands before; else the place itself."""
+    begun = at - len(_indent_of_line(text, at))
+    if begun and text[begun - 1] in "\r\n" and not text[begun:at].strip():
+        return begun - (2 if text[begun - 2 : begun] == "\r\n" else 1)
+    return at
+
+
+def _line_after(text: str, start: int, end: int) -> int:
+    """Behind what is left of the member's last line: spaces, and a comment that belongs to it."""
+    if _line_start(text, start) == start:
+        found = re.match(r"[ \t]*", text[end:])
+        return end + (found.end() if found else 0)
+    return _end_of_line_there(text, end)

@@ -1,0 +1,263 @@
+"""Hosts of language models whose config is documented: where it lies, and how it writes a server.
+
+A new host is an entry in `HOSTS`. Places are those of `known_places`; a host that has no file of its own for a project,
+no form for an address or no references has that field empty.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import mcp_config
+from waygraph.ingest.sources.parse import parse_file
+from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.files import as_written
+from waygraph.registry.model.settings import Settings
+
+# Where clients keep their configs, per system. A new client is a line in `_PLACES`.
+#
+# Only looked at: nothing of what they name is started, and no reference in them is resolved.
+
+
+CLAUDE_DESKTOP, CLAUDE_CODE, CURSOR, VS_CODE = "Claude Desktop", "Claude Code", "Cursor", "VS Code"
+
+# The names in braces are those of `folders`.
+_PLACES = (
+    (CLAUDE_DESKTOP, "{programs}/Claude/claude_desktop_config.json"),
+    (CLAUDE_CODE, "{claude}/.claude.json"),
+    (CLAUDE_CODE, "{cwd}/.mcp.json"),
+    (CURSOR, "{home}/.cursor/mcp.json"),
+    (CURSOR, "{cwd}/.cursor/mcp.json"),
+    (VS_CODE, "{programs}/Code/User/mcp.json"),
+    (VS_CODE, "{programs}/Code/User/settings.json"),
+    (VS_CODE, "{programs}/Code - Insiders/User/mcp.json"),
+    (VS_CODE, "{programs}/Code - Insiders/User/settings.json"),
+    (VS_CODE, "{cwd}/.vscode/mcp.json"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownConfig:
+    """A config that is there. `servers`: how many it names, the disabled ones too. `fault`: why it cannot be read."""
+
+    client: str
+    path: Path
+    servers: int = 0
+    fault: str = ""
+
+
+def known_configs(
+    home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
+) -> list[KnownConfig]:
+    """Those that are there and may name servers, by client. `platform` as in `sys.platform`; both folders absolute."""
+    found = (_looked_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
+    return [config for config in found if config is not None]
+
+
+def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> Iterator[tuple[str, Path]]:
+    """Each once: the project may be the home itself."""
+    found = folders(home, environ, platform, cwd)
+    seen = set[Path]()
+    for client, place in _PLACES:
+        path = Path(place.format_map(found))
+        if path not in seen:
+            seen.add(path)
+            yield client, path
+
+
+def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> dict[str, Path]:
+    """What places are made of. `programs`: where the system keeps programs' data; `cwd`: the project; `claude`, `codex`
+    and `zed`: the programs' own.
+    """
+    programs = _programs(home, environ, platform)
+    return {
+        "programs": programs,
+        "home": home,
+        "cwd": cwd,
+        "claude": Path(environ.get("CLAUDE_CONFIG_DIR") or home),
+        "codex": Path(environ.get("CODEX_HOME") or home / ".codex"),
+        "zed": _zed(home, programs, platform),
+    }
+
+
+def _zed(home: Path, programs: Path, platform: str) -> Path:
+    """On macOS it keeps to `~/.config`, as on Linux."""
+    return home / ".config" / "zed" if platform == "darwin" else programs / ("Zed" if platform == "win32" else "zed")
+
+
+def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
+    if platform == "win32":
+        return Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
+    if platform == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+def _looked_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
+    """None if it is not there, or is a file of settings that says nothing of servers."""
+    try:
+        if not path.is_file():
+            return None
+        document = parse_file(path, settings)
+    except OSError as exc:
+        return KnownConfig(client=client, path=path, fault=f"cannot be read: {exc.strerror}")
+    except SourceError as error:
+        return KnownConfig(client=client, path=path, fault=error.reason)
+    if not mcp_config.fits(document):
+        return None if path.name == "settings.json" else KnownConfig(client=client, path=path)
+    intake = Intake(where=str(path), settings=settings)
+    named = sum(1 for _ in mcp_config.read(document, str(path), intake))
+    return KnownConfig(client=client, path=path, servers=named + len(intake.rejected))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """`place`, `project`: the user's file and a project's, as `known_places` writes places.
+
+    `table`: under which name servers stand. `folders`: under which name the user's file keeps tables of single folders,
+    by their paths. `address_key`: the field of an address. `reference`: how a variable of the
+    environment is referred to, with `{}` for its name. `typed`: whether an entry says what it is by `type`.
+    """
+
+    id: str
+    name: str
+    place: str
+    project: str = ""
+    table: str = "mcpServers"
+    folders: str = ""
+    syntax: Literal["json", "toml"] = "json"
+    address_key: str = ""
+    reference: str = ""
+    typed: bool = False
+    restart: str = ""
+    """What a person does so that the host reads its config again."""
+
+    def file(self, around: "Places", *, project: bool = False) -> Path:
+        """Raises InvalidSetting if the host has no config of a project."""
+        if project and not self.project:
+            raise InvalidSetting(f"{self.name} has no config of a single project: leave --project away")
+        found = folders(around.home, around.environ, around.platform, around.cwd)
+        return Path((self.project if project else self.place).format_map(found))
+
+    def project_file(self, around: "Places") -> Path | None:
+        return self.file(around, project=True) if self.project else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What places depend on. `platform` as in `sys.platform`; both folders absolute."""
+
+    home: Path
+    environ: Mapping[str, str]
+    platform: str
+    cwd: Path
+
+
+_VS_CODE = Host(
+    id="vscode",
+    name="VS Code",
+    place="{programs}/Code/User/mcp.json",
+    project="{cwd}/.vscode/mcp.json",
+    table="servers",
+    address_key="url",
+    reference="${{env:{}}}",
+    typed=True,
+    restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
+)
+HOSTS: Mapping[str, Host] = {
+    host.id: host
+    for host in (
+        Host(
+            id="claude",
+            name="Claude Desktop",
+            place="{programs}/Claude/claude_desktop_config.json",
+            restart="quit Claude Desktop and start it again",
+        ),
+        Host(
+            id="claude-code",
+            name="Claude Code",
+            place="{claude}/.claude.json",
+            project="{cwd}/.mcp.json",
+            folders="projects",
+            address_key="url",
+            reference="${{{}}}",
+            typed=True,
+            restart="start a new session of Claude Code; /mcp shows the server",
+        ),
+        Host(
+            id="codex",
+            name="Codex",
+            place="{codex}/config.toml",
+            project="{cwd}/.codex/config.toml",
+            table="mcp_servers",
+            syntax="toml",
+            address_key="url",
+            restart="start a new session of Codex; /mcp shows the server",
+        ),
+        Host(
+            id="cursor",
+            name="Cursor",
+            place="{home}/.cursor/mcp.json",
+            project="{cwd}/.cursor/mcp.json",
+            address_key="url",
+            reference="${{env:{}}}",
+            restart="Cursor reads its config by itself; its MCP settings show the server",
+        ),
+        Host(
+            id="gemini-cli",
+            name="Gemini CLI",
+            place="{home}/.gemini/settings.json",
+            project="{cwd}/.gemini/settings.json",
+            address_key="httpUrl",
+            reference="${{{}}}",
+            restart="start Gemini CLI again; /mcp shows the server",
+        ),
+        _VS_CODE,
+        replace(
+            _VS_CODE,
+            id="vscode-insiders",
+            name="VS Code Insiders",
+            place="{programs}/Code - Insiders/User/mcp.json",
+        ),
+        Host(
+            id="windsurf",
+            name="Windsurf",
+            place="{home}/.codeium/windsurf/mcp_config.json",
+            address_key="serverUrl",
+            reference="${{env:{}}}",
+            restart="press Refresh in Cascade's list of MCP servers",
+        ),
+        Host(
+            id="zed",
+            name="Zed",
+            place="{zed}/settings.json",
+            project="{cwd}/.zed/settings.json",
+            table="context_servers",
+            address_key="url",
+            restart="Zed reads its settings by itself; the agent panel's settings show the server",
+        ),
+    )
+}
+
+
+def host_named(name: str) -> Host:
+    """Raises InvalidSetting."""
+    known = HOSTS.get(name.casefold())
+    if known is None:
+        raise InvalidSetting(f"host {name!r} is not known; known: {', '.join(HOSTS)}")
+    return known
+
+
+def absolute(path: str, cwd: Path) -> Path:
+    """A path as a person typed it."""
+    return Path(os.path.normpath(cwd / as_written(path)))
+
+
+def refuse_outside(path: Path, project: Path) -> None:
+    """A project is somebody else's work, and a link in it may lead to any file of a person. Raises InvalidSetting."""
+    real = path.resolve()
+    if not real.is_relative_to(project.resolve()):
+        raise InvalidSetting(f"{path} is a link out of the project, to {real}: name that by --file, if it is meant")

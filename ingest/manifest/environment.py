@@ -1,0 +1,158 @@
+"""What `${…}` means in a client's config. Each host knows some of the forms; all are understood in every file.
+
+- `${NAME}`, `${env:NAME}`: an environment variable. `$NAME` stays as it is.
+- `${NAME:-default}`, `${env:NAME:-default}`: the same, and the default, which may hold references, if it is not set.
+- `${input:id}`, which VS Code asks for: the variable WAYGRAPH_INPUT_<ID>, else the input's own default unless it is a
+  password.
+- `${workspaceFolder}`, `${workspaceRoot}`, `${workspaceFolderBasename}`: the project that the config lies in, else our
+  working folder.
+- `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}`: as they say.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Self
+
+# What a config refers to outside itself, handed in: nothing in `ingest` reads the process's environment.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The environment, the user's home and the working folder, both absolute.
+
+    By default nothing is known, so that every reference is unset: so a service reads what others send it.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    home: str = ""
+    cwd: str = ""
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str]) -> Self:
+        """This process's home and working folder, with the environment that is handed in."""
+        return cls(environ=environ, home=str(Path.home()), cwd=str(Path.cwd()))
+
+
+INPUT_PREFIX = "WAYGRAPH_INPUT_"
+MAX_DEPTH = 16
+"""Of defaults within defaults."""
+_SHOWN = 8
+PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
+"""Variables whose value is no secret, and makes errors readable."""
+_MARK = re.compile(r"\$\{|\}")
+_VARIABLE = re.compile(r"(?s)(?:env:)?([A-Za-z_]\w{0,127})(?::-(.*))?")
+_INPUT = re.compile(r"input:([^${}:]{1,128})")
+_EDITORS_OWN = re.compile(r"(command|config|extensionInstallFolder|workspaceFolder):")
+_KNOWN = "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:id}, ${workspaceFolder}, ${userHome}"
+
+
+class Unresolved(Exception):
+    """Why a text cannot be resolved; its message names variables, never a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What references mean in one config. `inputs`: the default of each that has one and is no password."""
+
+    surroundings: Surroundings
+    workspace: str = ""
+    """The project's folder, absolute; empty: the config is no project's."""
+    inputs: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Resolver:
+    """Resolves the texts of one server and keeps what is not set, so that all of it is told at once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._missing: dict[str, str] = {}
+        self._told = set[str]()
+        self._places = _places(scope)
+
+    @property
+    def confidential(self) -> frozenset[str]:
+        """What variables and inputs held, and the defaults that stood for them."""
+        return frozenset(self._told)
+
+    def text(self, text: str) -> str:
+        """Raises Unresolved for what is no reference; one that is not set is told by `finish`."""
+        return self._text(text, MAX_DEPTH)
+
+    def finish(self) -> None:
+        """Raises Unresolved if anything was not set."""
+        if self._missing:
+            shown = [*self._missing.values()][:_SHOWN]
+            more = f" and {len(self._missing) - _SHOWN} more" if len(self._missing) > _SHOWN else ""
+            raise Unresolved(f"not set in the environment: {', '.join(shown)}{more}")
+
+    def _text(self, text: str, depth: int) -> str:
+        if not depth:
+            raise Unresolved("holds references within references, too deeply")
+        kept, at = "", 0
+        while (start := text.find("${", at)) >= 0:
+            end = _end(text, start)
+            kept += text[at:start] + self._meaning(text[start + 2 : end], depth)
+            at = end + 1
+        return kept + text[at:]
+
+    def _meaning(self, inside: str, depth: int) -> str:
+        if inside in self._places:
+            return self._place(inside)
+        if found := _VARIABLE.fullmatch(inside):
+            return self._variable(found[1], found[2], depth)
+        if found := _INPUT.fullmatch(inside):
+            return self._input(found[1])
+        if found := _EDITORS_OWN.match(inside):
+            raise Unresolved(f"holds ${{{found[1]}:…}}, which only the editor can tell")
+        raise Unresolved(f"holds a ${{…}} of no form that is known; known: {_KNOWN}")
+
+    def _variable(self, name: str, default: str | None, depth: int) -> str:
+        value = self._scope.surroundings.environ.get(name)
+        if value is None and default is not None:
+            value = self._text(default, depth - 1)
+        return self._set(name, value, name, plain=name in PLAIN)
+
+    def _input(self, name: str) -> str:
+        variable = input_variable(name)
+        value = self._scope.surroundings.environ.get(variable, self._scope.inputs.get(name))
+        return self._set(variable, value, f"{variable} (for ${{input:{name}}})")
+
+    def _place(self, name: str) -> str:
+        return self._set(name, self._places[name] or None, f"the folder for ${{{name}}}", plain=True)
+
+    def _set(self, name: str, value: str | None, shown: str, *, plain: bool = False) -> str:
+        if value is None:
+            self._missing[name] = shown
+        elif value and not plain:
+            self._told.add(value)
+        return value or ""
+
+
+def input_variable(name: str) -> str:
+    """`WAYGRAPH_INPUT_API_KEY` for the input `api-key`."""
+    return INPUT_PREFIX + re.sub(r"\W+", "_", name).upper()
+
+
+def _places(scope: Scope) -> Mapping[str, str]:
+    around = scope.surroundings
+    folder = scope.workspace or around.cwd
+    return {
+        **dict.fromkeys(("workspaceFolder", "workspaceRoot"), folder),
+        "workspaceFolderBasename": PurePath(folder).name,
+        "userHome": around.home,
+        "cwd": around.cwd,
+        **dict.fromkeys(("pathSeparator", "/"), os.sep),
+    }
+
+
+def _end(text: str, start: int) -> int:
+    """Where the brace closes that a reference opens; references inside it have their own."""
+    depth = 0
+    for mark in _MARK.finditer(text, start):
+        depth += 1 if mark[0] == "${" else -1
+        if not depth:
+            return mark.start()
+    raise Unresolved("holds a ${ that is not closed")

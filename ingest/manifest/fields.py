@@ -1,0 +1,181 @@
+"""Names that come more than once, first of all in an object of JSON: there the last value counts, as for other programs
+that read the same file, and that there were others is told.
+"""
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from pydantic_core import to_json
+
+from waygraph.registry.model.identity import mended, name_fault
+
+# JSON pointers (RFC 6901).
+
+
+def pointer(*parts: object) -> str:
+    """`/mcpServers/a~1b` of `mcpServers` and `a/b`."""
+    return "".join(f"/{escaped(part)}" for part in parts)
+
+
+def escaped(part: object) -> str:
+    """`a~1b` of `a/b`."""
+    return str(part).replace("~", "~0").replace("/", "~1")
+
+
+type Note = Callable[[str], None]
+"""Told the JSON pointer of a name that is there more than once."""
+
+type Path = tuple[()] | tuple[Path, str | int]
+"""Where a value is: that of what holds it, and its name there. The text is made of those that are told alone."""
+
+MOST_TOLD = 100
+"""Of one document."""
+_NAME_CHARS, _TOLD_CHARS = 200, 4_000
+
+REPEATED = "is there more than once; the last one counts"
+
+
+def unheeded(place: str) -> None:
+    """For who only wants the values."""
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Those that come more than once, in order of the first time."""
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
+class Objects:
+    """Makes the objects of one JSON text, as its parser finds them, and keeps what their names say."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[dict[str, Any], list[str]]] = []
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            self._found.append((made, repeated(name for name, _ in pairs)))
+        return made
+
+    def tell(self, document: object, note: Note) -> None:
+        """Of the objects that are still in the document: where a name comes twice, the first value is in it no more."""
+        for place in islice(self._places(document), MOST_TOLD) if self._found else ():
+            note(place)
+
+    def _places(self, document: object) -> Iterator[str]:
+        """Not by recursion: a document may be nested deeper than that goes."""
+        names = {id(made): found for made, found in self._found}
+        left: list[tuple[Path, object]] = [((), document)]
+        while left:
+            path, value = left.pop()
+            yield from (told((path, name)) for name in names.get(id(value), ()))
+            inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            left += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
+
+
+def told(path: Path) -> str:
+    """The JSON pointer, cut to what a person reads: names may be as long as their document."""
+    names: list[str | int] = []
+    while path:
+        path, name = path
+        names.append(name)
+    return "".join(pointer(name)[:_NAME_CHARS] for name in reversed(names))[:_TOLD_CHARS]
+
+
+# Fields of formats that are not ours. What is of another type than agreed is left out, if nobody is found by it.
+
+
+MAX_TAGS = 50
+"""Of an agent or a tool."""
+MAX_NUMBER_BITS = 256
+"""Python writes no number of very many digits, and YAML can hold one."""
+
+
+def mostly(entries: object, look: Callable[[Any], bool]) -> bool:
+    """Whether it is a list of which at least half look so: no single record makes another kind of it."""
+    return isinstance(entries, list) and bool(entries) and 2 * sum(map(look, entries)) >= len(entries)
+
+
+def fields_of(value: object) -> Mapping[str, Any]:
+    """The object itself; what is none has no fields."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items_of(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """A text without the space around it, or nothing."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def lines_of(value: object) -> list[str]:
+    """The texts of a list that say something."""
+    return [item.strip() for item in items_of(value) if isinstance(item, str) and item.strip()]
+
+
+def tags_of(values: Iterable[object]) -> list[str]:
+    """Those that can be tags, each once, in their order; at most MAX_TAGS."""
+    legal = (value.strip() for value in values if isinstance(value, str) and not name_fault(value))
+    return list(dict.fromkeys(legal))[:MAX_TAGS]
+
+
+def scalar_of(value: object) -> str:
+    """A text, number, truth value or date of YAML as text; nothing for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
+        return ""
+    return str(value) if isinstance(value, (int, float)) else text_of(value)
+
+
+def version_of(value: object) -> object:
+    """YAML reads `2026-01-31` as a date."""
+    return scalar_of(value) or value
+
+
+# JSON that can be sent on: a parser that forgives takes what no writer of JSON gives, and a message with it would end
+# the connection to the host that it is for.
+
+
+MOST_DEPTH = 190
+"""Hosts on pydantic read 200 levels, those of the message around the value among them."""
+_WRITTEN_DEPTH = 254
+"""Of what pydantic writes."""
+TOO_DEEP = f"(nested deeper than {MOST_DEPTH} levels, which is left out)"
+
+
+def sendable[T](value: T) -> T:
+    """The value itself if it can be written; else a copy with `?` for half a character and a note for what is too
+    deep.
+    """
+    try:
+        to_json(_deeper(value, _WRITTEN_DEPTH - MOST_DEPTH))
+    except (ValueError, RecursionError):
+        cleaned: T = _cleaned(value, MOST_DEPTH)
+        return cleaned
+    return value
+
+
+def _deeper(value: object, levels: int) -> object:
+    """So that the writer's own bound, which is looked at in native code, stands for ours."""
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def _cleaned(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return mended(value)
+    if not isinstance(value, (Mapping, list)):
+        return value
+    if not levels:
+        return TOO_DEEP
+    if isinstance(value, list):
+        return [_cleaned(part, levels - 1) for part in value]
+    return {mended(str(key)): _cleaned(part, levels - 1) for key, part in value.items()}

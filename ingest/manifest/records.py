@@ -1,0 +1,276 @@
+"""From a source's records to a Manifest: the checks and cuts that every source shares.
+
+One bad record costs that record: it becomes a `Rejected` with its place and the reason. A text that is too long
+is cut, and the cut is reported.
+"""
+
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.transport import references_only
+from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.model.identity import (
+    agent_id,
+    canonical_json,
+    mended,
+    name_fault,
+    sealed_agent,
+    sealed_tool,
+    tool_id,
+)
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
+from waygraph.registry.model.settings import Settings
+
+MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
+"""Of a tool: more would drown what it is in what may be asked of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRecord:
+    """A tool as a source wrote it, unchecked. `pointer` is the JSON pointer of the record in its file."""
+
+    pointer: str
+    name: object
+    description: object = ""
+    input_schema: object = None
+    output_schema: object = None
+    annotations: object = None
+    tags: object = ()
+    questions: object = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRecord:
+    """An agent as a source wrote it, unchecked."""
+
+    pointer: str
+    key: object
+    name: object = ""
+    description: object = ""
+    kind: object = "mcp_server"
+    version: object = ""
+    transport: object = None
+    tags: object = ()
+    visible_to: object = ()
+    tools: Iterable[ToolRecord] = ()
+    asked: bool = True
+    """Whether what it lists is all that it offers, or only its server could tell, and was not asked."""
+
+
+class Refusal(Exception):
+    """Why a record cannot be taken; caught where the record is."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Takes the records of one file, keeping what was rejected or cut."""
+
+    where: str
+    settings: Settings
+    entries: list[AgentEntry] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    partial: bool = False
+    """A part that may hold agents could not be read: what is not listed is not gone for certain."""
+    cut: list[Rejected] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Keys of agents that the source says are no more."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    _keys: set[str] = field(default_factory=set)
+
+    def take(self, record: AgentRecord) -> None:
+        try:
+            entry = self._entry(record)
+        except Refusal as refusal:
+            key = record.key if isinstance(record.key, str) else ""
+            self.reject_agent(record.pointer, str(refusal), key=key)
+            return
+        if entry.key in self._keys:  # told without the key: that agent is listed
+            self.reject(record.pointer, f"agent {entry.key!r} is listed before; the first one is kept")
+            return
+        self._keys.add(entry.key)
+        self.entries.append(entry)
+
+    def reject_agent(self, pointer: str, reason: str, *, key: str = "") -> None:
+        """Rejects an agent, or what may hold agents; without a key nobody can say which, and the source is partial."""
+        self.partial = self.partial or not key
+        self.reject(pointer, reason, key=key)
+
+    def reject(self, pointer: str, reason: str, *, key: str = "") -> None:
+        self.rejected.append(Rejected(where=f"{self.where}#{pointer}", reason=reason, key=key))
+
+    def note_cut(self, pointer: str, what: str) -> None:
+        """Notes that a record was not taken whole, or not as its format demands."""
+        self.cut.append(Rejected(where=f"{self.where}#{pointer}", reason=what))
+
+    def manifest(self, source: str, namespace: str) -> Manifest:
+        """All that was taken, under the source's name."""
+        return Manifest(
+            source=source,
+            namespace=namespace,
+            entries=tuple(self.entries),
+            rejected=tuple(self.rejected),
+            cut=tuple(self.cut),
+            partial=self.partial,
+            gone=tuple(self.gone),
+        )
+
+    def _entry(self, record: AgentRecord) -> AgentEntry:
+        if fault := name_fault(record.key):
+            raise Refusal(f"agent id: {fault}")
+        key = str(record.key)
+        if record.name and (fault := name_fault(record.name)):
+            raise Refusal(f"agent name: {fault}")
+        agent = Agent(
+            id=agent_id(key),
+            name=str(record.name or key),
+            description=self._text(record.description, f"{record.pointer}/description"),
+            kind=_kind(record.kind),
+            version=_version(record.version),
+            transport=self._transport(record.transport),
+            tags=_strings(record.tags, "tags"),
+            visible_to=_strings(record.visible_to, "visible_to"),
+        )
+        tools = self._tools(agent, record.tools)
+        return AgentEntry(key=key, agent=sealed_agent(agent), tools=tools, unasked=not record.asked)
+
+    def _tools(self, agent: Agent, records: Iterable[ToolRecord]) -> tuple[Tool, ...]:
+        tools: dict[str, Tool] = {}
+        for record in records:
+            try:
+                tool = self._tool(agent, record)
+            except Refusal as refusal:
+                self.reject(record.pointer, str(refusal))
+                continue
+            if tool.name in tools:
+                self.reject(record.pointer, f"agent {agent.id!r} has a tool {tool.name!r} already; the first is kept")
+                continue
+            tools[tool.name] = tool
+        return tuple(tools.values())
+
+    def _tool(self, agent: Agent, record: ToolRecord) -> Tool:
+        if fault := name_fault(record.name):
+            raise Refusal(f"tool name: {fault}")
+        name = str(record.name)
+        tool = Tool(
+            id=tool_id(agent.id, name),
+            agent_id=agent.id,
+            name=name,
+            description=self._text(record.description, f"{record.pointer}/description"),
+            input_schema=self._schema(record.input_schema, f"{record.pointer}/inputSchema") or "{}",
+            output_schema=self._schema(record.output_schema, f"{record.pointer}/outputSchema"),
+            annotations=self._schema(record.annotations, f"{record.pointer}/annotations"),
+            tags=_strings(record.tags, "tags"),
+            questions=self._questions(record.questions, f"{record.pointer}/questions"),
+        )
+        return sealed_tool(tool)
+
+    def _questions(self, value: object, pointer: str) -> tuple[str, ...]:
+        """Each once, in the order given, on one line."""
+        if not is_lines(value):
+            raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
+        lines = [mended(" ".join(item.split())) for item in value]
+        asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
+        if len(asked) > MAX_QUESTIONS:
+            self.note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
+        if any(len(line) > MAX_QUESTION_CHARS for line in lines):
+            self.note_cut(pointer, f"a question of more than {MAX_QUESTION_CHARS} characters was cut")
+        return asked[:MAX_QUESTIONS]
+
+    def _text(self, value: object, pointer: str) -> str:
+        """A text as it is, cut at the limit of the settings; null is an empty one."""
+        text = "" if value is None else value
+        if not isinstance(text, str):
+            raise Refusal(f"description: expected a string, found {shape_of(value)}")
+        limit = self.settings.max_description_chars
+        if len(text) > limit:
+            self.note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
+        return mended(text[:limit])
+
+    def _schema(self, value: object, pointer: str) -> str:
+        """Canonical JSON of a schema; empty if there is none, and if it is longer than the settings allow."""
+        schema = _object(value, pointer.rpartition("/")[2])
+        if len(schema) <= self.settings.max_schema_chars:
+            return schema
+        self.note_cut(pointer, f"a schema of {len(schema)} characters was left out (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        return ""
+
+    def _transport(self, value: object) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, Mapping):
+            raise Refusal(f"transport: expected an object, found {shape_of(value)}")
+        # Measured before it is searched for secrets, which takes its time on texts without end.
+        if (length := len(_canonical(value, "transport"))) > self.settings.max_schema_chars:
+            raise Refusal(f"transport: {length} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
+        return held_transport(value)
+
+
+def held_transport(value: Mapping[str, object]) -> JsonText:
+    """A launch or address as the graph holds it: references only. Raises Refusal."""
+    try:
+        return _canonical(references_only(value), "transport")
+    except ValueError:
+        raise Refusal("transport: its url cannot be read") from None  # the error's text holds the URL's login
+    except RecursionError:
+        raise Refusal("transport: nested too deeply") from None
+
+
+def _kind(value: object) -> AgentKind:
+    for kind in AGENT_KINDS:
+        if value == kind:
+            return kind
+    raise Refusal(f"kind: expected one of {', '.join(AGENT_KINDS)}, found {reprlib.repr(value)}")
+
+
+def _object(value: object, name: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        raise Refusal(f"{name}: expected an object, found {shape_of(value)}")
+    return _canonical(value, name)
+
+
+def _canonical(value: object, name: str) -> str:
+    try:
+        return mended(canonical_json(value))
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise Refusal(f"{name}: cannot be written as JSON ({exc})") from exc
+
+
+def _strings(value: object, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not is_lines(value) or not all(value):
+        raise Refusal(f"{name}: expected a list of non-empty strings, found {shape_of(value)}")
+    for item in value:
+        if fault := name_fault(item):
+            raise Refusal(f"{name}: {fault}")
+    return tuple(sorted(set(value)))
+
+
+def _version(value: object) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, (str, int, float)):
+        raise Refusal(f"version: expected a string, found {shape_of(value)}")
+    try:
+        text = str(value)
+    except ValueError:  # a number of more digits than Python writes
+        raise Refusal("version: a number without end") from None
+    if fault := name_fault(text):
+        raise Refusal(f"version: {fault}")
+    return text
+
+
+def is_lines(value: object) -> TypeGuard[Sequence[str]]:
+    """Whether it is a list of strings."""
+    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+
+
+def shape_of(value: object) -> str:
+    """What a value is, in JSON's words; never the value itself, which may hold a secret."""
+    names: dict[type, Any] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number"}
+    return str(names.get(type(value), "null" if value is None else type(value).__name__))

@@ -1,0 +1,195 @@
+"""What is told of a server that failed: one line, in which no secret of its launch stands."""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape, unescape
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+from waygraph.ingest.manifest.fields import sendable
+from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.manifest.transport import references_only
+from waygraph.registry.model.identity import mended
+
+# What is held in confidence, struck out of what a service or server says: it may repeat what it was sent.
+
+
+STRUCK = "***"
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+/")
+"""What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP)."""
+
+
+def struck(text: str, secrets: Sequence[str]) -> str:
+    """The text without any of `secrets`, which come longest first.
+
+    Where one stands in the escapes of JSON, HTML or URLs, the whole text comes without such escapes.
+    """
+    text = _without(text, secrets)
+    if not secrets or not any(mark in text for mark in "\\&%"):
+        return text
+    for read in (_without_json_escapes, unescape, unquote):
+        plain = read(text)
+        if any(secret in plain for secret in secrets):
+            text = _without(plain, secrets)
+    return text
+
+
+def struck_json(data: Any, secrets: Sequence[str]) -> Any:
+    """Parsed JSON with `secrets` struck out of every text, name and number."""
+    if isinstance(data, str):
+        return struck(data, secrets)
+    if isinstance(data, Mapping):
+        return {struck(name, secrets): struck_json(value, secrets) for name, value in data.items()}
+    if isinstance(data, list):
+        return [struck_json(part, secrets) for part in data]
+    if isinstance(data, (int, float)) and any(secret in json.dumps(data) for secret in secrets):
+        return STRUCK
+    return data
+
+
+def _without(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, STRUCK)
+    return text
+
+
+def _without_json_escapes(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else "/", text)
+
+
+MOST_CHARS = 300
+
+_SHORTEST, _SHORTEST_PART = 4, 8
+"""Shorter values are words like `on`; to strike them would make an error unreadable and hide nothing."""
+_COMMON = frozenset("true false none null info debug warn warning error production development".split())
+_MARKS = re.compile(r"[=:@/?&\s\"'{},;]+")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+_TELLING = re.compile(
+    r"(?i)error|exception|required|missing|not found|no such|cannot|can't|could not|failed|fatal|denied|invalid|panic"
+)
+_BOILERPLATE = re.compile(
+    r"(?i)^\s*(?:at |File \"|npm (?:warn|notice)\b|npm (?:error|err!)(?: 404)?\s*(?:$|tarball, folder|Note that))"
+    r"|complete log of this run"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Discretion:
+    """Strikes out of foreign text what the launch holds in confidence."""
+
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    learned: set[str] = field(default_factory=set, repr=False, compare=False)
+    """What came to be held while it ran, such as a token of OAuth."""
+
+    def learn(self, *secrets: str | None) -> None:
+        self.learned.update(form for secret in secrets if secret for form in _spellings(secret))
+
+    def line(self, text: str) -> str:
+        """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
+        plain = self.strike(" ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split()))
+        return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
+
+    def strike(self, text: str) -> str:
+        """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
+        return mended(struck(text, self._held))
+
+    @property
+    def _held(self) -> Sequence[str]:
+        """Longest first, so that one that holds another is struck as a whole."""
+        return sorted((*self.learned, *self.secrets), key=len, reverse=True) if self.learned else self.secrets
+
+    def struck(self, data: object, most_chars: int) -> object:
+        """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
+        try:
+            written = json.dumps(data, ensure_ascii=False)
+            if len(written) <= most_chars:
+                return sendable(struck_json(data, self._held))
+            return f"({len(written):,} characters, which is too long to be handed on)"
+        except (TypeError, ValueError, RecursionError):
+            return "(data that cannot be read)"
+
+    def last_words(self, output: str) -> str:
+        """The line of an error output that most likely says why; empty if there is none."""
+        lines = [line for line in output.splitlines()[-60:] if line.strip() and not _BOILERPLATE.search(line)]
+        telling = [line for line in lines if _TELLING.search(line)]
+        return self.line((telling or lines or [""])[-1])
+
+
+def discretion(launch: Launch) -> Discretion:
+    """Of a launch. Secrets come longest first."""
+    found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
+    found |= _values({value: value for value in launch.confidential})
+    spelled = {spelling for secret in found for spelling in _spellings(secret)}
+    return Discretion(tuple(sorted(spelled, key=lambda secret: (-len(secret), secret))))
+
+
+def _spellings(secret: str) -> set[str]:
+    """As programs write a value that they complain of: escaped, in a URL, encoded, its white space made one space."""
+    return {
+        secret,
+        secret.lower(),  # as in a host's name
+        " ".join(secret.split()),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        escape(secret),
+        escape(secret, quote=False),
+        quote(secret, errors="replace"),
+        quote(secret, safe="", errors="replace"),
+        quote_plus(secret, errors="replace"),
+        b64encode(secret.encode("utf-8", "replace")).decode().rstrip("="),
+    }
+
+
+def _of_stdio(launch: StdioLaunch) -> set[str]:
+    return {*_values(launch.env), *_of_arguments(launch.args)}
+
+
+def _values(named: Mapping[str, str]) -> set[str]:
+    """Values of variables or headers, whole and in their longer parts, as in `Bearer …` or `postgres://…`."""
+    return {
+        part
+        for value in named.values()
+        for part in (value.strip(), *_parts(value))
+        if len(part) >= _SHORTEST and part.casefold() not in _COMMON
+    }
+
+
+def _of_arguments(args: Iterable[str]) -> set[str]:
+    """What the graph would not keep of the command line either."""
+    given = list(args)
+    try:
+        kept = references_only({"args": given})["args"]
+    except (ValueError, RecursionError):
+        kept = []
+    told = list(map(str, kept)) if isinstance(kept, list) else []
+    return _kept_back(given, told if len(told) == len(given) else [""] * len(given))
+
+
+def _of_url(url: str) -> set[str]:
+    try:
+        kept = references_only({"url": url})["url"]
+    except (ValueError, RecursionError):
+        kept = ""
+    return _kept_back([url], [str(kept)])
+
+
+def _kept_back(given: Iterable[str], told: Iterable[str]) -> set[str]:
+    """The parts of each text that are not in what may be told of it."""
+    return {
+        form
+        for text, kept in zip(given, told, strict=True)
+        if text != kept
+        for part in _MARKS.split(text)
+        if len(part) >= _SHORTEST and part not in kept
+        for form in (part, unquote(part))
+    }
+
+
+def _parts(value: str) -> list[str]:
+    parts = (*_MARKS.split(value), *value.split())
+    return [form for part in parts if len(part) >= _SHORTEST_PART for form in (part, unquote(part))]

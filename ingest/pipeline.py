@@ -1,0 +1,281 @@
+"""A source, as a person names it, into a registry: opened, its servers asked, synced."""
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from waygraph.ingest.datasets.questions import QuestionAuthor, with_questions
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.sources.mcp_servers import McpServers
+from waygraph.ingest.sources.read import Listing, Parts, answered, documents
+from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused
+from waygraph.ingest.sync.apply import sync, with_statuses
+from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.model.changes import Document, Manifest, Policy, SyncReport
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
+from waygraph.registry.remote.remote_registry import RemoteRegistry
+from waygraph.registry.storage.export.json_export import as_catalogue
+
+# Sources that lie here for a registry that a service keeps: read as text here, understood and synced there.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The documents of one source, for a service to read."""
+
+    source: str
+    namespace: str
+    documents: Iterable[Document]
+
+
+def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
+    """The files as they are."""
+    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
+
+
+def offer_of_manifest(manifest: Manifest) -> Offer:
+    """What was read here, servers' own answers say, as a catalogue.
+
+    What was rejected goes along as a document without a text: it is counted there, and removes nothing.
+    """
+    told = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
+    catalogue = Document(f"{manifest.source}.json", json.dumps(told, ensure_ascii=False))
+    unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
+    return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
+
+
+def offered(
+    registry: RemoteRegistry,
+    offer: Offer,
+    settings: Settings,
+    *,
+    host: str = "",
+    kind: str = "",
+    policy: Policy | None = None,
+    texts: TextForm | None = None,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
+) -> Iterator[SyncReport]:
+    """A report for each manifest of the source, as `sync` of what `read_path` gives would report it.
+
+    `host`: put before the source's name, since other machines may have files at the same path. Raises SourceError,
+    also for more text than `max_manifest_bytes`; MassRemoval and what else the service met, after the reports of
+    what came before.
+    """
+    taken = registry.take(
+        _bounded(offer.documents, offer.source, settings.max_manifest_bytes),
+        source=f"{host}:{offer.source}" if host else offer.source,
+        namespace=offer.namespace,
+        kind=kind,
+        policy=policy,
+        texts=texts,
+        dry_run=dry_run,
+        allow_mass_removal=allow_mass_removal,
+    )
+    yield from taken.reports
+    if taken.error:
+        raise taken.error
+
+
+def _bounded(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
+    kept, left_bytes = list[Document](), most_bytes
+    for document in read:
+        left_bytes -= len(document.text.encode())
+        if left_bytes < 0:
+            raise SourceError(
+                source,
+                f"has more than the {most_bytes:,} bytes that a service takes at once (WAYGRAPH_MAX_MANIFEST_BYTES, "
+                "here and there); ingest it in parts, each under a source name of its own",
+            )
+        kept.append(document)
+    return kept
+
+
+type Given = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A path, an address, the words of a command, or a document as a file would hold it in JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How many questions each tool shall have, and who writes those that it lacks."""
+
+    count: int
+    author: QuestionAuthor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of one source. `without_questions`: tools that the author of questions had no fit answer for."""
+
+    report: SyncReport
+    without_questions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingestion:
+    """How sources are opened, and what becomes of what they say. `policy` None: as it was; `texts`, of a new registry:
+    the default."""
+
+    opening: Opening
+    policy: Policy | None = None
+    texts: TextForm | None = None
+    asking: Asking | None = None
+    dry_run: bool = False
+    allow_mass_removal: bool = False
+
+    def ingest(
+        self, registry: Registry, sources: Sequence[OpenedSource], progress: Progress | None = None
+    ) -> Iterator[Ingested]:
+        """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
+        after the reports of what came before.
+        """
+        if isinstance(registry, RemoteRegistry):
+            yield from self._offered(registry, sources[0])  # an export's are one file
+            return
+        for source in sources:
+            parts = source.parts()
+            yield self.take(registry, source, parts, source.answered(parts), progress)
+
+    def take(
+        self,
+        registry: Registry,
+        source: OpenedSource,
+        parts: Parts,
+        manifest: Manifest,
+        progress: Progress | None = None,
+    ) -> Ingested:
+        """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
+        done = self._synced(registry, self._with_policy(manifest), progress)
+        self._vouch(source, parts)
+        return done
+
+    def _vouch(self, source: OpenedSource, parts: Parts) -> None:
+        """Only of what was taken in: to look at it first, or to be refused, lets nothing run."""
+        if not self.dry_run:
+            source.vouch(parts)
+
+    def _offered(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
+        parts = source.parts()
+        reports = offered(
+            registry,
+            self._offer(source, parts),
+            self.opening.settings,
+            host="" if self.opening.source else socket.gethostname(),
+            kind=self.opening.kind,
+            policy=self.policy,
+            texts=self.texts,
+            dry_run=self.dry_run,
+            allow_mass_removal=self.allow_mass_removal,
+        )
+        done = [Ingested(report=report) for report in reports]
+        self._vouch(source, parts)
+        return done
+
+    def _offer(self, source: OpenedSource, parts: Parts) -> Offer:
+        """Files are read there, servers are asked here."""
+        if source.listing and not parts.servers:
+            return offer_of_listing(source.listing(), self.opening.settings)
+        return offer_of_manifest(answered(parts, source.ask))
+
+    def _synced(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
+        asked = self._with_questions(manifest, progress)
+        report = sync(
+            registry,
+            asked,
+            dry_run=self.dry_run,
+            allow_mass_removal=self.allow_mass_removal,
+            texts=self.texts,
+            progress=progress,
+        )
+        if not self.dry_run:
+            report = with_statuses(registry, manifest, report)
+        return Ingested(report=report, without_questions=len(asked.cut) - len(manifest.cut))
+
+    def _with_policy(self, manifest: Manifest) -> Manifest:
+        return replace(manifest, policy=self.policy) if self.policy else manifest
+
+    def _with_questions(self, manifest: Manifest, progress: Progress | None) -> Manifest:
+        if self.asking is None:
+            return manifest
+        return with_questions(manifest, self.asking.author, self.asking.count, progress)
+
+
+def ingest(
+    registry: Registry,
+    given: Given,
+    *,
+    source: str = "",
+    namespace: str = "",
+    kind: str = "",
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    connect: bool | None = None,
+    policy: Policy | None = None,
+    texts: TextForm | None = None,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
+    environ: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> list[SyncReport]:
+    """What `waygraph ingest` does with one source: a report of it, several of an export.
+
+    `given`: a file, folder, glob or address, the words of a command that starts an MCP server, or what a file would
+    hold as JSON, in memory; that needs `source`, the name by which it is known when it comes again. The servers of an
+    MCP host's configuration are started, or reached, and asked for their tools; `connect` also asks those that a
+    registry lists (True), or none (False). `headers` go to an address, `env` to a command; like configurations they
+    may refer to variables, of `environ` (default: the process's).
+
+    Nothing of `rejected` was taken: a server that does not answer is named there, with the reason.
+    Raises SourceError for what cannot be read at all, MassRemoval, and what a write raises.
+    """
+    how = Opening(
+        settings=registry.settings,
+        surroundings=Surroundings.here(os.environ if environ is None else environ),
+        source=source,
+        namespace=namespace,
+        kind=kind,
+        headers=headers or {},
+        env=env or {},
+        connect=connect,
+        ask=partial(_asked, registry.settings),
+    )
+    sources = opened(given, how)
+    named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
+    refuse_unused(named, () if named or _is_document(given) else _words(given), how)
+    terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
+    return [each.report for each in terms.ingest(registry, sources, progress)]
+
+
+def opened(given: Given, how: Opening) -> list[OpenedSource]:
+    """The sources that one text, path, command or document names. Raises SourceError."""
+    if isinstance(given, (str, os.PathLike)):
+        return open_sources(os.fspath(given), how)
+    if _is_document(given):
+        return open_value(given, how)
+    return [open_command(_words(given), how)]
+
+
+def _is_document(given: object) -> bool:
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return bool(given) and all(isinstance(each, Mapping) for each in given)
+    return isinstance(given, Mapping)
+
+
+def _words(given: object) -> list[str]:
+    """Of a command. Raises SourceError for what is none."""
+    if not isinstance(given, Sequence) or not all(isinstance(word, str) for word in given):
+        expected = "expected a path, an address, a list of the words of a command, or a document as a dict"
+        raise SourceError("ingest", f"{expected}, not {type(given).__name__}")
+    return list(given)
+
+
+def _asked(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:
+    return McpServers(name=source, servers=servers, settings=settings).read()

@@ -1,0 +1,308 @@
+"""A document over HTTP: within limits of size, time and redirects, with no header sent where it was not meant for.
+
+A person names an address on their own machine, and may mean one of their own network. Whoever fetches what others name
+hands in `allowed`: names are then resolved once, each address is asked about, and that very address is connected to.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import httpx2
+
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.formats.a2a_card import card_urls
+from waygraph.ingest.sources.kinds import UnknownShape
+from waygraph.ingest.sources.parse import SUFFIXES
+from waygraph.ingest.sources.read import Listing, Parts, Reading, read_parts
+from waygraph.registry.http.addresses import split_url
+from waygraph.registry.http.client import (
+    IDENTITY,
+    NotPublic,
+    PublicOnly,
+    UnusableProxy,
+    causes,
+    coding_of,
+    http_client,
+    same_origin,
+)
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import SourceError, UpstreamRefused
+from waygraph.registry.model.identity import agent_id
+from waygraph.registry.model.process import run_whole
+from waygraph.registry.model.settings import Settings
+
+MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
+_GZIP = 31
+"""zlib's word for a gzip stream of any window."""
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+class Unfetched(SourceError):
+    """An address that gave no document. `status`: of the last answer; 0 if none came."""
+
+    def __init__(self, where: str, reason: str, *, status: int = 0) -> None:
+        self.status = status
+        super().__init__(where, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """`address`: where it came from at the end of all redirects, without secrets."""
+
+    address: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """How addresses are asked. `headers` go to the origin that was named, and to no other.
+
+    `allowed` judges an IP address before it is connected to, proxies left aside; None: all are.
+    """
+
+    settings: Settings
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed: Callable[[str], bool] | None = None
+
+
+def address_of(url: str) -> str:
+    """An address as it may be shown: no login, names of its query but no values. Raises SourceError for none."""
+    try:
+        parsed = httpx2.URL(url)
+        told = str(references_only({"url": str(parsed)})["url"])
+    except (httpx2.InvalidURL, ValueError):
+        raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
+    if parsed.scheme not in {"http", "https"} or not parsed.host or split_url(url) is None:
+        raise SourceError("URL", "expected an address such as https://host/path")
+    return told
+
+
+def fetch(url: str, how: Fetching) -> Page:
+    """The document at an address. Raises Unfetched, whose text holds no login, header or query value."""
+    where = address_of(url)
+    _check_headers(how.headers)
+    most_s = how.settings.fetch_total_s
+    try:
+        return run_whole(lambda: asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
+    except TimeoutError:
+        raise Unfetched(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """The library's own error would quote the value."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise SourceError("headers", "a header's name has letters, digits and dashes")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise SourceError("headers", f"the value of {name} holds characters that no header may")
+
+
+@dataclass(slots=True)
+class _Fetch:
+    how: Fetching
+    where: str
+
+    async def page(self, url: httpx2.URL) -> Page:
+        headers, allowed = dict(self.how.headers), self.how.allowed
+        if allowed:  # the host that is asked is the one that is judged
+            headers = {name: value for name, value in headers.items() if name.lower() != "host"}
+        own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
+        # Given a transport, the client takes no proxy from the environment: that would resolve names by itself.
+        transport = PublicOnly(allowed=allowed) if allowed else None
+        async with self._client(own, transport) as client:
+            for _ in range(MAX_REDIRECTS + 1):
+                found = await self._asked(client, client.build_request("GET", url, headers=headers), url)
+                if isinstance(found, Page):
+                    return found
+                headers = headers if same_origin(url, found) else {}
+                url = found
+        raise self._unfetched(f"redirects more than {MAX_REDIRECTS} times")
+
+    def _client(self, headers: Mapping[str, str], transport: PublicOnly | None) -> httpx2.AsyncClient:
+        try:
+            return http_client(
+                httpx2.AsyncClient,
+                headers=headers,
+                timeout=self.how.settings.fetch_timeout_s,
+                follow_redirects=False,
+                transport=transport,
+            )
+        except UnusableProxy as exc:
+            raise self._unfetched(str(exc)) from exc
+
+    async def _asked(self, client: httpx2.AsyncClient, request: httpx2.Request, url: httpx2.URL) -> Page | httpx2.URL:
+        """The document, or where to ask next."""
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                return await self._answer(response, url)
+            finally:
+                await response.aclose()
+        except NotPublic:
+            raise self._unfetched(
+                "is of a host that may not be asked from here: a private or reserved address"
+            ) from None
+        except UpstreamRefused:
+            raise self._unfetched("has a host whose name cannot be resolved") from None
+        except httpx2.TimeoutException:
+            limit = f"{self.how.settings.fetch_timeout_s:g} s (WAYGRAPH_FETCH_TIMEOUT_S)"
+            raise self._unfetched(f"did not answer within {limit}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
+            raise self._unfetched(_told(exc)) from None
+
+    async def _answer(self, response: httpx2.Response, url: httpx2.URL) -> Page | httpx2.URL:
+        status = response.status_code
+        if status in _REDIRECTS and "location" in response.headers:
+            return self._next(url, response.headers["location"])
+        if status != HTTPStatus.OK:
+            known = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
+            raise self._unfetched(f"answers {status}{known}", status)
+        if response.headers.get("content-type", "").startswith("text/event-stream"):
+            raise self._unfetched("answers with a stream of events, which is no document", status)
+        content = await self._content(response)
+        if content.lstrip()[:1] == b"<":
+            raise self._unfetched("answers with a web page, which is no document", status)
+        return Page(address=address_of(str(url)), content=content)
+
+    def _next(self, url: httpx2.URL, location: str) -> httpx2.URL:
+        try:
+            following = url.join(location)
+            following = following.copy_with(userinfo=url.userinfo if same_origin(url, following) else b"")
+        except httpx2.InvalidURL:
+            raise self._unfetched("redirects to what is no address") from None
+        if following.scheme not in {"http", "https"} or not following.host:
+            raise self._unfetched("redirects to what is no address of the web")
+        if url.scheme == "https" and following.scheme == "http":
+            raise self._unfetched("redirects from https to http, which is not followed")
+        self.where = f"{self.where} → {address_of(str(following))}"
+        return following
+
+    async def _content(self, response: httpx2.Response) -> bytes:
+        """The body, unpacked, as far as `max_source_bytes` allow."""
+        coding = coding_of(response)
+        if coding not in {IDENTITY, "gzip"}:
+            raise self._unfetched("answers with a compressed body, which was not asked for")
+        most = self.how.settings.max_source_bytes
+        content, unpacked = bytearray(), zlib.decompressobj(_GZIP)
+        try:
+            async for part in response.aiter_raw():
+                content += part if coding == IDENTITY else unpacked.decompress(part, most + 1 - len(content))
+                if len(content) > most:
+                    raise self._unfetched(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
+        except zlib.error:
+            raise self._unfetched("answers with a body that cannot be unpacked") from None
+        if unpacked.unused_data:
+            raise self._unfetched("answers with a body that cannot be unpacked")
+        if coding == "gzip" and not unpacked.eof:
+            raise self._unfetched("breaks off amid its answer")
+        return bytes(content)
+
+    def _unfetched(self, reason: str, status: int = 0) -> Unfetched:
+        return Unfetched(self.where, reason, status=status)
+
+
+def _told(exc: Exception) -> str:
+    """Why there was no answer. The text of some errors quotes what was sent: only what is known not to is told."""
+    for cause in causes(exc):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"has a certificate that is not trusted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):
+            return f"cannot be asked over TLS: {cause.reason or type(cause).__name__}"
+        if isinstance(cause, socket.gaierror):
+            return "has a host whose name cannot be resolved"
+    match exc:
+        case httpx2.ConnectError():
+            return "cannot be reached: no connection"
+        case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
+            return f"breaks off amid its answer ({type(exc).__name__})"
+    return f"cannot be asked ({type(exc).__name__})"
+
+
+# A document by its address: one source, whatever its content turns out to be.
+#
+# Of an address that gives no document the card is looked for, as an A2A agent has it. What was fetched is somebody
+# else's: no command in it is started, and no variable of ours is put into it.
+
+
+CARD_KIND = "a2a-card"
+_REFUSING = frozenset({401, 403, 407, 429})
+"""What says nothing of whether a document is there."""
+
+
+class OfOthers(SourceError):
+    """A document that speaks in the names of sources that are none of its address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebDocument:
+    """Implements Source. Made by `open_document`, which checks the address."""
+
+    url: str
+    name: str
+    namespace: str
+    how: Fetching
+    reading: Reading
+
+    def __repr__(self) -> str:
+        return f"WebDocument({self.name!r})"
+
+    def read(self) -> Manifest:
+        """Asks anew. Raises SourceError; Unfetched if there is no document."""
+        return self.parts().manifest
+
+    def parts(self) -> Parts:
+        """What the document says, or the card where that is to be found instead; read without trust.
+
+        Raises what the document itself met, if there is no card either; OfOthers for an export, unless a person calls
+        it one.
+        """
+        held = self._first()
+        if len(held) != 1 or (held[0].manifest.source != self.name and self.reading.kind != export.KIND):
+            raise OfOthers(self.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
+        return held[0]
+
+    def _first(self) -> list[Parts]:
+        missed: list[SourceError] = []
+        for listing in self._listings():
+            try:
+                return read_parts(listing, self.reading)
+            except (Unfetched, UnknownShape) as error:
+                missed.append(error)
+                if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):
+                    break
+        raise missed[0]
+
+    def _listings(self) -> Iterator[Listing]:
+        """Unread: of the address itself, then of each place for a card under it."""
+        path = urlsplit(self.url).path
+        places = () if path.lower().endswith(SUFFIXES) else card_urls(self.url)
+        itself = () if places and self.reading.kind == CARD_KIND else (self.url,)
+        for place in (*itself, *places):
+            yield self._listing(place)
+
+    def _listing(self, url: str) -> Listing:
+        def content(most_bytes: int) -> bytes:
+            return fetch(url, self.how).content[:most_bytes]
+
+        # Without the query, so that the path's end can say what it is.
+        return Listing(files=[(address_of(url).partition("?")[0], content)], source=self.name, namespace=self.namespace)
+
+
+def open_document(url: str, how: Fetching, reading: Reading, *, source: str = "", namespace: str = "") -> WebDocument:
+    """`source` empty: the address without its secrets. Raises SourceError for what is no address of the web."""
+    name = source or address_of(url)
+    space = namespace or agent_id(urlsplit(url).hostname or "source")
+    untrusting = replace(reading, ask=None, surroundings=Surroundings())
+    return WebDocument(url=url, name=name, namespace=space, how=how, reading=untrusting)

@@ -1,0 +1,256 @@
+"""One server of a client's config: its fields checked, then what is kept of it, and how it is started or reached."""
+
+import json
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from waygraph.ingest.manifest.environment import Resolver, Scope, Unresolved
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import shape_of
+from waygraph.ingest.manifest.transport import path_keys, without_path_keys
+from waygraph.registry.http.addresses import split_url
+
+MAX_ENV_FILE_BYTES = 1024 * 1024
+_FORMS: Mapping[str, Literal["stdio", "http", "sse"]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+}
+_LABELS = ("disabled", "name", "description")
+"""What says nothing of the launch."""
+
+
+class Faulty(Exception):
+    """What is wrong with a server's entry; its message holds no value of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredServer:
+    """An entry as written, unresolved: each text may hold references and secrets."""
+
+    form: Literal["stdio", "http", "sse"]
+    command: str = field(default="", repr=False)
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env_file: str = field(default="", repr=False)
+    cwd: str = field(default="", repr=False)
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: bool = False
+    disabled: bool = False
+    name: str = ""
+    description: str = ""
+
+    @property
+    def transport(self) -> dict[str, object]:
+        """Alike for the same launch, in whichever client's words it was written. It may still hold secrets."""
+        if self.form != "stdio":
+            return {"type": self.form, "url": without_path_keys(self.url), **_told(headers=self.headers)}
+        rest = _told(env=self.env, envFile=self.env_file, cwd=self.cwd)
+        return {"command": self.command, "args": [without_path_keys(argument) for argument in self.args], **rest}
+
+    def written(self, launch: Launch, inputs: Mapping[str, str], project: str) -> str:
+        """All that decides the launch and stands in files, in one text. It holds secrets.
+
+        `launch`: this server's, which has read the `envFile`. `inputs`: the defaults that the config gives; those of
+        inputs that other servers ask for do not count. `project`: the folder that the config says it belongs to.
+        """
+        told = {name: value for name, value in asdict(self).items() if name not in _LABELS}
+        text = json.dumps(told, sort_keys=True)
+        asked = {name: default for name, default in inputs.items() if f"input:{json.dumps(name)[1:-1]}}}" in text}
+        env = launch.env if isinstance(launch, StdioLaunch) else {}
+        in_file = {name: value for name, value in env.items() if name not in self.env}
+        return json.dumps([told, in_file, asked, project], sort_keys=True)
+
+
+def configured(entry: object) -> ConfiguredServer:
+    """Raises Faulty."""
+    if not isinstance(entry, Mapping):
+        raise Faulty(f"expected an object, found {shape_of(entry)}")
+    form = _form(entry)
+    own = _stdio_fields(entry) if form == "stdio" else {"url": _text(entry, "url"), "headers": _texts(entry, "headers")}
+    return ConfiguredServer(
+        form=form,
+        oauth=bool(entry.get("oauth")),
+        disabled=entry.get("disabled") is True,
+        name=_label(entry, "name"),
+        description=_label(entry, "description"),
+        **own,
+    )
+
+
+def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
+    """With every reference resolved. Raises Faulty, also if an `envFile` cannot be read."""
+    resolver = Resolver(scope)
+    launch: Callable[[], Launch]
+    try:
+        launch = _stdio(server, scope, resolver) if server.form == "stdio" else _http(server, resolver)
+        resolver.finish()
+    except Unresolved as exc:
+        raise Faulty(str(exc)) from None
+    return launch()
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def _form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
+    said = entry.get("type", entry.get("transport"))
+    if said is None:
+        return _inferred_form(entry)
+    plain = said.casefold().replace("-", "").replace("_", "") if isinstance(said, str) else ""
+    if plain not in _FORMS:
+        raise Faulty("its type is not known; known: stdio, http, streamable-http, sse")
+    needed = "command" if _FORMS[plain] == "stdio" else "url"
+    if not entry.get(needed):
+        raise Faulty(f"is of type {_FORMS[plain]} and has no `{needed}`")
+    return _FORMS[plain]
+
+
+def _inferred_form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
+    command, url = bool(entry.get("command")), bool(entry.get("url"))
+    if command and url:
+        raise Faulty("has a `command` and a `url`; say by `type` which one counts")
+    if not command and not url:
+        raise Faulty("has neither a `command` nor a `url`")
+    return "stdio" if command else _form_of_url(_text(entry, "url"))
+
+
+def _form_of_url(url: str) -> Literal["http", "sse"]:
+    try:
+        path = urlsplit(url).path
+    except ValueError:
+        raise Faulty("its url cannot be read") from None  # the error's text holds the URL's login
+    return "sse" if path.rstrip("/").endswith("/sse") else "http"
+
+
+def _stdio_fields(entry: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        "command": _text(entry, "command"),
+        "args": _arguments(entry),
+        "env": _texts(entry, "env"),
+        "env_file": _text(entry, "envFile"),
+        "cwd": _text(entry, "cwd"),
+    }
+
+
+def _text(entry: Mapping[Any, Any], name: str) -> str:
+    value = entry.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Faulty(f"{name}: expected a string, found {shape_of(value)}")
+    if value and "\x00" in value:
+        raise Faulty(f"{name}: holds a null character")
+    return value or ""
+
+
+def _arguments(entry: Mapping[Any, Any]) -> tuple[str, ...]:
+    value = entry.get("args")
+    if value is not None and not isinstance(value, (list, tuple)):
+        raise Faulty(f"args: expected a list of strings, found {shape_of(value)}")
+    return tuple(_scalar("args", item) for item in value or ())
+
+
+def _texts(entry: Mapping[Any, Any], name: str) -> dict[str, str]:
+    """A value of null unsets, as VS Code has it: it is left out."""
+    value = entry.get(name)
+    if value is not None and not isinstance(value, Mapping):
+        raise Faulty(f"{name}: expected an object, found {shape_of(value)}")
+    if not all(isinstance(key, str) and key and not set(key) & set("=\x00\r\n") for key in value or ()):
+        raise Faulty(f"{name}: holds a name that cannot be one")
+    return {key: _scalar(name, item) for key, item in (value or {}).items() if item is not None}
+
+
+def _scalar(name: str, item: object) -> str:
+    """A number or a boolean counts as its text in JSON."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, (int, float)):
+        return str(item)
+    if not isinstance(item, str):
+        raise Faulty(f"{name}: expected strings, found {shape_of(item)}")
+    if "\x00" in item:
+        raise Faulty(f"{name}: holds a null character")
+    return item
+
+
+def _label(entry: Mapping[Any, Any], name: str) -> str:
+    value = entry.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _told(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value}
+
+
+# -- launches --------------------------------------------------------------------------------------
+
+
+def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callable[[], StdioLaunch]:
+    """Puts the launch together once every reference is known to be set: a file is read only then."""
+    command = resolver.text(server.command)
+    args = tuple(resolver.text(argument) for argument in server.args)
+    env = {name: resolver.text(value) for name, value in server.env.items()}
+    env_file, cwd = resolver.text(server.env_file), resolver.text(server.cwd)
+    folder = scope.workspace or scope.surroundings.cwd
+
+    def launch() -> StdioLaunch:
+        if not command.strip():
+            raise Faulty("its command is empty")
+        held = _variables_in(Path(folder, env_file)) if env_file else {}
+        where = str(Path(folder, cwd)) if cwd else scope.workspace
+        return StdioLaunch(
+            command=command,
+            args=args,
+            env={**held, **env},
+            cwd=where,
+            confidential=resolver.confidential.union(*map(path_keys, args)),
+        )
+
+    return launch
+
+
+def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaunch]:
+    url = resolver.text(server.url)
+    headers = {name: resolver.text(value) for name, value in server.headers.items()}
+
+    def launch() -> HttpLaunch:
+        parts = split_url(url)
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise Faulty("its url is none that begins with https:// or http://")
+        form: Literal["http", "sse"] = "sse" if server.form == "sse" else "http"
+        confidential = resolver.confidential | path_keys(url)
+        return HttpLaunch(url=url, headers=headers, form=form, oauth=server.oauth, confidential=confidential)
+
+    return launch
+
+
+def _variables_in(file: Path) -> dict[str, str]:
+    """Of an `envFile`, in dotenv's format. No error names it: its path may hold a secret."""
+    from dotenv import dotenv_values
+
+    text = _env_text(file)
+    held = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in held.items() if value is not None}
+
+
+def _env_text(file: Path) -> str:
+    try:
+        # A pipe would keep its reader waiting for ever.
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise Faulty("its envFile is no file")
+        with file.open("rb") as opened:
+            content = opened.read(MAX_ENV_FILE_BYTES + 1)
+        if len(content) > MAX_ENV_FILE_BYTES:
+            raise Faulty(f"its envFile has more than {MAX_ENV_FILE_BYTES} bytes")
+        return content.decode("utf-8-sig")
+    except OSError as exc:
+        raise Faulty(f"its envFile cannot be read: {exc.strerror}") from None
+    except ValueError:
+        raise Faulty("its envFile cannot be read: it is not UTF-8 text") from None

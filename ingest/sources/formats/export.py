@@ -1,0 +1,138 @@
+"""What `waygraph export --format json` wrote: every source's manifest again, and what operators had set."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import catalogue
+from waygraph.registry.model.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
+from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.validation import reason_of
+
+MARK, VERSION, KIND = "waygraph_export", 1, "export"
+
+SHAPE = 'what `waygraph export` wrote as JSON, {"waygraph_export": 1, "agents": […], "sources": […]}'
+
+_Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+def fits(document: Any) -> bool:
+    return isinstance(document, Mapping) and MARK in document
+
+
+def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore: bool = False) -> list[Manifest]:
+    """A manifest for each source of the export. What operators had set and approved comes back, and the policies,
+
+    only if `restore` asks for it: any file may call itself an export, and must not show what an operator hid. What it
+    says waits for approval waits. Raises SourceError.
+    """
+    if document[MARK] != VERSION:
+        raise SourceError(
+            where, f"this Waygraph reads exports of format {VERSION}, found {document[MARK]!r}", pointer=f"/{MARK}"
+        )
+    intake = Intake(where=where, settings=settings)
+    rest = _checked(document, where)
+    for record in catalogue.read({"waygraph": catalogue.VERSION, "agents": document.get("agents")}, where, intake):
+        intake.take(record)
+    approval = {row.id: row for row in rest.approval}
+    entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
+    operator = tuple(map(_setting, rest.operator))
+    sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
+    return _with_rest(sources, operator, intake.rejected, restore=restore)
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Source(_Row):
+    """`claims`: [key in the source, agent id]."""
+
+    name: _Name
+    namespace: str
+    rank: int = Field(ge=-1000, le=1000)
+    policy: Policy | None = None
+    claims: list[Annotated[list[_Name], Field(min_length=2, max_length=2)]]
+
+
+class _Setting(_Row):
+    agent_id: _Name
+    tags: list[_Name]
+    visible_to: list[_Name] | None
+    pinned: bool
+    hidden: bool
+    removed: bool
+
+
+class _Approval(_Row):
+    id: _Name
+    pending: bool
+    approved_hash: str
+
+
+class _Rest(_Row):
+    """What an export holds beside agents."""
+
+    sources: list[_Source] = []
+    operator: list[_Setting] = []
+    approval: list[_Approval] = []
+
+
+def _checked(document: Mapping[str, Any], where: str) -> _Rest:
+    """Raises SourceError."""
+    try:
+        return _Rest.model_validate({name: document[name] for name in _Rest.model_fields if name in document})
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        pointer = "".join(f"/{part}" for part in fault["loc"])
+        raise SourceError(where, f"is not a whole export: {reason_of(fault)}", pointer=pointer) from exc
+
+
+def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:
+    def of[T: Agent | Tool](entity: T) -> T:
+        row = said.get(entity.id)
+        return (
+            replace(entity, pending=row.pending, approved_hash=row.approved_hash if restore else "") if row else entity
+        )
+
+    return replace(entry, agent=of(entry.agent), tools=tuple(map(of, entry.tools)))
+
+
+def _manifest(row: _Source, entries: Mapping[str, AgentEntry], *, restore: bool) -> Manifest:
+    claimed = [(key, entries[agent_id]) for key, agent_id in row.claims if agent_id in entries]
+    return Manifest(
+        source=row.name,
+        namespace=row.namespace,
+        rank=row.rank if restore else min(row.rank, 0),  # any file may say that it speaks before running servers
+        policy=row.policy if restore else None,
+        restores=restore,
+        entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in claimed),
+    )
+
+
+def _setting(row: _Setting) -> OperatorSettings:
+    return OperatorSettings(
+        agent_id=row.agent_id,
+        tags=tuple(row.tags),
+        visible_to=None if row.visible_to is None else tuple(row.visible_to),
+        pinned=row.pinned,
+        hidden=row.hidden,
+        removed=row.removed,
+    )
+
+
+def _with_rest(
+    sources: list[Manifest], operator: tuple[OperatorSettings, ...], rejected: list[Rejected], *, restore: bool
+) -> list[Manifest]:
+    """Operators' words, or how many there are, and rejected records ride on the first manifest."""
+    if not sources and operator and restore:
+        sources = [Manifest(source="operators")]
+    if not sources:
+        return []
+    said, unrestored = (operator, 0) if restore else ((), len(operator))
+    return [replace(sources[0], operator=said, unrestored=unrestored, rejected=tuple(rejected)), *sources[1:]]

@@ -1,0 +1,243 @@
+"""Entries of the MCP registry: `server.json` alone, an answer of its API, a list of entries, today's form or the older.
+
+Each gives an agent without tools, since an entry lists none. Of each name only the latest version counts.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+from waygraph.ingest.manifest.fields import mostly, pointer
+from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
+from waygraph.ingest.sources.formats import server_json
+from waygraph.ingest.sources.formats.server_json import Fields, field, objects, text
+from waygraph.registry.http.addresses import is_loopback, is_public, split_url
+from waygraph.registry.model.identity import name_fault
+
+SHAPE = '{"servers": [{"server": {"name": …, "packages": […], "remotes": […]}}]}, a list of such, or one server.json'
+DEPRECATED = "deprecated"
+_OFFICIAL = "io.modelcontextprotocol.registry/official"
+_OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
+_NAMES_HERE = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
+"""Ends of names that only this machine or its network knows."""
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_OTHERS_FIELDS = {"tools", "agents", "skills"}
+
+
+def fits(document: Any) -> bool:
+    if isinstance(document, list):
+        return mostly(document, _looks_like_an_entry)
+    if not isinstance(document, Mapping):
+        return False
+    listed = document.get("servers")
+    if isinstance(listed, list):
+        return any(map(_looks_like_an_entry, listed)) or (not listed and isinstance(document.get("metadata"), Mapping))
+    return _looks_like_an_entry(document)
+
+
+def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
+    """An agent for each name. What the registry has deleted is told to the intake as gone."""
+    is_reachable = _reachable_from(where)
+    for listed in _latest(_listed(document, intake), intake):
+        if listed.status == "deleted":
+            intake.gone.append(listed.name)
+        else:
+            _tell_faulty_parts(listed, intake)
+            yield _record(listed, is_reachable)
+
+
+def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
+    """Those with an open remote: nothing that it requires is missing."""
+    is_reachable = _reachable_from(where)
+    for listed in _latest(_listed(document, intake), intake):
+        if listed.status == "deleted" or name_fault(listed.name):
+            continue
+        launches = (server_json.open_launch(remote, is_reachable) for remote in objects(listed.server, "remotes"))
+        if (launch := next(filter(None, launches), None)) is not None:
+            # A name may lead anywhere, which is known only where it is looked up.
+            launch = replace(launch, public=not _is_here(where))
+            yield ServerEntry(key=listed.name, launch=launch, record=_record(listed, is_reachable))
+
+
+def is_superseded(entry: object) -> bool:
+    """Whether an entry says of itself that it is not the latest version."""
+    server = entry.get("server", entry) if isinstance(entry, Mapping) else None
+    return isinstance(entry, Mapping) and isinstance(server, Mapping) and _says_latest(entry, server) is False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """One version of a server. `is_latest` None: not said. `at`: when it was published, RFC 3339, empty if not said."""
+
+    pointer: str
+    name: str
+    server: Fields
+    status: str
+    is_latest: bool | None
+    at: str
+
+    @property
+    def version(self) -> str:
+        return text(self.server, "version") or text(_object(self.server, "versionDetail"), "version")
+
+
+def _looks_like_an_entry(entry: object) -> bool:
+    if not isinstance(entry, Mapping) or _OTHERS_FIELDS & set(entry):
+        return False
+    if isinstance(entry.get("server"), Mapping):
+        return "name" in entry["server"]
+    told = any(isinstance(entry.get(name), list) for name in ("packages", "remotes"))
+    schema = entry.get("$schema")
+    of_registry = isinstance(schema, str) and "modelcontextprotocol" in schema
+    return "name" in entry and (told or of_registry or "version_detail" in entry)
+
+
+def _raw_entries(document: Any) -> Iterator[tuple[str, object]]:
+    """Each with its pointer."""
+    if isinstance(document, Mapping) and isinstance(document.get("servers"), list):
+        yield from ((pointer("servers", number), entry) for number, entry in enumerate(document["servers"]))
+    elif isinstance(document, list):
+        yield from ((pointer(number), entry) for number, entry in enumerate(document))
+    else:
+        yield "", document
+
+
+def _listed(document: Any, intake: Intake) -> Iterator[_Listed]:
+    for place, entry in _raw_entries(document):
+        server = entry.get("server", entry) if isinstance(entry, Mapping) else entry
+        if not isinstance(entry, Mapping) or not isinstance(server, Mapping):
+            intake.reject_agent(place, f"expected an entry of the MCP registry, found {shape_of(server)}")
+        elif _is_empty(entry):
+            # It can be of no agent: what is not listed is not held back for it.
+            intake.reject(place, "an empty entry: all its fields are empty")
+        elif fault := name_fault(server.get("name")):
+            intake.reject_agent(place, f"name: {fault}")
+        else:
+            yield _version_of(place, entry, server)
+
+
+def _version_of(place: str, entry: Fields, server: Fields) -> _Listed:
+    sides = _sides(entry, server)
+    return _Listed(
+        pointer=place,
+        name=server["name"],
+        server=server,
+        status=next(filter(None, (text(said, "status") for said in sides)), ""),
+        is_latest=_says_latest(entry, server),
+        at=next(filter(None, (text(said, "publishedAt", "releaseDate") for said in sides)), ""),
+    )
+
+
+def _sides(entry: Fields, server: Fields) -> list[Fields]:
+    """Where a version's standing may be told, the registry's own word first."""
+    return [_official(entry), _official(server), _object(server, "versionDetail"), server]
+
+
+def _says_latest(entry: Fields, server: Fields) -> bool | None:
+    """None: not said."""
+    said = (field(side, "isLatest") for side in _sides(entry, server))
+    return next((value for value in said if isinstance(value, bool)), None)
+
+
+def _official(of: Fields) -> Fields:
+    """What the registry itself says of an entry."""
+    meta = of.get("_meta")
+    held = meta.get(_OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)
+    return held if isinstance(held, Mapping) else {}
+
+
+def _object(of: Fields, name: str) -> Fields:
+    value = field(of, name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_empty(entry: object) -> bool:
+    """Whether nothing at all is said in it, however deep."""
+    left = [entry]
+    while left:
+        value = left.pop()
+        if isinstance(value, (Mapping, list)):
+            left += value.values() if isinstance(value, Mapping) else value
+        elif value:
+            return False
+    return True
+
+
+def _latest(listed: Iterable[_Listed], intake: Intake) -> Iterator[_Listed]:
+    """Of each name the version that says so of itself, else the last published; in the order of the names' first."""
+    best: dict[str, _Listed] = {}
+    versions = set[tuple[str, str]]()
+    for version in listed:
+        if (version.name, version.version) in versions:
+            intake.reject(version.pointer, f"{version.name!r} is listed before in this version; the first is kept")
+            continue
+        versions.add((version.name, version.version))
+        held = best.get(version.name)
+        if held is None or _age(version) > _age(held):
+            best[version.name] = version
+    yield from best.values()
+
+
+def _age(version: _Listed) -> tuple[bool, bool, float]:
+    return version.is_latest is True, version.is_latest is not False, _moment(version.at)
+
+
+def _moment(at: str) -> float:
+    """Of RFC 3339, whatever its offset; what is none is before all others."""
+    try:
+        told = datetime.fromisoformat(at)
+    except ValueError:
+        return -inf
+    return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+
+
+def _tell_faulty_parts(listed: _Listed, intake: Intake) -> None:
+    """A package or remote that is none costs only itself."""
+    for name in ("packages", "remotes"):
+        part = listed.server.get(name)
+        if part is not None and not isinstance(part, list):
+            intake.reject(f"{listed.pointer}{pointer(name)}", f"expected a list, found {shape_of(part)}")
+        for number, item in enumerate(part if isinstance(part, list) else ()):
+            if not isinstance(item, Mapping):
+                place = f"{listed.pointer}{pointer(name, number)}"
+                intake.reject(place, f"expected an object, found {shape_of(item)}")
+
+
+def _record(listed: _Listed, is_reachable: Callable[[str], bool]) -> AgentRecord:
+    title = text(listed.server, "title")
+    kinds = {kind for kind in server_json.types_of(listed.server) if not name_fault(kind)}
+    return AgentRecord(
+        pointer=listed.pointer,
+        key=listed.name,
+        name="" if name_fault(title) else title,
+        description=listed.server.get("description"),
+        version=listed.version,
+        transport=server_json.transport_of(listed.server, is_reachable),
+        tags=tuple(kinds | ({DEPRECATED} if listed.status == "deprecated" else set())),
+    )
+
+
+def _reachable_from(where: str) -> Callable[[str], bool]:
+    """A list that came from elsewhere must not have this machine or its network asked: only hosts of the internet.
+
+    One from an address of this machine may name this machine.
+    """
+    from_here = _is_here(where)
+    return lambda host: from_here or _is_elsewhere(host)
+
+
+def _is_here(where: str) -> bool:
+    parts = split_url(where) if "://" in where else None
+    return parts is not None and is_loopback(parts.hostname or "")
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Of an address or a name; not looked up. A name that ends in a number is another spelling of an address."""
+    name = host.casefold().rstrip(".")
+    if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return is_public(name)
+    return "." in name and not name.endswith(_NAMES_HERE)

@@ -1,0 +1,371 @@
+"""Schemas of an OpenAPI document as JSON Schema 2020-12, each able to stand alone.
+
+`$ref` is followed within the document only. What a schema refers to comes along under `$defs`, so that recursion
+stays a reference; of much, what is nearest. Keywords that JSON Schema 2020-12 has not, and those whose value is of
+another type than it demands, are left out: what results is always a valid schema.
+"""
+
+import datetime
+import json
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from waygraph.ingest.manifest.fields import fields_of, items_of
+from waygraph.ingest.manifest.fields import pointer as json_pointer
+from waygraph.registry.model.identity import canonical_json, digest
+
+MAX_SCHEMA_CHARS = 12_000
+"""Of one schema with all that it brings along: some thousand tokens of a model that is to read it."""
+MAX_DOCUMENT_CHARS = 100_000_000
+"""Of all that the schemas of one document bring along: a few lines can refer to the same much many times."""
+MAX_EXAMPLE_CHARS = 200
+MAX_PATTERN_CHARS = 1_000
+MAX_DEPTH = 60
+MAX_HOPS = 20
+"""From one reference to the next."""
+
+_TYPES = frozenset("array boolean integer null number object string".split())
+_WHOLE = frozenset("items additionalProperties not if then else contains propertyNames".split())
+_WHOLE |= frozenset("unevaluatedItems unevaluatedProperties".split())
+_LISTED = frozenset("allOf anyOf oneOf prefixItems".split())
+_NAMED = frozenset("properties patternProperties dependentSchemas".split())
+_AMBIGUOUS = re.compile(r"(?<!\\)\[\[|(?<!\\)\[[^\]]*(?:--|&&|~~|\|\|)")
+"""Sets that Python will read otherwise one day."""
+_LEGAL = re.compile(r"[A-Za-z0-9_.-]+")
+
+Note = Callable[[str, str], None]
+"""Takes the JSON pointer of what is left out, and the reason."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value) and len(set(value)) == len(value)
+
+
+def _are_types(value: object) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return bool(listed) and all(isinstance(item, str) and item in _TYPES for item in listed) and _are_names(listed)
+
+
+@lru_cache(maxsize=1024)
+def _is_pattern(value: object) -> bool:
+    """Whether it is a regular expression to a validator in Python too, and one that it takes without a warning."""
+    if not isinstance(value, str) or len(value) > MAX_PATTERN_CHARS or _AMBIGUOUS.search(value):
+        return False
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+_CHECKED: dict[str, Callable[[object], bool]] = {
+    "type": _are_types,
+    "required": _are_names,
+    "enum": lambda value: isinstance(value, list),
+    "const": lambda value: True,  # noqa: ARG005
+    "default": lambda value: True,  # noqa: ARG005
+    "examples": lambda value: isinstance(value, list) and len(str(value)) <= MAX_EXAMPLE_CHARS,
+    "multipleOf": lambda value: _is_number(value) and value > 0,  # type: ignore[operator]
+    "dependentRequired": lambda value: isinstance(value, dict) and all(map(_are_names, value.values())),
+    "pattern": lambda value: isinstance(value, str) and _is_pattern(value),
+    **dict.fromkeys("title description format contentEncoding contentMediaType".split(), _is_text),
+    **dict.fromkeys("minimum maximum exclusiveMinimum exclusiveMaximum".split(), _is_number),
+    **dict.fromkeys("minLength maxLength minItems maxItems minProperties maxProperties".split(), _is_count),
+    **dict.fromkeys("minContains maxContains".split(), _is_count),
+    **dict.fromkeys("uniqueItems deprecated readOnly writeOnly".split(), _is_flag),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A schema, the names under `$defs` that it refers to, and its length in characters."""
+
+    schema: Any
+    refs: tuple[str, ...] = ()
+    chars: int = 0
+
+
+@dataclass(slots=True)
+class Schemas:
+    """The schemas of one document. `note` is told what is left out; of the same place once."""
+
+    document: Mapping[str, Any]
+    note: Note
+    _pointers: dict[str, str] = field(default_factory=dict)
+    """Name under `$defs` → JSON pointer in the document."""
+    _converted: dict[str, Converted] = field(default_factory=dict)
+    """By JSON pointer: many operations use the same."""
+    _fields: dict[str, "dict[str, Field] | None"] = field(default_factory=dict)
+    _noted: set[tuple[str, str]] = field(default_factory=set)
+    _brought: int = 0
+
+    # -- references --------------------------------------------------------------------------------
+
+    def followed(self, value: object, pointer: str) -> tuple[object, str]:
+        """What a `$ref` stands for, hop by hop, and its pointer; None for what cannot be had."""
+        for _ in range(MAX_HOPS):
+            if not isinstance(value, Mapping) or not isinstance(value.get("$ref"), str):
+                return value, pointer
+            target = self._target(value["$ref"], pointer)
+            if target is None:
+                return None, pointer
+            value, pointer = self._at(target), target
+        self._note_once(pointer, "references that lead from one to the next without end are left out")
+        return None, pointer
+
+    def _target(self, reference: str, pointer: str) -> str | None:
+        """The JSON pointer that a reference names; None, with a note, if it is none of this document."""
+        if not reference.startswith("#"):
+            self._note_once(pointer, f"a reference to another document{_told(reference)} is left out; none is fetched")
+            return None
+        target = unquote(reference[1:])
+        if target.startswith("/") and self._at(target) is not None:
+            return target
+        self._note_once(pointer, "a reference to what this document does not hold is left out")
+        return None
+
+    def _at(self, pointer: str) -> object:
+        """None if there is nothing."""
+        value: Any = self.document
+        for part in pointer.split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, Mapping):
+                value = value.get(key)
+            elif isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 7 and int(key) < len(value):
+                value = value[int(key)]
+            else:
+                return None
+        return value
+
+    def _note_once(self, pointer: str, reason: str) -> None:
+        if (pointer, reason) not in self._noted:
+            self._noted.add((pointer, reason))
+            self.note(pointer, reason)
+
+    # -- standing alone ----------------------------------------------------------------------------
+
+    def converted(self, schema: object, pointer: str) -> Converted:
+        """The schema at the pointer by itself; what it refers to is named, not yet brought along."""
+        if pointer not in self._converted:
+            refs: dict[str, None] = {}
+            made = self._schema(schema, pointer, refs, 0)
+            try:
+                self._converted[pointer] = Converted(made, tuple(refs), len(canonical_json(made)))
+            except RecursionError:
+                self._note_once(pointer, "a schema with values that are nested too deeply is left out")
+                self._converted[pointer] = Converted({})
+        return self._converted[pointer]
+
+    def fields(self, schema: object, pointer: str) -> "dict[str, Field] | None":
+        """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
+
+        None for what may be something else than an object, and where the parts contradict one another.
+        """
+        stated, pointer = self.followed(schema, pointer)
+        if pointer not in self._fields:
+            self._fields[pointer] = _fields(self, stated, pointer, set())
+        return self._fields[pointer]
+
+    def definitions(self, refs: Iterable[str], room: int, pointer: str) -> dict[str, Any]:
+        """What these names stand for, and what that refers to in turn, nearest first, in `room` characters.
+
+        What finds no room may be anything.
+        """
+        brought: dict[str, Any] = {}
+        waiting, without_room = deque(refs), []
+        while waiting:
+            name = waiting.popleft()
+            if name in brought:
+                continue
+            found = self.converted(self._at(self._pointers[name]), self._pointers[name])
+            if found.chars > room or self._brought > MAX_DOCUMENT_CHARS:
+                brought[name] = {}
+                without_room.append(name)
+                continue
+            room -= found.chars
+            self._brought += found.chars
+            brought[name] = found.schema
+            waiting.extend(found.refs)
+        self._note_left_out(without_room, pointer)
+        return brought
+
+    def _note_left_out(self, names: list[str], pointer: str) -> None:
+        if names:
+            told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+            kept = f"since no more than {MAX_SCHEMA_CHARS} characters are kept"
+            self._note_once(pointer, f"of its schemas are left out, {kept}: {told}")
+
+    # -- one schema --------------------------------------------------------------------------------
+
+    def _schema(self, schema: object, pointer: str, refs: dict[str, None], depth: int) -> Any:
+        if not isinstance(schema, Mapping):
+            return schema if isinstance(schema, bool) else {}
+        if depth > MAX_DEPTH:
+            self._note_once(pointer, f"what is nested deeper than {MAX_DEPTH} schemas is left out")
+            return {}
+        made = dict(self._keywords(schema, pointer, refs, depth))
+        if isinstance(reference := schema.get("$ref"), str) and (target := self._target(reference, pointer)):
+            name = self._name(target)
+            self._pointers[name] = target
+            refs[name] = None
+            made["$ref"] = f"#/$defs/{name}"
+        return _as_2020_12(made, schema)
+
+    def _keywords(
+        self, schema: Mapping[str, Any], pointer: str, refs: dict[str, None], depth: int
+    ) -> Iterator[tuple[str, Any]]:
+        def below(value: object, *parts: object) -> Any:
+            return self._schema(value, pointer + json_pointer(*parts), refs, depth + 1)
+
+        for word, value in schema.items():
+            if word in _WHOLE and isinstance(value, (Mapping, bool)):
+                yield word, below(value, word)
+            elif word in _LISTED and isinstance(value, list) and value:
+                yield word, [below(item, word, number) for number, item in enumerate(value)]
+            elif word in _NAMED and isinstance(value, Mapping):
+                named = {name: item for name, item in value.items() if word != "patternProperties" or _is_pattern(name)}
+                yield word, {name: below(item, word, name) for name, item in named.items()}
+            elif word in _CHECKED and (plain := _plain(value)) and _CHECKED[word](plain[0]):
+                yield word, plain[0]
+
+    def _name(self, pointer: str) -> str:
+        """`Pet` of `#/components/schemas/Pet`; another place with what tells it apart."""
+        folder, _, name = pointer.rpartition("/")
+        home = "/components/schemas" if "openapi" in self.document else "/definitions"
+        if folder == home and _LEGAL.fullmatch(name):
+            return name
+        return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:60]}-{digest(pointer)[:8]}"
+
+
+def _told(reference: str) -> str:
+    """The document that a reference names, without what may be secret in its address."""
+    try:
+        parts = urlsplit(reference)
+        return f" ({((parts.hostname or '') + parts.path)[:80]})"
+    except ValueError:
+        return ""
+
+
+def _plain(value: object) -> tuple[Any] | tuple[()]:
+    """The value as JSON has it (a date of YAML as text), in a tuple; empty for what JSON cannot carry."""
+    if isinstance(value, str):
+        return (value,)
+    try:
+        return (json.loads(json.dumps(value, default=_dated, allow_nan=False)),)
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def _dated(value: object) -> str:
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    raise TypeError
+
+
+def _as_2020_12(made: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of OpenAPI 3.0 and Swagger 2 that JSON Schema says otherwise."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if stated.get(exclusive) is True and bound in made:
+            made[exclusive] = made.pop(bound)
+    if stated.get("type") == "file":
+        made |= {"type": "string", "format": "binary"}
+    example = _plain(stated.get("example"))
+    if "example" in stated and "examples" not in made and example and len(str(example[0])) <= MAX_EXAMPLE_CHARS:
+        made["examples"] = [example[0]]
+    nullable = stated.get("nullable") is True or stated.get("x-nullable") is True
+    return _or_null(made) if nullable else made
+
+
+_REMARKS = frozenset("title description default examples deprecated readOnly writeOnly".split())
+
+
+def _or_null(made: dict[str, Any]) -> dict[str, Any]:
+    """The same, or null."""
+    if "type" in made:
+        types = made["type"] if isinstance(made["type"], list) else [made["type"]]
+        listed = {"enum": [*made["enum"], None]} if "enum" in made and None not in made["enum"] else {}
+        return {**made, "type": types if "null" in types else [*types, "null"], **listed}
+    remarks = {word: value for word, value in made.items() if word in _REMARKS}
+    rest = {word: value for word, value in made.items() if word not in _REMARKS}
+    return {**remarks, "anyOf": [rest, {"type": "null"}]} if rest else made
+
+
+# -- what an object holds --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A property of an object, as the document states it."""
+
+    schema: object
+    pointer: str
+    required: bool = False
+
+
+MAX_FIELDS, MAX_PARTS = 200, 100
+"""Of one object: its properties, and the schemas that tell them."""
+_OBJECT = ("object", ["object"], ["object", "null"], ["null", "object"])
+
+
+def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> bool:
+    """Whether it describes an object for certain."""
+    stated, pointer = schemas.followed(schema, pointer)
+    if not isinstance(stated, Mapping) or hops > MAX_HOPS:
+        return False
+    if "type" in stated:
+        return stated["type"] in _OBJECT
+    parts = items_of(stated.get("allOf"))[:MAX_HOPS]
+    return "properties" in stated or any(is_object(schemas, part, pointer, hops + 1) for part in parts[:1])
+
+
+def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> dict[str, Field] | None:
+    stated, pointer = schemas.followed(schema, pointer)
+    if pointer in seen:
+        return {}
+    seen.add(pointer)
+    if not isinstance(stated, Mapping) or stated.get("type", "object") not in _OBJECT or len(seen) > MAX_PARTS:
+        return None
+    properties = fields_of(stated.get("properties"))
+    if len(properties) > MAX_FIELDS:
+        return None
+    found = {name: Field(each, pointer + json_pointer("properties", name)) for name, each in properties.items()}
+    for word in ("allOf", "anyOf", "oneOf"):
+        branches: dict[str, Field] = {}
+        for number, part in enumerate(items_of(stated.get(word))):
+            told = _fields(schemas, part, f"{pointer}/{word}/{number}", seen)
+            if told is None or (word != "allOf" and _at_odds(branches, told, found)):
+                return None
+            optional = {name: replace(each, required=False) for name, each in told.items()}
+            branches |= told if word == "allOf" else optional
+        found |= {name: each for name, each in branches.items() if name not in found}
+    for name in items_of(stated.get("required")):  # `allOf` often demands what another part of it describes
+        if isinstance(name, str) and name in found:
+            found[name] = replace(found[name], required=True)
+    return found if len(found) <= MAX_FIELDS else None
+
+
+def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], known: Mapping[str, Field]) -> bool:
+    """Whether two branches say different things of one name, and what they narrow down is not known either."""
+    return any(one[name].schema != other[name].schema for name in one.keys() & other.keys() - known.keys())

@@ -1,0 +1,422 @@
+"""What a person wrote, to the sources it names: a file, a folder, a command, an address."""
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from waygraph.ingest.execution.trust_store import VouchedSource, vouched_cards, vouched_file, vouched_servers
+from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
+from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.manifest.records import AgentRecord, Refusal
+from waygraph.ingest.manifest.transport import references_only, without_path_keys
+from waygraph.ingest.sources.formats.configured_server import Faulty, configured, launch_of
+from waygraph.ingest.sources.kinds import check_kind
+from waygraph.ingest.sources.mcp_servers import LIVE_RANK
+from waygraph.ingest.sources.read import (
+    STDIN,
+    Ask,
+    Listing,
+    Parts,
+    Reading,
+    answered,
+    list_path,
+    list_stream,
+    list_value,
+    read_parts,
+)
+from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import RegistryLocked, SourceError, StorageFailed
+from waygraph.registry.model.identity import agent_id
+from waygraph.registry.model.settings import Settings
+
+# Names for servers that a person points at without naming them: by their command or their address.
+
+
+REGISTRY_PREFIX = "mcp-registry:"
+"""Before the address of an MCP registry; alone it is the official one."""
+
+_RUNNERS = {
+    "npx", "bunx", "uvx", "pipx", "uv", "pnpm", "yarn", "bun", "deno", "node", "python", "docker", "podman",
+}  # fmt: skip
+"""Programs that start another one, which is what a server is named for."""
+_SUB_COMMANDS = {"run", "dlx", "exec", "tool", "x"}
+"""Of runners."""
+_CONTAINERS = {"docker", "podman"}
+_TAKE_A_VALUE = {
+    "-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network", "-w",
+    "--workdir", "-u", "--user", "--platform",
+}  # fmt: skip
+"""Of what runs containers."""
+_TAKE_A_VALUE_ELSEWHERE = {"--from", "--with", "--python", "--directory", "--project", "--package", "-p", "-m"}
+_NAMING_FLAGS = {"-m"}
+_PLAIN_STEMS = {"index", "main", "server", "cli", "app", "run", "__main__"}
+_LAST_PARTS = {"mcp", "sse"}
+
+
+def key_of_command(command: Sequence[str]) -> str:
+    """What a command starts: `server-git` of `npx -y @acme/server-git@1.2 --read-only`; the program if nothing tells.
+
+    >>> key_of_command(["uvx", "mcp-server-time"])
+    'mcp-server-time'
+    """
+    words = iter(command)
+    runs_another = False
+    take_a_value = _TAKE_A_VALUE_ELSEWHERE
+    for word in words:
+        if word in take_a_value:
+            value = next(words, "")
+            if word in _NAMING_FLAGS and value:
+                return _plain(value)
+        elif _program(word) in _RUNNERS:
+            runs_another = True
+            take_a_value = _TAKE_A_VALUE if _program(word) in _CONTAINERS else _TAKE_A_VALUE_ELSEWHERE
+        elif not word.startswith("-") and not (runs_another and word in _SUB_COMMANDS):
+            return _plain(word)
+    return _plain(command[0]) if command else ""
+
+
+def key_of_url(url: str) -> str:
+    """Host, a port that is not the scheme's, and what of the path tells servers of one host apart.
+
+    >>> key_of_url("https://tools.example.com/billing/mcp?key=abc")
+    'tools.example.com/billing'
+    """
+    parts = urlsplit(url)
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    host = parts.hostname or "host"
+    path = [part for part in parts.path.split("/") if part and not part.startswith("${")]
+    while path and path[-1] in _LAST_PARTS:
+        path.pop()
+    return "/".join([host if parts.port in (None, usual) else f"{host}-{parts.port}", *path])
+
+
+def name_of_command(command: Sequence[str]) -> str:
+    """The command line as a source's name, references in place of what may be secrets."""
+    program, *arguments = command
+    told = references_only({"command": program, "args": arguments})
+    return shlex.join([str(told["command"]), *(without_path_keys(str(word)) for word in _listed(told["args"]))])
+
+
+def shown(given: str) -> str:
+    """What a person wrote, as it may be printed: an address with references in place of what may be secrets."""
+    if "://" not in given:
+        return given
+    try:
+        return without_path_keys(str(references_only({"url": given})["url"]))
+    except ValueError:
+        return f"{given.partition('://')[0]}://…"
+
+
+def _program(word: str) -> str:
+    """`python` of `/usr/bin/python3.12`."""
+    return re.sub(r"[\d.]+$", "", PurePosixPath(word).name)
+
+
+def _plain(word: str) -> str:
+    """Without folder, scope, version, tag or extension."""
+    path = PurePosixPath(word)
+    name = re.split(r"(?<=.)[@:]", path.name, maxsplit=1)[0].lstrip("@")
+    stem = re.sub(r"\.(?:py|m?js|cjs|ts|jar|exe)$", "", name)
+    if stem in _PLAIN_STEMS and path.parent.name and stem != name:
+        return _plain(path.parent.name)
+    return stem or word
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+SERVER_KIND = "mcp-server"
+_SERVER_PATHS = {"mcp", "sse"}
+_OF_WEB = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How sources are opened. `source` and `namespace` empty: made from what was written.
+
+    `headers` go to an address, `env` to a command. `connect`: True also asks servers that a registry lists, False
+    asks none, None those that only they themselves can tell of.
+    """
+
+    settings: Settings
+    surroundings: Surroundings = field(default_factory=Surroundings, repr=False)
+    source: str = ""
+    namespace: str = ""
+    kind: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: bool = False
+    since: str = ""
+    connect: bool | None = None
+    followed: bool = False
+    """Every reading is a new one; else the first is that by which a file was opened."""
+    ask: Ask | None = field(default=None, repr=False)
+    """None: servers cannot be asked here."""
+    progress: Progress | None = field(default=None, repr=False)
+    """Of a registry's pages: entries read so far, and 0."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting for a kind that is not known: it is wrong once, not of each file."""
+        if self.kind:
+            check_kind(self.kind)
+
+    def reading(self) -> Reading:
+        ask = None if self.connect is False else self.ask
+        return Reading(
+            settings=self.settings,
+            kind=self.kind,
+            ask=ask,
+            connect=bool(self.connect),
+            surroundings=self.surroundings,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSource:
+    """Implements Source. `parts` reads what the source says by itself, again at each call; `read` asks its servers.
+
+    `vouch` notes what a person means by taking these parts in: which servers and addresses may be called from now on.
+    Raises SourceError if it cannot be noted.
+    """
+
+    name: str
+    parts: Callable[[], Parts] = field(repr=False)
+    vouch: Callable[[Parts], None] = field(repr=False)
+    ask: Ask | None = field(default=None, repr=False)
+    listing: Callable[[], Listing] | None = field(default=None, repr=False)
+    """Of documents: themselves, for whoever reads them elsewhere."""
+
+    def read(self) -> Manifest:
+        return self.answered(self.parts())
+
+    def answered(self, parts: Parts) -> Manifest:
+        """With what its servers say. Raises SourceError if it is one, and says nothing."""
+        manifest = answered(parts, self.ask)
+        if len(parts.servers) == len(manifest.rejected) == 1 and not manifest.entries:
+            reason = manifest.rejected[0].reason  # nothing at all could be read
+            if parts.no_document:
+                reason = f"{parts.no_document}; as an MCP server: {reason}"
+            raise SourceError(self.name, reason)
+        return manifest
+
+
+def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) -> None:
+    """Raises SourceError for what would go to none of the sources: it was meant of one of them."""
+    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in given)
+    if (how.headers or how.oauth) and not is_of_web:
+        name = "headers" if how.headers else "oauth"
+        raise SourceError(name, "meant for an address, and none is named; servers of a configuration have theirs in it")
+    if how.env and not command:
+        raise SourceError("env", "meant for a command, and none is named; servers of a configuration have theirs in it")
+
+
+def open_sources(given: str, how: Opening) -> list[OpenedSource]:
+    """One source, or each that an export holds. Raises SourceError."""
+    if not given.strip():
+        raise SourceError("ingest", "an empty text names no source; `.` is this folder")
+    if how.since and not given.startswith(REGISTRY_PREFIX):
+        raise SourceError(given, "only an MCP registry is asked what changed since a time; this source is read whole")
+    if given.startswith(REGISTRY_PREFIX):
+        return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
+    if given.startswith(_OF_WEB):
+        return [_address(given, how)]
+    if given == STDIN:
+        return _documents(_kept(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
+    try:
+        path = str(Path(given).expanduser().absolute())
+    except RuntimeError as exc:
+        raise SourceError(given, f"is not there: {exc}") from exc
+    return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how, path=path)
+
+
+def open_value(value: object, how: Opening) -> list[OpenedSource]:
+    """What a file would hold, in memory. Raises SourceError if JSON cannot say it, or it has no name."""
+    if not how.source:
+        raise SourceError("ingest", "what comes in memory needs a name, by which it is known next time: source='…'")
+    listing = list_value(value, source=how.source, namespace=how.namespace)
+    return _documents(lambda: listing, how)
+
+
+def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
+    """A server that is started by a command. Raises SourceError for none, and for a variable that is not set."""
+    if not command or not command[0].strip():
+        raise SourceError("ingest", "a command is missing: the words that start a server")
+    entry: dict[str, object] = {"command": command[0], "args": list(command[1:])}
+    if how.env:
+        entry["env"] = dict(how.env)
+    return _server(key_of_command(command), name_of_command(command), entry, how)
+
+
+def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") -> list[OpenedSource]:
+    """Read once here, since only its content tells how many sources a file holds."""
+    reading, first = how.reading(), listing()
+
+    def read_anew(name: str) -> Parts:
+        now = {parts.manifest.source: parts for parts in read_parts(listing(), reading)}
+        if name not in now:
+            raise SourceError(name, "is no longer in the export that held it")
+        return now[name]
+
+    def read(parts: Parts) -> Callable[[], Parts]:
+        again = partial(read_anew, parts.manifest.source)
+        return again if how.followed else _Read(parts, again)
+
+    return [
+        OpenedSource(
+            name=parts.manifest.source,
+            parts=read(parts),
+            vouch=_vouching(first.source, how, path=path),
+            ask=reading.ask,
+            listing=listing,
+        )
+        for parts in read_parts(first, reading)
+    ]
+
+
+def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") -> Callable[[Parts], None]:
+    """Not of the sources in whose names an export speaks: a person opened the export."""
+
+    def vouch(said: Parts) -> None:
+        manifest = said.manifest
+        if manifest.source != source:
+            return
+        cards = vouched_cards(manifest) if origin else {}
+        try:
+            file = vouched_file(how.settings.data_path)
+            asked = said.servers if how.reading().ask else ()
+            vouched = VouchedSource(
+                servers=vouched_servers(asked, how.surroundings.cwd, file.digest_of),
+                cards=cards,
+                origin=origin if cards else "",
+                path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
+            )
+            file.keep(manifest.source, vouched, partial=manifest.partial)
+        except (Refusal, RegistryLocked, StorageFailed) as exc:
+            raise SourceError(manifest.source, str(exc)) from exc
+
+    return vouch
+
+
+class _Read:
+    """What was read already, the first time; read anew every other time."""
+
+    def __init__(self, first: Parts, again: Callable[[], Parts]) -> None:
+        self._first: Parts | None = first
+        self._again = again
+
+    def __call__(self) -> Parts:
+        first, self._first = self._first, None
+        return first or self._again()
+
+
+def _kept(listing: Listing) -> Callable[[], Listing]:
+    """Standard input can be read once only."""
+    [(name, content)] = listing.files
+    held: list[bytes] = []
+
+    def again(most_bytes: int) -> bytes:
+        if not held:
+            held.append(content(most_bytes))
+        return held[0]
+
+    kept = replace(listing, files=[(name, again)])
+    return lambda: kept
+
+
+def _registry(url: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.sources.registry_source import open_registry  # brings the HTTP client
+
+    source = open_registry(
+        url,
+        how.settings,
+        since=how.since,
+        source=how.source,
+        namespace=how.namespace,
+        headers=_resolved(how.headers, how),
+        progress=how.progress,
+    )
+
+    def parts() -> Parts:
+        if not how.connect:
+            return Parts(manifest=source.read())
+        manifest, servers = source.read_with_servers()
+        return Parts(manifest=manifest, servers=servers)
+
+    return OpenedSource(name=source.name, parts=parts, vouch=_vouching(source.name, how), ask=how.ask)
+
+
+def _address(url: str, how: Opening) -> OpenedSource:
+    """An MCP server if its path or the person says so; else a document, and a server if it is none."""
+    from waygraph.ingest.sources.fetch import address_of  # brings the HTTP client
+
+    name = address_of(url)
+    path = urlsplit(url).path.rstrip("/")
+    if how.kind == SERVER_KIND or (not how.kind and path.rpartition("/")[2] in _SERVER_PATHS):
+        return _server_at(url, name, how)
+    return _document_at(url, name, how)
+
+
+def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.sources.fetch import Fetching, OfOthers, Unfetched, open_document
+    from waygraph.registry.http.client import origin_of
+
+    reading = how.reading()
+    fetching = Fetching(settings=how.settings, headers=_resolved(how.headers, how))
+    document = open_document(url, fetching, reading, source=how.source, namespace=how.namespace)
+
+    def parts() -> Parts:
+        try:
+            return document.parts()
+        except SourceError as error:
+            told = isinstance(error, OfOthers) or (isinstance(error, Unfetched) and not error.status)
+            if how.kind or reading.ask is None or told:
+                raise
+            return replace(_server_at(url, name, how).parts(), no_document=error.reason)
+
+    def vouch(said: Parts) -> None:
+        of_document = _vouching(document.name, how, origin=origin_of(url))
+        (_server_at(url, name, how).vouch if said.no_document else of_document)(said)
+
+    return OpenedSource(name=document.name, parts=parts, vouch=vouch, ask=reading.ask)
+
+
+def _server_at(url: str, name: str, how: Opening) -> OpenedSource:
+    entry: dict[str, object] = {"url": url}
+    if how.headers:
+        entry["headers"] = dict(how.headers)
+    if how.oauth:
+        entry["oauth"] = True
+    return _server(key_of_url(without_path_keys(url)), without_path_keys(name), entry, how)
+
+
+def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> OpenedSource:
+    """The source of one server, written as a config would have it; it alone can tell what it offers."""
+    source = how.source or name
+    try:
+        configured_server = configured(entry)
+        launch = launch_of(configured_server, Scope(surroundings=how.surroundings))
+    except Faulty as exc:
+        raise SourceError(source, str(exc)) from None
+    record = AgentRecord(pointer="", key=key, transport=configured_server.transport)
+    server = ServerEntry(key=key, launch=launch, record=record)
+    manifest = Manifest(source=source, namespace=how.namespace or agent_id(key), rank=LIVE_RANK)
+    parts = Parts(manifest=manifest, servers=(server,), must_answer=frozenset({key}))
+    return OpenedSource(name=source, parts=lambda: parts, vouch=_vouching(source, how), ask=how.ask)
+
+
+def _resolved(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
+    """With every reference resolved. Raises SourceError for one that is not set."""
+    resolver = Resolver(Scope(surroundings=how.surroundings))
+    try:
+        told = {name: resolver.text(value) for name, value in headers.items()}
+        resolver.finish()
+    except Unresolved as exc:
+        raise SourceError("headers", str(exc)) from None
+    return told

@@ -1,0 +1,1 @@
+"""Hash-based synchronisation: a Manifest against the graph."""

@@ -1,0 +1,225 @@
+"""Hash synchronisation: what a source says now, against what it claimed before (ScaleMCP, Algorithm 1).
+
+Made safe for many sources: a source changes and removes only what it claims, an agent goes when its last claim
+goes, and different agents of one id are kept apart by the later source's namespace.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from waygraph.ingest.sync.identity import tells_apart
+from waygraph.ingest.sync.plan import plan
+from waygraph.registry.access.visibility import seen_flags
+from waygraph.registry.answering import NO_VECTORS
+from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.precedence import unheard
+from waygraph.registry.graph.read import Held, RegistryState, read_held, read_state
+from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport
+from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryNotFound
+from waygraph.registry.model.identity import namespaced_id
+from waygraph.registry.model.nouns import Principal, TextForm, continued
+from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
+from waygraph.registry.registry import Registry
+from waygraph.registry.storage.writer import WriteSession, Written, refuse_unseen
+
+# Whether servers answer, written of the agents that they are in the registry.
+
+
+Member = tuple[str, str]
+"""A server as its source names it: the source's name, and the key there."""
+
+
+def put_statuses(registry: Registry, statuses: Mapping[Member, str]) -> int:
+    """Of those that the registry holds; a server that never answered is none yet. Gives the revision; 0: unchanged."""
+    summaries = registry.sources() if registry.exists else []
+    ids = {(source.name, key): agent_id for source in summaries for key, agent_id in source.claims}
+    said = {ids[member]: status for member, status in statuses.items() if member in ids}
+    held = {agent.id: agent.status for agent in registry.agents()} if said else {}
+    now = {agent_id: continued(held[agent_id], status) for agent_id, status in said.items() if agent_id in held}
+    changed = {agent_id: status for agent_id, status in now.items() if status != held[agent_id]}
+    return registry.put_statuses(changed).revision if changed else 0
+
+
+def with_statuses(registry: Registry, manifest: Manifest, report: SyncReport) -> SyncReport:
+    """The report of the sync of a manifest, after the statuses of the servers that did not answer were put."""
+    revision = put_statuses(registry, {(manifest.source, key): status for key, status in manifest.silent})
+    return replace(report, revision=revision) if revision else report
+
+
+MASS_REMOVAL_SHARE = 0.5
+HELD_BACK = "Some of the source could not be read, so no agent of it was removed but those that it says are gone."
+UNHEARD = "Agents that this source lists no more stay as it described them; others that list them say something else."
+RESTORING = "Ingest the export as kind export, which brings them back, with policies and approvals."
+
+
+def sync(
+    registry: Registry,
+    manifest: Manifest,
+    *,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
+    texts: TextForm | None = None,
+    principal: Principal | None = None,
+    progress: Progress | None = None,
+) -> SyncReport:
+    """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing.
+
+    Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
+    would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
+    see.
+    """
+    started = time.perf_counter()
+    check_policy(manifest.policy)
+    check_texts(texts)
+
+    def allowed(held: Held) -> ChangeSet:
+        changes = plan(held, manifest)
+        _refuse_unseen(held, manifest, changes, principal)
+        if not allow_mass_removal:
+            refuse_mass_removal(held, changes)
+        return _as_seen(held, changes, principal)
+
+    if dry_run:
+        return _rehearsed(registry, manifest, allowed, texts)
+
+    def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
+        held = session.held()
+        changes = allowed(held)
+        if _is_refused_whole(held, changes):
+            return held, changes, Written(revision=_revision(session.state())), session.state()
+        return held, changes, session.commit(changes, progress), session.state()
+
+    held, changes, written, state = registry.change(work, texts=texts)
+    return SyncReport(
+        changes=changes,
+        revision=written.revision,
+        seconds=time.perf_counter() - started,
+        texts_embedded=written.texts_embedded,
+        notice=" ".join(_notices(registry, manifest, held, changes, state)),
+    )
+
+
+def _revision(state: RegistryState | None) -> int:
+    return state.revision if state else 0
+
+
+def _is_refused_whole(held: Held, changes: ChangeSet) -> bool:
+    """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
+    taken = changes.claims or changes.written or changes.operator
+    return bool(changes.rejected) and not taken and changes.source not in held.sources
+
+
+def _notices(
+    registry: Registry, manifest: Manifest, held: Held, changes: ChangeSet, state: RegistryState | None
+) -> Iterator[str]:
+    """What a source leaves to others is told where these say something else of it. A part that says nothing else is
+    all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
+    chose that.
+    """
+    if again := unheard(held, changes.source, set(changes.released) - set(changes.removed_agents)):
+        yield f"{UNHEARD} Ingest again: {', '.join(again)}."
+    if manifest.partial and manifest.rejected:
+        yield HELD_BACK
+    if manifest.unrestored:
+        yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
+    if changes.operator:
+        yield f"Operators' settings restored: {len(changes.operator)}."
+    if state and not state.embedder and "none" not in (state.embedder_spec, registry.settings.embedder):
+        yield NO_VECTORS
+
+
+def _rehearsed(
+    registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet], texts: TextForm | None
+) -> SyncReport:
+    """What a sync would do, planned over what is published: it needs no lock and touches no file."""
+    started = time.perf_counter()
+
+    def work(session: GraphSession) -> tuple[RegistryState | None, Held, ChangeSet]:
+        held = read_held(session)
+        return read_state(session), held, allowed(held)
+
+    try:
+        state, held, changes = registry.read(work)
+    except RegistryNotFound:
+        state, held, changes = None, Held(), allowed(Held())
+    if state:
+        refuse_other_texts(texts, state.texts)
+    return SyncReport(
+        changes=changes,
+        revision=_revision(state),
+        seconds=time.perf_counter() - started,
+        texts_embedded=0,
+        dry_run=True,
+        notice=" ".join(_notices(registry, manifest, held, changes, state)),
+    )
+
+
+def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:
+    """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
+    if principal is None:
+        return
+    if changes.operator:
+        raise NotAllowed("what operators said is only restored for a caller who sees everything")
+    refuse_unseen(held, _touched(changes), principal)
+    refuse_unseen(held, _met(held, manifest), principal)
+    if changes.new_terms:
+        refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
+
+
+def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> ChangeSet:
+    """With those flags that the principal may read; what is written keeps all of them."""
+    if principal is None or not changes.flagged:
+        return changes
+    known, new = held.shown_to(principal), set(changes.created_agents)
+
+    def shows(agent_id: str) -> bool:
+        return agent_id in new or (known is not None and known(agent_id))
+
+    flagged = ((each.id, seen_flags(each.flags, shows)) for each in changes.flagged)
+    return replace(changes, flagged=tuple(Flagged(id=entity, flags=flags) for entity, flags in flagged if flags))
+
+
+def _touched(changes: ChangeSet) -> Iterator[str]:
+    """The agents that change, or that the source comes to claim or leaves."""
+    yield from (entry.agent.id for entry in changes.written)
+    yield from (claim.agent_id for claim in changes.claims)
+    yield from changes.removed_agents
+    yield from changes.released
+
+
+def _met(held: Held, manifest: Manifest) -> Iterator[str]:
+    """The agents by which the entries are placed: of the same id, or claimed already, or of the same launch."""
+    keys = {entry.key for entry in manifest.entries}
+    launches = {entry.agent.transport for entry in manifest.entries if tells_apart(entry.agent.transport)}
+    for entry in manifest.entries:
+        yield entry.agent.id
+        yield namespaced_id(manifest.namespace, entry.agent.id)
+    yield from (claim.agent_id for claim in held.claims if claim.source == manifest.source and claim.key in keys)
+    yield from (agent_id for agent_id, stored in held.agents.items() if stored.agent.transport in launches)
+
+
+def refuse_mass_removal(held: Held, changes: ChangeSet) -> None:
+    """Raises MassRemoval if the source would release more than half of what it claims."""
+    claimed = sum(claim.source == changes.source for claim in held.claims)
+    if len(changes.released) > claimed * MASS_REMOVAL_SHARE:
+        raise MassRemoval(changes.source, removed=len(changes.released), held=claimed)
+
+
+def counts(changes: ChangeSet) -> Counter[str]:
+    """The numbers of a change set by name, as reports show them."""
+    return Counter(
+        {
+            "agents created": len(changes.created_agents),
+            "agents updated": len(changes.updated_agents),
+            "agents removed": len(changes.removed_agents),
+            "agents unchanged": changes.unchanged_agents,
+            "tools created": len(changes.created_tools),
+            "tools updated": len(changes.updated_tools),
+            "tools removed": len(changes.removed_tools),
+            "tools unchanged": changes.unchanged_tools,
+            "rejected": len(changes.rejected),
+        }
+    )

@@ -1,0 +1,170 @@
+"""What a sync changes of agents that were known before, for the log: which fields, and the texts before and after."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Literal, NamedTuple
+
+from waygraph.ingest.sync.policies import differing
+from waygraph.registry.graph.read import Held
+from waygraph.registry.model.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Change, Flagged, Updated
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, canonical_json
+from waygraph.registry.model.nouns import Agent, JsonText, Tool
+
+MAX_TEXT_CHARS = 1_000
+"""Of each text that is kept; it is cut to where the two differ."""
+_CONTEXT_CHARS = 80
+"""So much is kept of what stands before that."""
+_LISTED_TOOLS = 100
+LOGGED_OF_AGENT = tuple(sorted(TELLING_OF_AGENT))
+LOGGED_OF_TOOL = (*sorted(TELLING_OF_TOOL), "tags")
+_OF_JSON = frozenset({"input_schema", "output_schema", "annotations", "transport"})
+
+Tools = Mapping[str, Tool]
+"""By name."""
+
+
+def changes_of(source: str, held: Agent, tools: Tools, entry: AgentEntry) -> Iterator[Change]:
+    """The agent first, then its tools by name."""
+    fields = differing(held, entry.agent, LOGGED_OF_AGENT)
+    if fields:
+        yield _change(_Place(source, held.id), held, entry.agent, fields)
+    now = {tool.name: tool for tool in entry.tools}
+    for name in sorted({*tools, *now}):
+        old, new = tools.get(name), now.get(name)
+        changed = differing(old, new, LOGGED_OF_TOOL) if old and new else _said(old or new, LOGGED_OF_TOOL)
+        if changed or not (old and new):
+            yield _change(_Place(source, held.id, name), old, new, changed)
+
+
+def removal(source: str, held: Agent, tools: Iterable[str]) -> Change:
+    """Of a whole agent, which takes its tools along."""
+    change = _change(_Place(source, held.id), held, None, _said(held, LOGGED_OF_AGENT))
+    named = sorted(tools)[:_LISTED_TOOLS]
+    return replace(change, before=canonical_json(json.loads(change.before) | {"tools": named})) if named else change
+
+
+class _Place(NamedTuple):
+    """Who says it, and of whom. `tool` empty: of the agent itself."""
+
+    source: str
+    agent_id: str
+    tool: str = ""
+
+
+def _change(place: _Place, old: Agent | Tool | None, new: Agent | Tool | None, fields: Sequence[str]) -> Change:
+    what: Literal["added", "changed", "removed"] = "added" if old is None else "changed" if new else "removed"
+    before, after = _texts(old, new, fields)
+    return Change(
+        **place._asdict(),
+        what=what,
+        fields=tuple(fields),
+        before_hash=old.content_hash if old else "",
+        after_hash=new.content_hash if new else "",
+        before=before,
+        after=after,
+        flags=new.flags if new else (),
+    )
+
+
+def _said(entity: Agent | Tool | None, fields: Iterable[str]) -> tuple[str, ...]:
+    """The fields that say anything."""
+    return tuple(name for name in fields if entity and getattr(entity, name) not in ("", "{}", ()))
+
+
+def _texts(old: Agent | Tool | None, new: Agent | Tool | None, fields: Iterable[str]) -> tuple[JsonText, JsonText]:
+    """The fields before and after, as JSON objects."""
+    before: dict[str, object] = {}
+    after: dict[str, object] = {}
+    for name in fields:
+        one, other = (_text(getattr(entity, name)) if entity else None for entity in (old, new))
+        start = _common(one or "", other or "")
+        for side, text in ((before, one), (after, other)):
+            if text is not None:
+                side[name] = _excerpt(name, text, start)
+    return canonical_json(before), canonical_json(after)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(sorted(value))
+
+
+def _excerpt(name: str, text: str, start: int) -> object:
+    """The value if it is short; else the text from shortly before where it differs."""
+    if len(text) <= MAX_TEXT_CHARS:
+        return json.loads(text) if text and (name in _OF_JSON or name == "tags") else text
+    begin = max(0, start - _CONTEXT_CHARS)
+    kept = text[begin : begin + MAX_TEXT_CHARS]
+    return f"{'…' if begin else ''}{kept}{'…' if begin + MAX_TEXT_CHARS < len(text) else ''}"
+
+
+# What is to be written, beside what is held: what is new, changed or gone, what looks odd, and what the log says.
+
+
+OldTools = Mapping[str, Mapping[str, Tool]]
+"""Agent id → tool name → tool as held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """`written`: entries as they will be. `old_tools`: of their agents and of those that go. `gone`: ids of agents."""
+
+    source: str
+    held: Held
+    written: Sequence[AgentEntry]
+    old_tools: OldTools
+    gone: Sequence[str]
+
+    def created_agents(self) -> list[str]:
+        return [entry.agent.id for entry in self.written if entry.agent.id not in self.held.agents]
+
+    def created_tools(self) -> list[str]:
+        return [tool.id for entry in self.written for tool in entry.tools if tool.name not in self._old(entry)]
+
+    def updated_agents(self) -> list[Updated]:
+        pairs = ((old, entry.agent) for entry in self.written if (old := self._agent(entry)))
+        fields = ((new.id, differing(old, new, (*STATED_OF_AGENT, "status"))) for old, new in pairs)
+        return [Updated(id=agent_id, fields=changed) for agent_id, changed in fields if changed]
+
+    def updated_tools(self) -> list[Updated]:
+        pairs = ((self._old(entry).get(tool.name), tool) for entry in self.written for tool in entry.tools)
+        fields = ((new.id, differing(old, new, STATED_OF_TOOL)) for old, new in pairs if old)
+        return [Updated(id=tool_id, fields=changed) for tool_id, changed in fields if changed]
+
+    def removed_tools(self) -> list[str]:
+        removed = [tool.id for agent_id in self.gone for tool in self.old_tools.get(agent_id, {}).values()]
+        for entry in self.written:
+            kept = {tool.name for tool in entry.tools}
+            removed += [tool.id for name, tool in self._old(entry).items() if name not in kept]
+        return removed
+
+    def flagged(self) -> Iterator[Flagged]:
+        """What is new or says something else, and looks suspicious."""
+        for entry in self.written:
+            old = self._agent(entry)
+            hashes = {tool.id: tool.content_hash for tool in self._old(entry).values()}
+            hashes[entry.agent.id] = old.content_hash if old else ""
+            for each in entry.entities:
+                if each.flags and hashes.get(each.id) != each.content_hash:
+                    yield Flagged(id=each.id, flags=each.flags)
+
+    def log(self) -> Iterator[Change]:
+        """Of agents that were known before."""
+        for entry in self.written:
+            if old := self._agent(entry):
+                yield from changes_of(self.source, old, self._old(entry), entry)
+        for agent_id in self.gone:
+            yield removal(self.source, self.held.agents[agent_id].agent, self.old_tools.get(agent_id, {}))
+
+    def _agent(self, entry: AgentEntry) -> Agent | None:
+        stored = self.held.agents.get(entry.agent.id)
+        return stored.agent if stored else None
+
+    def _old(self, entry: AgentEntry) -> Mapping[str, Tool]:
+        return self.old_tools.get(entry.agent.id, {})

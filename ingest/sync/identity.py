@@ -1,0 +1,152 @@
+"""Which agent each entry of a manifest is: one that the source claimed before, one of the same launch, or a new one.
+
+Different agents of one id are kept apart by the later source's namespace.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from waygraph.registry.graph.read import Held, StoredAgent
+from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected
+from waygraph.registry.model.identity import namespaced_id, parsed, placed
+from waygraph.registry.model.nouns import JsonText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """`entries`: under the ids that are theirs. `renamed`: key and id of those whose id is not the one they asked for.
+
+    `withheld`: ids that an operator removed; no entry is of them.
+    """
+
+    entries: Sequence[AgentEntry]
+    rejected: Sequence[Rejected]
+    renamed: Sequence[tuple[str, str]]
+    withheld: Sequence[str]
+
+
+def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
+    """`mine`: the source's own claims, by agent id."""
+    entries, rejected = _distinct(manifest)
+    ids = _Ids(held, manifest, {claim.key: claim.agent_id for claim in mine.values()})
+    chosen = ids.chosen(entries)
+    return Placement(
+        entries=_unasked_as_held(held, [_under(i, e) for i, e in chosen if not ids.is_removed(i)]),
+        rejected=rejected,
+        renamed=[(entry.key, agent_id) for agent_id, entry in chosen if agent_id != entry.agent.id],
+        withheld=[agent_id for agent_id, _ in chosen if ids.is_removed(agent_id)],
+    )
+
+
+def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
+    """The first entry of each key; the others are rejected."""
+    first: dict[str, AgentEntry] = {}
+    rejected: list[Rejected] = []
+    for entry in manifest.entries:
+        if first.setdefault(entry.key, entry) is not entry:
+            reason = f"this source lists agent {entry.key!r} twice; the first one is kept"
+            rejected.append(Rejected(where=manifest.source, reason=reason, key=entry.key))
+    return list(first.values()), rejected
+
+
+def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
+    """With its tools in the graph's order: the agent's text names them, and must be the same when embedded anew."""
+    in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
+    agent, tools = placed(entry.agent, in_order, agent_id)
+    return replace(entry, agent=agent, tools=tools)
+
+
+def _unasked_as_held(held: Held, entries: Sequence[AgentEntry]) -> list[AgentEntry]:
+    """What is held stands in place of what a source says of servers that were not asked."""
+    stay = {entry.agent.id for entry in entries if entry.unasked} & held.agents.keys()
+    tools = held.tools_of(sorted(stay)) if stay else {}
+    return [
+        replace(
+            entry,
+            agent=held.agents[entry.agent.id].agent,
+            tools=tuple(item.tool for item in tools.get(entry.agent.id, ())),
+        )
+        if entry.unasked and entry.agent.id in stay
+        else entry
+        for entry in entries
+    ]
+
+
+@dataclass(slots=True)
+class _Ids:
+    """`claimed`: key → the agent that this source claimed by it."""
+
+    held: Held
+    manifest: Manifest
+    claimed: Mapping[str, str]
+    launched: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of the agents held, by transport."""
+    settings: dict[str, OperatorSettings] = field(default_factory=dict)
+    """What operators said, the manifest's own word included."""
+
+    def __post_init__(self) -> None:
+        self.settings = {**self.held.settings, **{said.agent_id: said for said in self.manifest.operator}}
+        for agent_id, stored in self.held.agents.items():
+            self.launched.setdefault(stored.agent.transport, []).append(agent_id)
+
+    def chosen(self, entries: Sequence[AgentEntry]) -> list[tuple[str, AgentEntry]]:
+        """An id for each, all different."""
+        taken = {self.claimed[entry.key] for entry in entries if entry.key in self.claimed}
+        shared = Counter(entry.agent.transport for entry in entries)
+        found: list[tuple[str, AgentEntry]] = []
+        for entry in entries:
+            agent_id = self.claimed.get(entry.key) or self._new(entry, shared[entry.agent.transport] == 1, taken)
+            taken.add(agent_id)
+            found.append((agent_id, entry))
+        return found
+
+    def is_removed(self, agent_id: str) -> bool:
+        """Whether an operator removed it."""
+        said = self.settings.get(agent_id)
+        return said is not None and said.removed
+
+    def _new(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
+        if self.manifest.restores and self._is_free(entry.agent.id, entry, taken):
+            return entry.agent.id  # the id that it had, whichever others are launched like it
+        free = self._free_id(entry, taken)
+        return free if self.is_removed(free) else self._same_launch(entry, alone, taken) or free
+
+    def _same_launch(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
+        """The one agent that is launched like this entry, if the entry is also the only one of its source."""
+        ids = self.launched.get(entry.agent.transport, []) if tells_apart(entry.agent.transport) else []
+        return ids[0] if alone and len(ids) == 1 and ids[0] not in taken else ""
+
+    def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
+        """The entry's own id, unless a different agent has it."""
+        wanted = entry.agent.id
+        namespaced = namespaced_id(self.manifest.namespace, wanted)
+        own = namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+        if self._spoken_of(own):  # no other entry has it: what an operator removed does not come back beside it
+            return own
+        # What an operator said of the namespaced id holds on, also when the plain one has become free.
+        known = self._spoken_of(namespaced) and not self._spoken_of(wanted)
+        candidates = (namespaced, wanted) if known else (wanted, namespaced)
+        return next((candidate for candidate in candidates if self._is_free(candidate, entry, taken)), own)
+
+    def _is_free(self, candidate: str, entry: AgentEntry, taken: set[str]) -> bool:
+        """Whether no other agent has this id."""
+        stored = self.held.agents.get(candidate)
+        return candidate not in taken and (stored is None or same_agent(stored, entry))
+
+    def _spoken_of(self, agent_id: str) -> bool:
+        """Whether operators said anything that holds: a word that was taken back counts no more."""
+        return self.settings.get(agent_id, OperatorSettings(agent_id=agent_id)) != OperatorSettings(agent_id=agent_id)
+
+
+def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
+    """One launch or URL is one agent; so is the same content, word for word."""
+    if stored.agent.transport and entry.agent.transport:
+        return stored.agent.transport == entry.agent.transport
+    return stored.bundle_hash == entry.bundle_hash
+
+
+def tells_apart(transport: JsonText) -> bool:
+    """Whether a transport by itself names one agent: it says where, and no reference in it stands for what differs."""
+    said = parsed(transport) or {}
+    return bool(said.get("url") or said.get("command")) and "${" not in transport

@@ -1,0 +1,133 @@
+"""Opening a connection to an MCP server, of either protocol era, over any transport.
+
+The SDK's client runs in a task of its own: what breaks it ends the connection and reaches those who use it as an
+UpstreamError, and never as a cancellation or a group of errors.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+import anyio
+from anyio.abc import TaskGroup
+
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.redaction import discretion
+from waygraph.ingest.upstream.connection import CallConnection
+from waygraph.ingest.upstream.http import http_transport, speaks_older_form
+from waygraph.ingest.upstream.oauth import OpenPage
+from waygraph.ingest.upstream.session import Mode, OpenConnection
+from waygraph.ingest.upstream.stdio import stdio_transport
+from waygraph.ingest.upstream.wire import Wire, hush
+from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
+from waygraph.registry.model.settings import Settings
+
+
+@asynccontextmanager
+async def connect(
+    launch: Launch,
+    settings: Settings,
+    *,
+    follow: bool = True,
+    open_page: OpenPage | None = None,
+) -> AsyncGenerator[CallConnection]:
+    """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended; within
+    10 s more where its login by OAuth is being renewed.
+
+    `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `open_page`:
+    shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises
+    UpstreamError.
+    """
+    raised: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        opening = _Opening(launch, settings, follow=follow, open_page=open_page, tasks=tasks)
+        try:
+            yield await opening.opened()
+        except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
+            raised = exc
+        finally:
+            await opening.close()
+    if raised is not None:
+        raise raised
+
+
+class _Opening:
+    """The attempts to open one connection: the last one is the connection."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        settings: Settings,
+        *,
+        follow: bool,
+        open_page: OpenPage | None,
+        tasks: TaskGroup,
+    ) -> None:
+        hush()
+        self._launch = launch
+        self._settings = settings
+        self._follow = follow
+        self._open_page = open_page
+        self._tasks = tasks
+        self._discretion = discretion(launch)
+        self._attempt: OpenConnection | None = None
+
+    async def opened(self) -> CallConnection:
+        timeout_s = self._settings.upstream_connect_timeout_s
+        if self._open_page and isinstance(self._launch, HttpLaunch) and self._launch.oauth:
+            timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
+        with anyio.move_on_after(timeout_s):
+            return await self._try_all()
+        if self._attempt is None:
+            raise UpstreamUnreachable(f"could not be tried within {timeout_s:g} s")
+        raise self._attempt.not_within(timeout_s, "upstream_connect_timeout_s")
+
+    async def _try_all(self) -> OpenConnection:
+        try:
+            return await self._try(self._launch, "legacy" if self._launch.handshake else "auto")
+        except UpstreamError as error:
+            again = self._another_way()
+            if again is None:
+                raise
+            first = error
+        try:
+            return await self._try(*again)
+        except UpstreamError as error:
+            # What is no server of the older kind either is better told by what it said first.
+            raise first if isinstance(self._launch, HttpLaunch) else error from None
+
+    def _another_way(self) -> tuple[Launch, Mode] | None:
+        """Some servers of old end when the first message is not `initialize`; others speak the older HTTP form."""
+        attempt, launch = self._attempt, self._launch
+        if attempt is None:
+            return None
+        if isinstance(launch, StdioLaunch):
+            return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.heard else None
+        if launch.form == "http" and speaks_older_form(attempt.wire.refused_with):
+            return replace(launch, form="sse"), "legacy"
+        return None
+
+    async def _try(self, launch: Launch, mode: Mode) -> OpenConnection:
+        await self.close()
+        wire = Wire()
+        transport = self._transport(launch, wire)
+        self._attempt = OpenConnection(
+            transport,
+            wire,
+            self._settings,
+            self._discretion,
+            mode=mode,
+            follow=self._follow,
+        )
+        self._tasks.start_soon(self._attempt.run)
+        await self._attempt.opened()
+        return self._attempt
+
+    def _transport(self, launch: Launch, wire: Wire) -> AbstractAsyncContextManager[object]:
+        if isinstance(launch, StdioLaunch):
+            return stdio_transport(launch, self._settings, wire, self._discretion)
+        return http_transport(launch, self._settings, wire, self._discretion, self._open_page)
+
+    async def close(self) -> None:
+        if self._attempt is not None:
+            await self._attempt.close()

@@ -1,0 +1,372 @@
+"""A connection that runs: the SDK's client in a task of its own, and what is asked over it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Literal
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.session import ClientSession
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    Implementation,
+    ServerCapabilities,
+)
+from pydantic import ValidationError
+
+from waygraph.ingest.manifest.redaction import Discretion
+from waygraph.ingest.upstream.callbacks import Questions
+from waygraph.ingest.upstream.calls import ToolCalls
+from waygraph.ingest.upstream.connection import (
+    Host,
+    Items,
+    MayHaveRun,
+    NotDelivered,
+    NotOffered,
+    Result,
+    ServerListing,
+    all_of,
+    number_of,
+)
+from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
+from waygraph.ingest.upstream.subscriptions import Following
+from waygraph.ingest.upstream.wire import UNREAD, Counted, Watched, Wire, quietly, raw_request
+from waygraph.registry.model.errors import (
+    CallTimedOut,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
+from waygraph.registry.model.settings import Settings
+
+# One request whose result comes back as the wire had it.
+#
+# The SDK checks a result against the protocol's schema, where one bad tool fails its whole page. Below that check
+# stands its dispatcher, which is private: `tests/upstream/test_raw.py` says what to do when it moves.
+
+
+Mode = Literal["auto", "legacy"]
+
+_LEAVE_S = 0.5
+"""For an orderly end; then the transport ends without ceremony."""
+_END_S = 2.0
+"""For the end of a connection, which tells why it ended."""
+_CUT = ("Connection closed", "SSE stream ")
+"""How the SDK begins its own errors of a connection that ended."""
+_MOST_DATA_CHARS = 64 * 1024
+"""Of what a server adds to an error."""
+_COUNT_S = 5.0
+"""For each count of prompts and resources, which are worth no longer wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What both sides agreed on at the start; it holds when the connection is gone, too."""
+
+    session: ClientSession
+    server: Implementation
+    instructions: str
+    version: str
+    offered: ServerCapabilities
+
+
+class OpenConnection:
+    """The `Connection` that the SDK's client gives. `run` is its task; `close` ends it."""
+
+    def __init__(
+        self,
+        transport: AbstractAsyncContextManager[Any],
+        wire: Wire,
+        settings: Settings,
+        discretion: Discretion,
+        *,
+        mode: Mode,
+        follow: bool,
+    ) -> None:
+        self.wire = wire
+        self.ended_by_itself = False
+        self._transport = transport
+        self._settings = settings
+        self._discretion = discretion
+        self._mode: Mode = mode
+        self._following = Following(wire, asked=follow)
+        self._agreed: Agreed | None = None
+        self._scope = anyio.CancelScope()
+        self._over = anyio.Event()
+        self._opened = anyio.Event()
+        self._ended = anyio.Event()
+        self._loss: UpstreamError | None = None
+        self._calls = CallsUnderway(discretion)
+        self._questions = Questions(wire, self._calls)
+        wire.on_end = self._end
+        wire.on_notice, wire.on_sending = self._calls.notice, self._calls.sending
+        wire.on_undelivered = self._calls.undelivered
+        wire.on_question, wire.on_withdrawal = self._questions.take, self._questions.withdraw
+
+    # -- its task ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Opens, serves and closes. Never raises: why it ended is told by `opened` and by each method."""
+        try:
+            with self._scope, quietly():
+                await self._serve()
+        except Exception as exc:  # noqa: BLE001 - groups of whatever the SDK and the transport raised
+            self._loss = self.wire.trouble or self._reason(exc)
+        finally:
+            self._loss = self._loss or self.wire.trouble or UpstreamUnreachable("the connection is closed")
+            self._opened.set()
+            self._ended.set()
+            self._following.lose(self._loss)
+
+    async def _serve(self) -> None:
+        about_us = Implementation(name="waygraph", version=_version())
+        client = self._client(about_us)
+        async with client:
+            self._agreed = Agreed(
+                client.session,
+                client.server_info or Implementation(name="", version=""),
+                client.instructions or "",
+                client.protocol_version,
+                client.server_capabilities,
+            )
+            async with anyio.create_task_group() as tasks:
+                self._calls.tasks = tasks
+                self._opened.set()
+                tasks.start_soon(self._following.follow, client)
+                await self._over.wait()
+                self._calls.tasks = None
+                tasks.cancel_scope.cancel()
+
+    def _client(self, about_us: Implementation) -> Client:
+        """By its callbacks the SDK says what we take, and refuses what comes before any call can.
+
+        That is said also where no call is meant: some servers list a tool only to who takes what it would ask.
+
+        Roots are not among it. In the handshake era they are of the whole connection: those of one host would open
+        its folders to all others, and move the limits that an operator has set. In the modern era each call names
+        its own.
+        """
+        return Client(
+            self._watched_streams(),
+            mode=self._mode,
+            client_info=about_us,
+            cache=None,
+            elicitation_callback=_nobody,
+            sampling_callback=_nobody,
+        )
+
+    def _end(self) -> None:
+        """The server closed its side."""
+        self.ended_by_itself = not self._over.is_set()
+        self._over.set()
+
+    @asynccontextmanager
+    async def _watched_streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._transport as (reading, writing):
+            self._questions.writing = Counted(writing, self.wire)
+            yield Watched(reading, self.wire), self._questions.writing
+
+    # -- its owner ---------------------------------------------------------------------------------
+
+    async def opened(self) -> None:
+        """Returns when both sides have agreed. Raises UpstreamError."""
+        await self._opened.wait()
+        if self._agreed is None:
+            await self._ended.wait()
+            raise self._lost()
+
+    async def close(self) -> None:
+        """Shielded, and bounded by what the transport takes for its own end."""
+        with anyio.CancelScope(shield=True):
+            self._over.set()
+            with anyio.move_on_after(_LEAVE_S if self._agreed else 0):
+                await self._ended.wait()
+            self._scope.cancel()
+            await self._ended.wait()
+
+    def not_within(self, timeout_s: float, setting: str) -> UpstreamUnreachable:
+        """What is known of a server that has not answered in time."""
+        hints = []
+        if self.wire.skipped:
+            hints.append(f"wrote {self.wire.skipped} lines to standard output that are no JSON-RPC")
+        if words := self.wire.last_words():
+            hints.append(f"last said: {words}")
+        trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
+        told = f"{trouble} within {timeout_s:g} s (WAYGRAPH_{setting.upper()})"
+        return UpstreamUnreachable(f"{told}; it {' and '.join(hints)}" if hints else told)
+
+    # -- what it is asked --------------------------------------------------------------------------
+
+    async def listing(self) -> ServerListing:
+        timeout_s = self._settings.upstream_list_timeout_s
+        if not self._over.is_set():
+            self.wire.trouble = None  # of an earlier request
+        with quietly(), anyio.move_on_after(timeout_s):
+            return await self._listing()
+        raise self.not_within(timeout_s, "upstream_list_timeout_s")
+
+    async def changed(self) -> None:
+        await self._following.changed()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._agreed is not None and not self._over.is_set() and not self._ended.is_set()
+
+    @property
+    def heard(self) -> int:
+        return self.wire.heard
+
+    async def ended(self) -> None:
+        await self._over.wait()
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, host: Host, timeout_s: float, input_schema: str = ""
+    ) -> Result:
+        if self._agreed is None or self._calls.tasks is None or not self.is_open:
+            await self._ended.wait()
+            raise NotDelivered(self._lost().reason)
+        calls = ToolCalls(
+            self._agreed.session, self._agreed.version, self._calls, sets_level=self._agreed.offered.logging is not None
+        )
+        with self._calls.begun(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
+            try:
+                return await calls.call(call, name, arguments, input_schema)
+            except MCPError as exc:
+                error = await self._failed(call, exc)
+            raise error
+        raise CallTimedOut(name, timeout_s)
+
+    async def _failed(self, call: Underway, exc: MCPError) -> UpstreamError:
+        """Why a call has no result."""
+        loss = self._of_ours(exc)
+        if not self.is_open or exc.error.message == _CUT[0]:
+            with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
+                await self._ended.wait()
+            loss = self._lost()
+        if loss is None:
+            data = self._discretion.struck(exc.error.data, _MOST_DATA_CHARS)
+            return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
+        if not call.may_have_run:
+            return NotDelivered(loss.reason)
+        return MayHaveRun(loss.reason) if loss.retryable else loss
+
+    async def _listing(self) -> ServerListing:
+        agreed = await self._running()
+        notifies = await self._following.stands()
+        self._following.begin()
+        tools = await self._tools(agreed.offered)
+        prompts = await self._number("prompts/list", "prompts", agreed.offered.prompts)
+        resources = await self._number("resources/list", "resources", agreed.offered.resources)
+        templates = await self._number("resources/templates/list", "resourceTemplates", agreed.offered.resources)
+        return ServerListing(
+            name=agreed.server.name,
+            title=agreed.server.title or "",
+            version=agreed.server.version,
+            instructions=agreed.instructions,
+            protocol=agreed.version,
+            tools=tuple(tools.items),
+            prompts=prompts,
+            resources=resources,
+            resource_templates=templates,
+            lasts_s=tools.lasts_s,
+            notifies=notifies,
+        )
+
+    async def _tools(self, offered: ServerCapabilities) -> Items:
+        """Also of a server that does not say that it has any: some forget to."""
+        try:
+            return await all_of(self._ask, "tools/list", "tools", self._settings)
+        except NotOffered:
+            if offered.tools is None:
+                return Items()
+            raise
+
+    async def _number(self, method: str, name: str, offered: object) -> int:
+        if offered is None:
+            return 0
+        with anyio.move_on_after(_COUNT_S):
+            return await number_of(self._ask, method, name, self._settings)
+        return 0
+
+    async def _running(self) -> "Agreed":
+        """Raises UpstreamError for one that has ended."""
+        if self._agreed is None or self._over.is_set() or self._ended.is_set():
+            await self._ended.wait()
+            raise self._lost()
+        return self._agreed
+
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result as the wire had it. Raises UpstreamError."""
+        agreed = await self._running()
+        try:
+            return await raw_request(agreed.session, method, params)
+        except MCPError as exc:
+            if self._over.is_set() or self._ended.is_set():
+                await self._ended.wait()
+                raise self._lost() from None
+            raise self._told(exc) from None
+
+    def _lost(self) -> UpstreamError:
+        return (self._loss or UpstreamUnreachable("the connection is closed")).again()
+
+    def _reason(self, exc: BaseException) -> UpstreamError:
+        """What broke the client, in words. Looks through groups, for what stands at the bottom."""
+        while isinstance(exc, BaseExceptionGroup):
+            exc = exc.exceptions[0]
+        if isinstance(exc, UpstreamError):
+            return exc
+        if isinstance(exc, MCPError):
+            return self._told(exc)
+        if isinstance(exc, ValidationError):
+            where = ".".join(str(part) for part in exc.errors(include_url=False, include_input=False)[0]["loc"])
+            return UpstreamRefused(
+                f"its answer is not of the protocol (at {self._discretion.line(where) or 'its top'})"
+            )
+        if isinstance(exc, httpx2.SSEError):
+            return UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
+        if isinstance(exc, RuntimeError):  # the SDK's word for versions that do not meet
+            return UpstreamRefused(self._discretion.line(str(exc)))
+        return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
+
+    def _told(self, exc: MCPError) -> UpstreamError:
+        """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
+        if (loss := self._of_ours(exc)) is not None:
+            return loss
+        if exc.code == METHOD_NOT_FOUND:
+            return NotOffered("does not know what it was asked")
+        return UpstreamRefused(f"answered with error {exc.code}: {self._discretion.line(exc.error.message)}")
+
+    def _of_ours(self, exc: MCPError) -> UpstreamError | None:
+        """What the SDK or our HTTP client says in place of an answer; None for an answer of the server's."""
+        data = exc.error.data
+        if isinstance(data, dict) and self.wire.mark and self.wire.mark in data:
+            kind = UpstreamUnreachable if data[self.wire.mark] else UpstreamRefused
+            return kind(exc.error.message)
+        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)  # servers use that code too
+        if (cut or exc.code in {PARSE_ERROR, REQUEST_TIMEOUT}) and self.wire.trouble:
+            return self.wire.trouble
+        if cut:
+            return UpstreamUnreachable("the connection was closed before the answer")
+        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)  # and that one
+        return UpstreamRefused("its answer is not of the protocol") if unread else None
+
+
+async def _nobody(*_: Any, **__: Any) -> ErrorData:
+    return ErrorData(code=INVALID_REQUEST, message="no call is under way, so that nobody can be asked")
+
+
+@cache
+def _version() -> str:
+    return version("waygraph")

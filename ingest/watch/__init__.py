@@ -1,0 +1,1 @@
+"""Sources and servers followed as they change."""

@@ -1,0 +1,296 @@
+"""`Watch`: sources and their servers followed, the registry kept in step."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import anyio
+from anyio import to_thread
+
+from waygraph.ingest.manifest.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.sources.formats.skill_folder import beside, is_skill
+from waygraph.ingest.sources.read import Parts
+from waygraph.ingest.sources.resolve import OpenedSource
+from waygraph.ingest.sync.apply import Member
+from waygraph.ingest.upstream.clock import START_S, Clock, Starts, SystemClock
+from waygraph.ingest.upstream.connection import Connect
+from waygraph.ingest.watch.events import (
+    Listed,
+    NotWritten,
+    ServerEvent,
+    ServerSeen,
+    SourceFailed,
+    Starting,
+    Stopped,
+    WatchEvent,
+    status_of,
+)
+from waygraph.ingest.watch.queue import Abandoned, Inbox, Offer, Writer
+from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
+from waygraph.registry.model.changes import Policy
+from waygraph.registry.model.errors import SourceError, WaygraphError
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
+
+# Sources as they are followed: how one tells that a source may say something else, and when it is looked at.
+
+
+FILE_LOOK_S = 1.0
+"""From one look at the times of files to the next, which costs little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """A source that is read again when it changed. Its methods may take their time: they are called in a thread."""
+
+    source: OpenedSource
+    poll_s: float
+    """From one reading to the next of what does not tell by itself that it changed, such as an address."""
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def stamp(self) -> object:
+        """Another value when it may say something else; None: it has to be read to know. Raises SourceError."""
+        if self.source.listing is None:
+            return None
+        places = [where for where, _ in self.source.listing().files]
+        if any("://" in where for where in places):
+            return None
+        try:
+            return tuple(stamp for where in places for stamp in _stamps(Path(where)))
+        except OSError as exc:
+            raise SourceError(self.name, f"cannot be read: {exc.strerror}") from exc
+
+    def look_s(self, stamp: object) -> float:
+        """How long till the next look at a source of this stamp."""
+        return self.poll_s if stamp is None else FILE_LOOK_S
+
+    def say(self) -> Parts:
+        """What it says by itself; no server is asked. Raises SourceError if nothing at all can be read."""
+        said = self.source.parts()
+        self.source.vouch(said)
+        return said
+
+
+def _stamps(document: Path) -> Iterator[object]:
+    """Of a file, and of all that is read with it. Raises OSError if the file itself is not there."""
+    yield _stamp(document)
+    for script in beside(document) if is_skill(document) else ():
+        try:
+            yield _stamp(script)
+        except OSError:  # such as a link to nowhere, which the skill is told without
+            yield str(script)
+
+
+def _stamp(file: Path) -> tuple[str, int, int, int]:
+    status = file.stat()
+    return str(file), status.st_mtime_ns, status.st_size, status.st_ino
+
+
+_log = logging.getLogger("waygraph.watch")
+
+LOOKING_SHARE = 0.05
+"""Of the time: looking at the files of a large folder takes no more."""
+_WRITE_AGAIN = Pace(retry_first_s=0.5, retry_most_s=30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """How a watch is run. `tell` is called in the event loop or in the thread that writes, and must not wait."""
+
+    connect: Connect
+    settings: Settings
+    tell: Callable[[WatchEvent], None]
+    policy: Policy | None = None
+    allow_mass_removal: bool = False
+    pace: Pace = field(default_factory=Pace)
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+
+
+class Watch:
+    """Follows sources into one registry. What the registry knows it answers all the while."""
+
+    def __init__(self, registry: Registry, sources: Sequence[Followed], watching: Watching) -> None:
+        self._sources, self._watching = sources, watching
+        self._inbox = Inbox()
+        self._said: dict[str, Parts] = {}
+        self._members: dict[str, list[tuple[str, ServerEntry]]] = {}
+        """By the fleet's name: the sources that name this launch, and what they say of it."""
+        self._latest: dict[str, ServerEvent] = {}
+        self._unread = {source.name for source in sources}
+        self._writing = False
+        self._refused: Exception | None = None
+        """What no later try could write either."""
+        self._writer = Writer(
+            registry=registry,
+            settings=watching.settings,
+            tell=watching.tell,
+            policy=watching.policy,
+            allow_mass_removal=watching.allow_mass_removal,
+        )
+
+    async def run(self, *, once: bool = False) -> None:
+        """Until it is cancelled; with `once` until every server has answered or failed, and all is written.
+
+        With `once` raises what the registry refuses for good, such as EmbedderMismatch.
+        """
+        async with anyio.create_task_group() as group:
+            fleet = Fleet(group, self._supervision())
+            group.start_soon(self._write, once)
+            group.start_soon(self._stop_writing)
+            for source in self._sources:
+                group.start_soon(self._follow, source, fleet)
+            if once:
+                await self._first_round(fleet)
+                group.cancel_scope.cancel()
+        if self._refused:
+            raise self._refused
+
+    def _supervision(self) -> Supervision:
+        given = self._watching
+        stdio = Starts(given.settings.upstream_starts_at_once, START_S, given.clock)
+        http = Starts(given.settings.upstream_asked_at_once, START_S, given.clock)
+        return Supervision(
+            connect=given.connect,
+            tell=self._seen,
+            starts=lambda launch: stdio if isinstance(launch, StdioLaunch) else http,
+            pace=given.pace,
+            clock=given.clock,
+            random=given.random,
+        )
+
+    # -- sources -----------------------------------------------------------------------------------
+
+    async def _follow(self, source: Followed, fleet: Fleet) -> None:
+        """Reads it now, and whenever it may say something else."""
+        clock = self._watching.clock
+        stamp: object = None
+        failed = ""
+        while True:
+            began_s = clock.now_s()
+            try:
+                seen = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
+                looking_s = clock.now_s() - began_s
+                if seen is None or seen != stamp:
+                    said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
+                    if said != self._said.get(source.name):
+                        self._heard(source.name, said, fleet)
+                stamp, failed = seen, ""
+            except Exception as error:  # noqa: BLE001 - told, see `_told`
+                looking_s = clock.now_s() - began_s
+                if (reason := _told(error, f"looking at {source.name}")) != failed:
+                    failed = reason
+                    self._watching.tell(SourceFailed(source=source.name, reason=failed))
+            self._unread.discard(source.name)
+            await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
+
+    def _heard(self, source: str, said: Parts, fleet: Fleet) -> None:
+        """What a source says now is written, and its servers are followed from now on, and only they."""
+        before = set(self._keys(source))
+        self._said[source] = said
+        self._inbox.say(source, said)
+        launches: dict[str, Launch] = {}
+        self._members = {}
+        for each, its in self._said.items():
+            for server in its.servers:
+                name = _name(server.launch)
+                launches[name] = server.launch
+                self._members.setdefault(name, []).append((each, server))
+        self._latest = {name: event for name, event in self._latest.items() if name in launches}
+        for name, key in before - set(self._keys(source)):
+            self._watching.tell(ServerSeen(source=source, key=key, event=Stopped(server=name)))
+        fleet.follow(launches)
+        for server in said.servers:  # one that is followed already may say nothing new for long
+            if latest := self._latest.get(_name(server.launch)):
+                if (latest.server, server.key) not in before:
+                    self._watching.tell(ServerSeen(source=source, key=server.key, event=latest))
+                self._take((source, server.key), server, latest)
+
+    def _keys(self, source: str) -> Iterator[tuple[str, str]]:
+        """The fleet's name of each server of a source, and its key there."""
+        said = self._said.get(source)
+        return ((_name(server.launch), server.key) for server in (said.servers if said else ()))
+
+    # -- servers -----------------------------------------------------------------------------------
+
+    def _seen(self, event: ServerEvent) -> None:
+        news = not _says_the_same(self._latest.get(event.server), event)
+        if not isinstance(event, (Starting, Stopped)):
+            self._latest[event.server] = event
+        for source, server in self._members.get(event.server, ()):
+            if news:
+                self._watching.tell(ServerSeen(source=source, key=server.key, event=event))
+            self._take((source, server.key), server, event)
+
+    def _take(self, member: Member, server: ServerEntry, event: ServerEvent) -> None:
+        if isinstance(event, Listed):
+            self._inbox.offer(member, Offer(server, event.listing))
+        if status := status_of(event):
+            self._inbox.status(member, status)
+
+    async def _first_round(self, fleet: Fleet) -> None:
+        while not self._refused and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
+            await anyio.sleep(0.02)
+
+    def _is_reading(self, fleet: Fleet) -> bool:
+        return bool(self._unread or fleet.names - self._latest.keys())
+
+    # -- the registry ------------------------------------------------------------------------------
+
+    async def _write(self, once: bool) -> None:
+        """One batch after the other; what comes meanwhile is the next one."""
+        again = Backoff(_WRITE_AGAIN, self._watching.random)
+        while True:
+            batch = await self._inbox.take()
+            self._writing = True
+            try:
+                await to_thread.run_sync(partial(self._writer.write, batch))
+            except Abandoned:
+                await anyio.sleep_forever()
+            except Exception as error:  # noqa: BLE001 - told, see `_told`
+                self._inbox.put_back(batch)
+                if once and not (isinstance(error, WaygraphError) and error.retryable):
+                    self._refused = error
+                    return
+                pause_s = again.pause_s()
+                self._watching.tell(NotWritten(reason=_told(error, "writing"), again_in_s=pause_s))
+                await self._watching.clock.sleep(pause_s)
+            else:
+                again.begin_anew()
+            self._writing = False
+
+    async def _stop_writing(self) -> None:
+        """A write that embeds for minutes ends when the watch does."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._writer.stopping = True
+
+
+def _told(error: Exception, doing: str) -> str:
+    """No error ends a watch: one that nobody foresaw, such as that no thread can be had, may be gone the next time."""
+    if isinstance(error, WaygraphError):
+        return str(error)
+    _log.error("%s failed", doing, exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:
+    return isinstance(before, Listed) and isinstance(now, Listed) and before.listing == now.listing
+
+
+def _name(launch: Launch) -> str:
+    """The same for the same launch, whoever names it; nothing can be read from it."""
+    match launch:
+        case StdioLaunch():
+            parts: object = (launch.command, launch.args, sorted(launch.env.items()), launch.cwd)
+        case HttpLaunch():
+            parts = (launch.url, sorted(launch.headers.items()), launch.form, launch.oauth, launch.public)
+    return sha256(ascii(parts).encode()).hexdigest()

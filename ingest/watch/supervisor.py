@@ -1,0 +1,191 @@
+"""One server, supervised: connected to, listed, asked again, and tried again when it is gone."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+import anyio
+from anyio.abc import TaskGroup
+
+from waygraph.ingest.manifest.launch import Launch
+from waygraph.ingest.upstream.clock import Clock, Starts, first_of
+from waygraph.ingest.upstream.connection import Connect, Connection
+from waygraph.ingest.watch.events import Failing, Listed, ServerEvent, Starting, Stopped, Unreachable
+from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
+
+# How often a server is asked: in rest, when it tells of changes, and when it does not answer. Times in seconds.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The times that all servers share."""
+
+    poll_s: float = 300.0
+    """From one listing to the next of a server that says nothing else."""
+    least_poll_s: float = 5.0
+    most_poll_s: float = 3600.0
+    """The bounds of what a server may ask for by itself."""
+    jitter: float = 0.1
+    """As a share either way: servers that were started together are not asked together for ever."""
+    retry_first_s: float = 1.0
+    retry_most_s: float = 300.0
+    steady_s: float = 60.0
+    """A connection that lasted so long was a good one: when it ends, trying begins anew with short pauses."""
+    flood_first_s: float = 0.05
+    flood_most_s: float = 2.0
+    """Between two listings of a server that tells of changes without end."""
+
+    def poll_after_s(self, lasts_s: float | None, random: Random) -> float:
+        """When to list again a server that says for how long its listing holds; 0 is that it says nothing of it."""
+        asked = min(max(lasts_s, self.least_poll_s), self.most_poll_s) if lasts_s else self.poll_s
+        return asked * random.uniform(1 - self.jitter, 1 + self.jitter)
+
+
+class Backoff:
+    """Pauses that double, from `retry_first_s` to `retry_most_s`, each cut at random by up to a half."""
+
+    def __init__(self, pace: Pace, random: Random) -> None:
+        self._pace, self._random = pace, random
+        self._next_s = pace.retry_first_s
+
+    def pause_s(self) -> float:
+        pause = self._next_s * self._random.uniform(0.5, 1)
+        self._next_s = min(self._next_s * 2, self._pace.retry_most_s)
+        return pause
+
+    def begin_anew(self) -> None:
+        self._next_s = self._pace.retry_first_s
+
+
+class Rhythm:
+    """When a change that was told is looked at: at once after a time of rest, ever later while more are told."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._gap_s = 0.0
+        self._listed_s = float("-inf")
+
+    def listed(self, now_s: float) -> None:
+        """A listing begins."""
+        self._listed_s = now_s
+
+    def pause_s(self, now_s: float) -> float:
+        """A change is told: how long to wait before the listing that shows it."""
+        rested = now_s - self._listed_s > 2 * self._pace.flood_most_s
+        grown = min(max(self._gap_s * 2, self._pace.flood_first_s), self._pace.flood_most_s)
+        self._gap_s = 0.0 if rested else grown
+        return max(0.0, self._listed_s + self._gap_s - now_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """What every supervised server is given. `tell` is called in the event loop, and must not wait."""
+
+    connect: Connect
+    tell: Callable[[ServerEvent], None]
+    starts: Callable[[Launch], Starts]
+    pace: Pace
+    clock: Clock
+    random: Random
+
+
+class Supervised:
+    """A server that is followed until its task is cancelled. Nothing that it does ends the task."""
+
+    def __init__(self, name: str, launch: Launch, given: Supervision) -> None:
+        self._name, self._launch, self._given = name, launch, given
+        self._clock = given.clock
+        self._lost, self._refused = Backoff(given.pace, given.random), Backoff(given.pace, given.random)
+        self._connected_s: float | None = None
+        self._gone_since = ""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        self._given.tell(Starting(server=self._name))
+        try:
+            while True:
+                await self._clock.sleep(await self._lived())
+        finally:
+            self._given.tell(Stopped(server=self._name))
+
+    async def _lived(self) -> float:
+        """One life of a connection, from its start to its end; then how long to rest."""
+        self._connected_s = None
+        try:
+            async with AsyncExitStack() as opened:
+                async with self._given.starts(self._launch).place():
+                    connection = await opened.enter_async_context(self._given.connect(self._launch))
+                self._connected_s = self._clock.now_s()
+                await self._follow(connection)
+        except UpstreamError as error:
+            return self._ended(error)
+        except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
+            return self._ended(UpstreamRefused(f"unexpected {type(error).__name__}"))
+        raise AssertionError("unreachable")
+
+    def _ended(self, error: UpstreamError) -> float:
+        """Tells why, and gives the pause."""
+        if self._connected_s is not None and self._clock.now_s() - self._connected_s >= self._given.pace.steady_s:
+            self._lost.begin_anew()
+        pause_s = self._lost.pause_s()
+        if isinstance(error, UpstreamRefused):
+            self._given.tell(Failing(server=self._name, reason=error.reason, again_in_s=pause_s))
+        else:
+            self._gone_since = self._gone_since or self._clock.utc()
+            since = self._gone_since
+            self._given.tell(Unreachable(server=self._name, since=since, reason=error.reason, again_in_s=pause_s))
+        return pause_s
+
+    async def _follow(self, connection: Connection) -> None:
+        """Lists now, and whenever it may have changed. Ends by the error that ends the connection."""
+        rhythm = Rhythm(self._given.pace)
+        while True:
+            rhythm.listed(self._clock.now_s())
+            rest_s = await self._listed(connection)
+            told = await first_of(connection.changed, partial(self._clock.sleep, rest_s)) == 0
+            if told:
+                await self._clock.sleep(rhythm.pause_s(self._clock.now_s()))
+
+    async def _listed(self, connection: Connection) -> float:
+        """One listing; then how long it is taken to hold. A refused one costs the connection nothing."""
+        began_s = self._clock.now_s()
+        try:
+            listing = await connection.listing()
+        except UpstreamRefused as error:
+            pause_s = self._refused.pause_s()
+            self._given.tell(Failing(server=self._name, reason=error.reason, again_in_s=pause_s))
+            return pause_s
+        self._refused.begin_anew()
+        self._gone_since = ""
+        self._given.tell(Listed(server=self._name, listing=listing, seconds=self._clock.now_s() - began_s))
+        return self._given.pace.poll_after_s(listing.lasts_s, self._given.random)
+
+
+# Many supervised servers in one task group; each lives and fails alone.
+
+
+class Fleet:
+    """Servers by name; a name stands for one launch. All end when the group's tasks are cancelled."""
+
+    def __init__(self, group: TaskGroup, given: Supervision) -> None:
+        self._group, self._given = group, given
+        self._followed: dict[str, anyio.CancelScope] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._followed)
+
+    def follow(self, wanted: Mapping[str, Launch]) -> None:
+        """Exactly these from now on: new ones are started, others are stopped."""
+        for name in self._followed.keys() - wanted.keys():
+            self._followed.pop(name).cancel()
+        for name, launch in wanted.items():
+            if name not in self._followed:
+                scope = self._followed[name] = anyio.CancelScope()
+                self._group.start_soon(self._run, name, launch, scope)
+
+    async def _run(self, name: str, launch: Launch, scope: anyio.CancelScope) -> None:
+        with scope:
+            await Supervised(name, launch, self._given).run()

@@ -1,1 +1,0 @@
-"""Staying in step: sources followed as they change."""

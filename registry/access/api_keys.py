@@ -1,0 +1,323 @@
+"""API keys: random texts of which a file keeps only hashes.
+
+A key reads `wg_<id>_<secret>`: the id, 12 hexadecimal characters, is public and names the key in lists and logs; the
+secret is 32 random bytes in base64url. Of 256 random bits a plain SHA-256 is enough: a slow hash protects texts that
+can be guessed, and would make each request slow.
+
+Who reads the file learns names and groups but can call nothing, so it may be readable by others, as mounted secrets
+often are: `KeyFile.caution` says so. Who writes it can give themselves any key, so one that everybody may write is
+refused.
+"""
+
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from waygraph.registry.access.visibility import SCOPES, Scope
+from waygraph.registry.model.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
+from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.settings import WRITE_TIMEOUT
+from waygraph.registry.model.validation import reason_of
+
+KEY = re.compile(r"wg_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+KeyState = Literal["active", "expired", "revoked"]
+MAX_NAME_CHARS = 200
+LONGEST_LIFE = timedelta(days=36_500)
+_SECRET_BYTES = 32
+
+type Signature = tuple[int, ...]
+"""What changes with a file: device, inode, size, times of change in ns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key without its secret. Times are ISO 8601 in UTC; empty: never.
+
+    `everything`: its holder sees all agents, hidden ones too. Otherwise it sees what is public and what its groups may.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    groups: tuple[str, ...] = ()
+    everything: bool = False
+    created_at: str
+    expires_at: str = ""
+    revoked_at: str = ""
+    sha256: str = field(repr=False)
+    """Of the whole key, in hexadecimal characters."""
+
+    def state(self, at_s: float) -> KeyState:
+        """What it is worth at a time, in seconds since 1970."""
+        if self.revoked_at:
+            return "revoked"
+        ends = datetime.fromisoformat(self.expires_at).timestamp() if self.expires_at else float("inf")
+        return "active" if at_s < ends else "expired"
+
+
+class KeyFile:
+    """The keys in one file, which need not be there yet. Threads and processes may share it.
+
+    `clock` tells seconds since 1970. Every method raises KeysUnusable for a file that is damaged, cannot be read, is
+    writable by everybody, or is gone after it was read: it never counts as a file without keys.
+    """
+
+    def __init__(self, path: Path, *, lock_timeout_s: float = 30.0, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._lock_timeout_s, self._clock = lock_timeout_s, clock
+        self._held: tuple[Signature, Mapping[str, ApiKey]] | None = None
+
+    def create(
+        self,
+        name: str,
+        scopes: Iterable[str],
+        groups: Iterable[str] = (),
+        *,
+        everything: bool = False,
+        expires_in: timedelta | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its text, which is kept nowhere.
+
+        Raises InvalidSetting for a name, scope, group or life that cannot be, RegistryLocked if another process
+        writes for too long, StorageFailed if the disk refuses.
+        """
+        fresh = replace(
+            _checked(name, scopes, groups, everything),
+            created_at=self._time(),
+            expires_at=self._time(_checked_life(expires_in)) if expires_in is not None else "",
+        )
+
+        def added(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], tuple[ApiKey, str]]:
+            key_id = next(new for new in iter(lambda: secrets.token_hex(6), None) if new not in held)
+            text = f"wg_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+            key = replace(fresh, id=key_id, sha256=_digest(text))
+            return {**held, key_id: key}, (key, text)
+
+        return self._change(added)
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Ends a key now, in every process that reads the file; one already revoked stays as it is.
+
+        Takes an id, or a whole key that somebody found. Raises UnknownName, which tells no secret; RegistryLocked and
+        StorageFailed as `create` does.
+        """
+        wanted = _id_in(key_id)
+
+        def revoked(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], ApiKey]:
+            if wanted not in held:
+                raise UnknownName("key", wanted, held, hint="`waygraph keys list` lists them.")
+            key = held[wanted]
+            ended = key if key.revoked_at else replace(key, revoked_at=self._time())
+            return {**held, wanted: ended}, ended
+
+        return self._change(revoked)
+
+    def list(self) -> tuple[ApiKey, ...]:
+        """Every key, revoked and expired ones too, oldest first."""
+        return tuple(self._current().values())
+
+    def state(self, key: ApiKey) -> KeyState:
+        return key.state(self._clock())
+
+    def find(self, text: str) -> ApiKey | None:
+        """The key with this text; None if it is unknown, expired or revoked. Looks at the file each time."""
+        held = self._current()
+        parts = KEY.fullmatch(text)
+        if parts is None:
+            return None
+        key = held.get(parts[1])
+        same = hmac.compare_digest(_digest(text), key.sha256 if key else "")
+        return key if key and same and key.state(self._clock()) == "active" else None
+
+    def exists(self) -> bool:
+        """Whether there is such a file. Raises KeysUnusable if that cannot be told."""
+        return self._stat() is not None
+
+    def caution(self) -> str:
+        """What the owner of the file should know; empty if nothing. Raises KeysUnusable."""
+        found = self._stat()
+        open_to = stat.S_IMODE(found.st_mode) & 0o077 if found else 0
+        return (
+            f"{self.path} is open to others than its owner: `chmod 600` it if they need not read it" if open_to else ""
+        )
+
+    def _time(self, later: timedelta = timedelta()) -> str:
+        """Now, or later, in ISO 8601."""
+        return (datetime.fromtimestamp(self._clock(), UTC) + later).isoformat(timespec="seconds")
+
+    def _stat(self) -> os.stat_result | None:
+        """None if there is no such file."""
+        try:
+            return self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise KeysUnusable(self.path, f"cannot be read: {exc.strerror}") from exc
+
+    def _current(self) -> Mapping[str, ApiKey]:
+        """Id → key as the file is now; it is read only if it changed."""
+        found, held = self._stat(), self._held
+        if found is None:
+            if held is not None:
+                raise KeysUnusable(self.path, "it is gone; put it back, or start the service anew")
+            return {}
+        if held is not None and held[0] == _signature(found):
+            return held[1]
+        fresh = self._held = self._read()
+        return fresh[1]
+
+    def _read(self) -> tuple[Signature, Mapping[str, ApiKey]]:
+
+        try:
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                content = file.read()
+        except OSError as exc:
+            raise KeysUnusable(self.path, f"cannot be read: {exc.strerror}") from exc
+        if found.st_mode & stat.S_IWOTH:
+            raise KeysUnusable(self.path, "everybody may write to it, and so make keys; `chmod 600` it")
+        return _signature(found), read_keys(self.path, content)
+
+    def _change[T](self, change: Callable[[Mapping[str, ApiKey]], tuple[Mapping[str, ApiKey], T]]) -> T:
+        """Writes what `change` makes of the keys, while no other process does."""
+
+        target = Path(os.path.realpath(self.path))  # a link stays one
+        with write_lock(target, self._lock_timeout_s, setting=WRITE_TIMEOUT):
+            keys, result = change(self._read()[1] if self.exists() else {})
+            try:
+                write_atomically(target, written_keys(keys.values()), mode=PRIVATE)
+            except OSError as exc:
+                raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+        return result
+
+
+def _checked(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool) -> ApiKey:
+    """A key that has no id, hash and time yet. Raises InvalidSetting."""
+    wanted, members = frozenset(scopes), tuple(dict.fromkeys(groups))
+    if unknown := sorted(wanted.difference(SCOPES)):
+        raise InvalidSetting(f"scope {unknown[0]!r} is not known; known: {', '.join(SCOPES)}")
+    if not wanted:
+        raise InvalidSetting(f"a key needs at least one scope of {', '.join(SCOPES)}")
+    if everything and members:
+        raise InvalidSetting("a key sees everything or what its groups may see, not both")
+    for what, text in (("name", name), *(("group", group) for group in members)):
+        if not is_plain(text):
+            raise InvalidSetting(f"{text[:50]!r} is no {what}: 1 to {MAX_NAME_CHARS} printable characters are")
+    kept = tuple(scope for scope in SCOPES if scope in wanted)
+    return ApiKey(id="", name=name, scopes=kept, groups=members, everything=everything, created_at="", sha256="")
+
+
+def is_plain(text: str) -> bool:
+    """Whether a name or group is one line without blanks at its ends, and not too long."""
+    return text.isprintable() and text == text.strip() and 0 < len(text) <= MAX_NAME_CHARS
+
+
+def _checked_life(wanted: timedelta) -> timedelta:
+    if not timedelta() < wanted <= LONGEST_LIFE:
+        raise InvalidSetting(f"a key lives for more than nothing and at most {LONGEST_LIFE.days} days, or for ever")
+    return wanted
+
+
+def _id_in(text: str) -> str:
+    """The id that a text begins with; of another text so little that no secret is told."""
+    begin = text.strip().removeprefix("wg_")
+    return begin.partition("_")[0][:12]
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _signature(found: os.stat_result) -> Signature:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+# The file of keys as JSON: `{"waygraph_keys": 1, "keys": [{"id": …, "sha256": …, …}]}`, whole or refused.
+
+
+VERSION = 1
+
+
+def _time(text: str) -> str:
+    if text and datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time needs its zone, such as +00:00")
+    return text
+
+
+def _plain(text: str) -> str:
+    if not is_plain(text):
+        raise ValueError("not one line of printable characters")
+    return text
+
+
+type Time = Annotated[str, AfterValidator(_time)]
+type Plain = Annotated[str, AfterValidator(_plain)]
+
+
+class StoredKey(BaseModel):
+    """One key. A field that is not known is refused: it may be a restriction that this version would not heed."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    id: str = Field(pattern=r"^[0-9a-f]{12}$")
+    name: Plain
+    scopes: list[Scope] = Field(min_length=1)
+    groups: list[Plain]
+    everything: bool = Field(strict=True)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    created_at: Time
+    expires_at: Time
+    revoked_at: Time
+
+    @model_validator(mode="after")
+    def _one_way_to_see(self) -> Self:
+        if self.everything and self.groups:
+            raise ValueError("everything and groups exclude each other")
+        return self
+
+    @property
+    def noun(self) -> ApiKey:
+        fields: dict[str, Any] = self.model_dump()
+        return ApiKey(**{**fields, "scopes": tuple(self.scopes), "groups": tuple(self.groups)})
+
+
+class StoredKeys(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    waygraph_keys: Literal[1]
+    keys: list[StoredKey]
+
+    @model_validator(mode="after")
+    def _ids_differ(self) -> Self:
+        if len({key.id for key in self.keys}) < len(self.keys):
+            raise ValueError("two keys have one id")
+        return self
+
+
+def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
+    """Id → key, in the file's order. Raises KeysUnusable, which says where but quotes nothing."""
+    try:
+        stored = StoredKeys.model_validate_json(content)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = "/".join(map(str, first["loc"])) or "the document"
+        reason = f"at {where}: {reason_of(first)}; restore it from a copy, or move it away and make new keys"
+        raise KeysUnusable(path, reason) from None
+    return {key.id: key.noun for key in stored.keys}
+
+
+def written_keys(keys: Iterable[ApiKey]) -> bytes:
+    document = {"waygraph_keys": VERSION, "keys": [asdict(key) for key in keys]}
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,505 @@
+"""Bearer tokens of an OIDC issuer: JSON Web Tokens (RFC 7519), checked as RFC 8725 and RFC 9068 advise."""
+
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Lock
+from typing import Any, NoReturn
+
+import httpx2
+import jwt
+
+from waygraph.registry.access.api_keys import is_plain
+from waygraph.registry.access.visibility import SCOPES, Caller, Scope
+from waygraph.registry.http.addresses import is_loopback
+from waygraph.registry.http.client import IDENTITY, CutOff, TooMuch, TooSlow, coding_of, http_client, whole_body
+from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated
+from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.settings import Settings
+
+# What an OIDC issuer publishes: its discovery document and its keys, fetched within limits of time and size.
+#
+# Addresses are https, or http on this machine. Redirects are not followed: what stands at the address counts.
+
+
+DISCOVERY = "/.well-known/openid-configuration"
+
+type Document = Mapping[str, object]
+
+
+class IssuerDocuments:
+    """The documents of one issuer. Raises InvalidSetting for an address that is none, or is not safe."""
+
+    def __init__(self, issuer: str, jwks_url: str, *, timeout_s: float, max_bytes: int) -> None:
+        self._issuer, self._timeout_s, self._max_bytes = issuer, timeout_s, max_bytes
+        self._discovery = _address("WAYGRAPH_OIDC_ISSUER", f"{issuer.rstrip('/')}{DISCOVERY}")
+        self._jwks = _address("WAYGRAPH_OIDC_JWKS_URL", jwks_url) if jwks_url else None
+
+    @classmethod
+    def of(cls, settings: Settings) -> "IssuerDocuments":
+        return cls(
+            settings.oidc_issuer,
+            settings.oidc_jwks_url,
+            timeout_s=settings.oidc_timeout_s,
+            max_bytes=settings.oidc_max_document_bytes,
+        )
+
+    @property
+    def host(self) -> str:
+        return (self._jwks or self._discovery).host
+
+    def keys(self) -> Document:
+        """The issuer's JSON Web Key Set (RFC 7517), its keys unchecked.
+
+        Waits at most about `timeout_s` for each of two documents. Raises IssuerUnavailable.
+        """
+        return self._fetched(self._jwks or self._discovered())
+
+    def _discovered(self) -> httpx2.URL:
+        """Where the keys are, by OpenID Connect Discovery 1.0, section 4."""
+        document = self._fetched(self._discovery)
+        if document.get("issuer") != self._issuer:
+            # Section 4.3: a document of another issuer must not be taken.
+            raise self._trouble("publishes a discovery document of another issuer; set oidc_issuer just as it has it")
+        try:
+            return _address("its jwks_uri", str(document.get("jwks_uri", "")))
+        except InvalidSetting as exc:
+            raise self._trouble(f"publishes no usable address of keys: {exc}") from None
+
+    def _fetched(self, url: httpx2.URL) -> Document:
+        cut_off = CutOff(self._timeout_s)
+        try:
+            with cut_off:
+                parsed = json.loads(self._content(url, cut_off))
+        except (httpx2.HTTPError, OSError) as exc:
+            if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
+                raise self._too_slow() from exc
+            raise self._trouble(f"cannot be reached: {exc or type(exc).__name__}") from exc
+        except (ValueError, RecursionError):  # of a body that was cut off, too
+            raise self._too_slow() if cut_off.is_over else self._trouble("answers with what is no JSON") from None
+        if not isinstance(parsed, dict):
+            raise self._trouble("answers with JSON that is no object")
+        return parsed
+
+    def _content(self, url: httpx2.URL, cut_off: CutOff) -> bytes:
+        deadline_s = time.monotonic() + self._timeout_s
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        with (
+            http_client(httpx2.Client, timeout=self._timeout_s, follow_redirects=False, headers=headers) as client,
+            client.stream("GET", url, extensions={"trace": cut_off.seen}) as response,
+        ):
+            if response.status_code != 200:
+                moved = "; redirects are not followed" if response.is_redirect else ""
+                raise self._trouble(f"answers {response.status_code}{moved}")
+            if coding_of(response) != IDENTITY:
+                raise self._trouble("answers with a compressed document, which was not asked for")
+            return self._read(response, deadline_s)
+
+    def _read(self, response: httpx2.Response, deadline_s: float) -> bytes:
+        """The body as it came."""
+        try:
+            return whole_body(response.iter_raw(), most_bytes=self._max_bytes, ends_at=deadline_s, clock=time.monotonic)
+        except TooMuch:
+            raise self._trouble(f"answers with more than {self._max_bytes} bytes") from None
+        except TooSlow:
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> IssuerUnavailable:
+        return self._trouble(f"did not answer in full within {self._timeout_s:g} s")
+
+    def _trouble(self, reason: str) -> IssuerUnavailable:
+        return IssuerUnavailable(self.host, reason)
+
+
+def _address(what: str, text: str) -> httpx2.URL:
+    """Raises InvalidSetting, which quotes no address: one may hold a password."""
+    try:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
+        raise InvalidSetting(f"{what} is not an address") from None
+    if url.scheme not in {"https", "http"} or not url.host or url.userinfo or url.fragment:
+        raise InvalidSetting(f"{what} must be an address such as https://login.example.com, without password and #")
+    if url.scheme == "http" and not is_loopback(url.host):
+        raise InvalidSetting(f"{what} must begin with https://, since who answers it decides who may call")
+    return url
+
+
+# An issuer's public keys, kept while they are fresh, and fetched anew with measure.
+#
+# Tokens are sent by anybody, so what they say must not make us hammer the issuer: between two fetches lies a time.
+
+
+logger = logging.getLogger(__name__)
+
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA"}
+ALGORITHMS = frozenset({*_RSA, *_CURVES.values()})
+"""Asymmetric ones alone. With HS256 whoever knows the public key could sign, with `none` anybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyingKey:
+    """A public key of the issuer, and the algorithms whose signatures it may check."""
+
+    kid: str | None
+    algorithms: frozenset[str]
+    key: "jwt.PyJWK"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys as they were fetched, at a time of the clock."""
+
+    keys: tuple[VerifyingKey, ...]
+    at_s: float
+
+    def find(self, kid: str | None, algorithm: str) -> VerifyingKey | None:
+        """The key of this id that may check such a signature; without an id the only one that may."""
+        fitting = [each for each in self.keys if algorithm in each.algorithms and kid in (None, each.kid)]
+        return fitting[0] if len(fitting) == 1 or (fitting and kid is not None) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Seconds: keys are fresh for `lifetime_s`, usable for `stale_s`, and fetched every `refetch_s` at most."""
+
+    lifetime_s: float
+    stale_s: float
+    refetch_s: float
+
+
+class IssuerKeys:
+    """The keys of one issuer. Threads share it: one fetches, the others use what is held, if that will do.
+
+    `fetch` gives a JSON Web Key Set or raises IssuerUnavailable; `clock` tells seconds that never run back.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[], Mapping[str, object]],
+        host: str,
+        patience: Patience,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch, self._host, self._patience, self._clock = fetch, host, patience, clock
+        self._held: KeySet | None = None
+        self._next_fetch_s = float("-inf")
+        self._trouble = ""
+        self._lock = Lock()
+
+    def at_hand(self) -> KeySet | None:
+        """The keys that may be used at once; None if the issuer should be asked first."""
+        held = self._held
+        return held if held and not self._too_old(held) and not self._is_due(held) else None
+
+    def find(self, kid: str | None, algorithm: str) -> tuple[KeySet, VerifyingKey] | None:
+        """The key for a token, and the set it is from; None if the issuer publishes no such key.
+
+        Asks the issuer where it must and may. Raises IssuerUnavailable if that cannot be told without it.
+        """
+        held = self._held
+        is_needed = held is None or self._too_old(held) or held.find(kid, algorithm) is None
+        is_due = held is not None and self._is_due(held)
+        # While the issuer does not answer one waits for it; the others are told what came of the last try.
+        if (is_needed or is_due) and self._lock.acquire(blocking=is_needed and not self._trouble):
+            try:
+                self._renew(held)
+            finally:
+                self._lock.release()
+        return self._found(kid, algorithm)
+
+    def _found(self, kid: str | None, algorithm: str) -> tuple[KeySet, VerifyingKey] | None:
+        held = self._held
+        if held is None or self._too_old(held):
+            raise IssuerUnavailable(self._host, self._trouble)
+        key = held.find(kid, algorithm)
+        if key is None and self._trouble:
+            raise IssuerUnavailable(self._host, self._trouble)
+        return (held, key) if key else None
+
+    def _renew(self, seen: KeySet | None) -> None:
+        """Fetches the keys, if no other thread has since `seen`, and none did just now. Keeps them if that fails."""
+        if self._held is not seen or self._clock() < self._next_fetch_s:
+            return
+        try:
+            self._held, self._trouble = KeySet(self._fetched(), self._clock()), ""
+        except IssuerUnavailable as exc:
+            self._trouble = exc.reason
+            logger.warning("keys of tokens were not renewed: %s", exc)
+        finally:
+            self._next_fetch_s = self._clock() + self._patience.refetch_s
+
+    def _fetched(self) -> tuple[VerifyingKey, ...]:
+        keys = verifying_keys(self._fetch())
+        if not keys:
+            raise IssuerUnavailable(self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens")
+        return keys
+
+    def _is_due(self, held: KeySet) -> bool:
+        """Whether keys that may be used should be renewed, and nobody is about it."""
+        now_s = self._clock()
+        return now_s - held.at_s > self._patience.lifetime_s and now_s >= self._next_fetch_s and not self._lock.locked()
+
+    def _too_old(self, held: KeySet) -> bool:
+        return self._clock() - held.at_s > max(self._patience.stale_s, self._patience.lifetime_s)
+
+
+def verifying_keys(document: Mapping[str, object]) -> tuple[VerifyingKey, ...]:
+    """The public keys of a JSON Web Key Set that may check signatures; others are left out, as RFC 7517, 5 asks."""
+    listed = document.get("keys")
+    found = (_verifying_key(each) for each in (listed if isinstance(listed, list) else []))
+    return tuple(key for key in found if key is not None)
+
+
+def _verifying_key(described: object) -> VerifyingKey | None:
+    import jwt
+
+    if not isinstance(described, dict) or not _is_for_checking(described):
+        return None
+    algorithms = _algorithms(described)
+    if not algorithms:
+        return None
+    try:
+        key = jwt.PyJWK(described, min(algorithms))
+    except (jwt.PyJWTError, ValueError, TypeError) as exc:
+        logger.warning("a key of the issuer is left out, since it cannot be read (%s)", type(exc).__name__)
+        return None
+    return VerifyingKey(kid=described.get("kid"), algorithms=algorithms, key=key)
+
+
+def _is_for_checking(described: Mapping[str, object]) -> bool:
+    """A public key (RFC 7518, 6: a private one has `d`), with an id that is a text, not for encryption."""
+    operations = described.get("key_ops", ["verify"])
+    return (
+        "d" not in described
+        and isinstance(described.get("kid", ""), str)
+        and described.get("use", "sig") == "sig"
+        and isinstance(operations, list)
+        and "verify" in operations
+    )
+
+
+def _algorithms(described: Mapping[str, object]) -> frozenset[str]:
+    """Those that fit the kind of the key, or of them the one that it is bound to."""
+    curve = _CURVES.get(str(described.get("crv")))
+    fitting = {
+        "RSA": frozenset(_RSA),
+        "EC": frozenset({curve} if curve and curve != "EdDSA" else ()),
+        "OKP": frozenset({curve} if curve == "EdDSA" else ()),
+    }.get(str(described.get("kty")), frozenset[str]())
+    bound = described.get("alg")
+    return fitting if bound is None else fitting & {str(bound)}
+
+
+type Claims = Mapping[str, Any]
+
+_REASONS: dict[type[Exception], str] = {
+    jwt.ExpiredSignatureError: "it has expired",
+    jwt.ImmatureSignatureError: "it is not valid yet",
+    jwt.InvalidAudienceError: "it is meant for another audience",
+    jwt.InvalidIssuerError: "it is of another issuer",
+    jwt.InvalidSignatureError: "its signature is not the issuer's",
+}
+_NAMES = ("preferred_username", "email", "name", "client_id", "azp")
+_REQUIRED = ("exp", "iss", "aud", "sub")
+FAR_S = 2**53
+"""Farther times are no numbers of a clock."""
+MAX_SUBJECT_CHARS = 255
+"""OpenID Connect Core 1.0, section 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRules:
+    """What a token must say, and how its claims are read. `leeway_s`: how far the issuer's clock may be from ours."""
+
+    issuer: str
+    audience: str
+    groups_claim: str = "groups"
+    scope_prefix: str = "waygraph:"
+    everything_group: str = ""
+    leeway_s: float = 30.0
+    max_chars: int = 16_384
+
+    @classmethod
+    def of(cls, settings: Settings) -> "TokenRules":
+        """Raises InvalidSetting without an audience: tokens for any other service of the issuer would do."""
+        if not settings.oidc_audience:
+            raise InvalidSetting("WAYGRAPH_OIDC_ISSUER needs WAYGRAPH_OIDC_AUDIENCE: what the tokens' `aud` names")
+        return cls(
+            issuer=settings.oidc_issuer,
+            audience=settings.oidc_audience,
+            groups_claim=settings.oidc_groups_claim,
+            scope_prefix=settings.oidc_scope_prefix,
+            everything_group=settings.oidc_everything_group,
+            leeway_s=settings.oidc_leeway_s,
+            max_chars=settings.oidc_max_token_chars,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """The caller of a token, until when, and the keys by which it was checked."""
+
+    caller: Caller
+    ends_s: float
+    keys: KeySet
+
+
+class OidcTokens:
+    """Tokens to callers. Threads share it.
+
+    A token that was found good is remembered by its hash until it expires or the issuer's keys are fetched anew.
+    `clock` tells seconds since 1970.
+    """
+
+    def __init__(
+        self, rules: TokenRules, keys: IssuerKeys, *, cached: int = 1024, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._rules, self._keys, self._cached, self._clock = rules, keys, cached, clock
+        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        self._lock = Lock()
+
+    @classmethod
+    def of(cls, settings: Settings, *, keys_clock: Callable[[], float] = time.monotonic) -> "OidcTokens":
+        """As the settings say; asks nobody yet. `keys_clock`: as IssuerKeys'. Raises InvalidSetting."""
+        documents = IssuerDocuments.of(settings)
+        patience = Patience(
+            lifetime_s=settings.oidc_keys_lifetime_s,
+            stale_s=settings.oidc_keys_stale_s,
+            refetch_s=settings.oidc_refetch_s,
+        )
+        keys = IssuerKeys(documents.keys, documents.host, patience, keys_clock)
+        return cls(TokenRules.of(settings), keys, cached=settings.oidc_cached_tokens)
+
+    def caller(self, token: str) -> Caller:
+        """Whose token it is. May wait for the issuer.
+
+        Raises NotAuthenticated, which quotes nothing of the token; IssuerUnavailable if the issuer must be asked
+        and does not answer.
+        """
+        return self.known(token) or self._asked(token)
+
+    def known(self, token: str) -> Caller | None:
+        """Whose token it is, without waiting; None if the issuer must be asked. Raises NotAuthenticated."""
+        if len(token) > self._rules.max_chars:
+            raise _refused(f"it is longer than {self._rules.max_chars} characters")
+        keys = self._keys.at_hand()
+        if keys is None:
+            return None
+        digest = sha256(token.encode(errors="surrogatepass")).digest()
+        held = self._checked.get(digest)
+        if held is not None and held.keys is keys and self._clock() < held.ends_s:
+            return held.caller
+        key = keys.find(*_header(token))
+        return self._check(token, digest, keys, key) if key else None
+
+    def _asked(self, token: str) -> Caller:
+        found = self._keys.find(*_header(token))
+        if found is None:
+            raise _refused("it is signed by a key that the issuer does not publish")
+        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *found)
+
+    def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
+        claims = self._claims(token, key)
+        caller = caller_of(claims, self._rules)
+        ends_s = min(int(claims["exp"]), FAR_S) + self._rules.leeway_s
+        self._remember(digest, _Checked(caller, ends_s, keys))
+        return caller
+
+    def _claims(self, token: str, key: VerifyingKey) -> Claims:
+        """What the token says, if it is the issuer's, for us, and of this time."""
+        try:
+            return jwt.decode(
+                token,
+                key.key.key,
+                algorithms=sorted(key.algorithms),
+                audience=self._rules.audience,
+                issuer=self._rules.issuer,
+                leeway=self._rules.leeway_s,
+                options={"require": list(_REQUIRED), "enforce_minimum_key_length": True},
+            )
+        except (jwt.PyJWTError, ValueError) as exc:
+            _refuse(exc)
+
+    def _remember(self, digest: bytes, checked: _Checked) -> None:
+        with self._lock:
+            self._checked[digest] = checked
+            while len(self._checked) > self._cached:
+                self._checked.popitem(last=False)
+
+
+def caller_of(claims: Claims, rules: TokenRules) -> Caller:
+    """The caller that a good token names. Raises NotAuthenticated for claims out of shape.
+
+    Scopes are those of `scope` (RFC 9068), else of `scp`, that are ours behind the prefix; there may be none.
+    """
+    subject = claims["sub"]
+    if not subject.isprintable() or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
+        raise _refused(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
+    groups = _texts(_nested(claims, rules.groups_claim), "the claim of groups", split=False)
+    sees_everything = bool(rules.everything_group) and rules.everything_group in groups
+    caller_id = f"oidc:{subject}"
+    return Caller(
+        id=caller_id,
+        name=next((claims[name] for name in _NAMES if _is_name(claims.get(name))), ""),
+        scopes=_scopes(claims, rules.scope_prefix),
+        principal=None if sees_everything else Principal(groups=tuple(sorted(set(groups)))),
+    )
+
+
+def _scopes(claims: Claims, prefix: str) -> frozenset[Scope]:
+    told = _texts(claims.get("scope", claims.get("scp")), "the claim of scopes", split=True)
+    ours = {each.removeprefix(prefix) for each in told if each.startswith(prefix)}
+    return frozenset(scope for scope in SCOPES if scope in ours)
+
+
+def _nested(claims: Claims, name: str) -> object:
+    """The claim of this very name, or the one that the dots in it lead to; None if there is none."""
+    if name in claims:
+        return claims[name]
+    found: object = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _texts(claim: object, what: str, *, split: bool) -> tuple[str, ...]:
+    """A list of texts, or one text, which may be several with blanks between. Raises NotAuthenticated."""
+    if claim is None:
+        return ()
+    if isinstance(claim, str):
+        return tuple(claim.split()) if split else (claim,)
+    if isinstance(claim, list) and all(isinstance(each, str) for each in claim):
+        return tuple(claim)
+    raise _refused(f"{what} is neither a text nor a list of texts")
+
+
+def _is_name(claim: object) -> bool:
+    return isinstance(claim, str) and is_plain(claim)
+
+
+def _header(token: str) -> tuple[str | None, str]:
+    """Key id and algorithm, as the token itself says: nothing of it is trusted yet. Raises NotAuthenticated."""
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError) as exc:
+        _refuse(exc)
+    algorithm, kid = header.get("alg"), header.get("kid")
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise _refused(f"it is not signed by one of {', '.join(sorted(ALGORITHMS))}")
+    return kid, algorithm
+
+
+def _refuse(exc: Exception) -> NoReturn:
+    """In our own words: those of a library may quote the token. So no cause is kept either."""
+    if isinstance(exc, jwt.MissingRequiredClaimError):
+        raise _refused(f"it has no {exc.claim}") from None
+    raise _refused(_REASONS.get(type(exc), "it is no JSON Web Token that can be read")) from None
+
+
+def _refused(reason: str) -> NotAuthenticated:
+    return NotAuthenticated(f"the token is not accepted: {reason}")

@@ -1,0 +1,327 @@
+"""What may be called, asked for or denied: one rule, applied before any tool is run, whichever way the call came.
+
+What a tool says of itself (MCP's annotations) comes from its source and is a hint, so it can only make a rule stricter
+than an operator's, never milder: where an operator names a tool, that holds.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import cached_property, lru_cache
+from shlex import quote
+from typing import Any, Literal, cast
+
+from waygraph.registry.model.errors import InvalidSetting, nearest
+from waygraph.registry.model.files import as_written
+from waygraph.registry.model.identity import parsed
+from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
+from waygraph.registry.model.process import remembered
+
+Verdict = Literal["allow", "ask", "deny"]
+"""May run; runs if a person says yes each time; never runs."""
+VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+"""The mildest first."""
+Treatment = Literal["allow", "by_name", "ask", "deny"]
+"""Of tools that may destroy, beside a verdict: `by_name` runs them, though never for a request that only resembles."""
+DESTRUCTIVE: tuple[Treatment, ...] = ("by_name", "ask", "deny")
+UNANNOTATED: tuple[Treatment, ...] = ("allow", *DESTRUCTIVE)
+
+_KEPT = 8_192
+"""Of so many tools is it kept which rule names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """`reason`: one sentence, for a person and for a model: what stands against the call and what to do.
+
+    `needs_name`: it would not be denied if the tool were called by its exact name.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    needs_name: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What an operator says of some tools.
+
+    `match` is a glob: with a `/` over tools' ids (`github/delete_*`), else over agents' ids, and with a `__` over
+    agents' ids before it and tools' names behind it. Call names are matched too, by a rule that allows only as a whole:
+    they are shortened, and the begin of one may be another agent's. `source`
+    is a glob over the names of the sources that claim the agent. Both given, both must fit. With `groups` it holds for
+    callers in one of them only: not for who calls without any, such as the machine's own user.
+    """
+
+    verdict: Verdict
+    match: str = "*"
+    source: str = ""
+    groups: frozenset[str] = frozenset()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPolicy:
+    """The first rule that fits holds. What none names is treated by the strictest of what else applies to it.
+
+    `destructive`: tools that say that they destroy. `unannotated`: those that do not say whether they do, which MCP
+    takes for destructive.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    default: Verdict = "allow"
+    destructive: Treatment = "by_name"
+    unannotated: Treatment = "by_name"
+
+    @property
+    def names_sources(self) -> bool:
+        """Whether `sources` of an agent matter to it."""
+        return any(rule.source for rule in self.rules)
+
+    def rule_for(
+        self, agent: Agent, tool: Tool, principal: Principal | None = None, sources: frozenset[str] = frozenset()
+    ) -> Rule | None:
+        """The first that fits; the same tool is looked for once."""
+        groups = frozenset(principal.groups) if principal else frozenset()
+        return self._first(agent.id, tool.id, tool.call_name, groups, sources) if self.rules else None
+
+    @cached_property
+    def _first(self) -> "Callable[[str, str, str, frozenset[str], frozenset[str]], Rule | None]":
+        compiled = [_Compiled.of(rule) for rule in self.rules]
+
+        @lru_cache(maxsize=_KEPT)
+        def first(
+            agent_id: str, tool_id: str, call_name: str, groups: frozenset[str], sources: frozenset[str]
+        ) -> Rule | None:
+            for each in compiled:
+                if each.names(agent_id, tool_id, call_name) and each.holds(groups, sources):
+                    return each.rule
+            return None
+
+        return first
+
+
+FREE = CallPolicy()
+"""Of who says nothing: tools run, those that may destroy by their exact name only."""
+
+
+def judge(
+    agent: Agent,
+    tool: Tool,
+    policy: CallPolicy = FREE,
+    *,
+    by_name: bool,
+    principal: Principal | None = None,
+    sources: frozenset[str] = frozenset(),
+) -> Judgement:
+    """Whether the tool may run for this caller. `by_name`: it was called by its exact id or call name.
+
+    `sources` are the names of those that claim the agent; a policy that `names_sources` needs them.
+    """
+    if held := _held(agent, tool):
+        return Judgement(verdict="deny", reason=held)
+    danger = danger_of(agent, tool)
+    rule = policy.rule_for(agent, tool, principal, sources)
+    treatment: Treatment = "allow"
+    if danger == "destructive":
+        treatment = policy.destructive
+    elif danger == "unknown":
+        treatment = policy.unannotated
+    named = _judged_by_name(policy, rule, treatment)
+    if not by_name and named.verdict != "deny" and _needs_name(danger, treatment, rule):
+        return Judgement(
+            verdict="deny", reason=f"{_DANGER_SAID[danger]}, so it runs by its exact name only", needs_name=True
+        )
+    return named
+
+
+def _judged_by_name(policy: CallPolicy, rule: Rule | None, treatment: Treatment) -> Judgement:
+    if rule:
+        return Judgement(verdict=rule.verdict, reason=rule.reason or _SAID[rule.verdict])
+    verdict = max(policy.default, "allow" if treatment == "by_name" else treatment, key=VERDICTS.index)
+    return Judgement(verdict=verdict, reason=_SAID[verdict])
+
+
+Danger = Literal["none", "destructive", "unknown"]
+
+
+def danger_of(agent: Agent, tool: Tool) -> Danger:
+    """What its annotations say. Of `readOnlyHint` and `destructiveHint` that contradict each other the worse holds."""
+    if agent.kind == "skill":
+        return "none"  # it gives its text
+    return _danger_said(tool.annotations)
+
+
+_SAID: dict[Verdict, str] = {
+    "allow": "",
+    "ask": "the operator's policy lets it run only if a person agrees to each call",
+    "deny": "the operator's policy denies it",
+}
+_DANGER_SAID: dict[Danger, str] = {
+    "destructive": "it may change or delete things",
+    "unknown": "it does not say whether it changes things",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A rule and its patterns. `over_ids`: of tools, else of agents and call names.
+
+    `apart`: those of agents and of tools, for each place where the glob may mean the two.
+    """
+
+    rule: Rule
+    over_ids: bool
+    match: re.Pattern[str] | None
+    source: re.Pattern[str] | None
+    apart: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
+
+    @classmethod
+    def of(cls, rule: Rule) -> "_Compiled":
+        glob = rule.match
+        places = [at for at in range(len(glob)) if glob.startswith("__", at)]
+        apart = tuple((re.compile(translate(glob[:at])), re.compile(translate(glob[at + 2 :]))) for at in places)
+        return cls(rule, "/" in glob, _pattern(glob), _pattern(rule.source or "*"), apart)
+
+    def names(self, agent_id: str, tool_id: str, call_name: str) -> bool:
+        if self.match is None:
+            return True
+        if self.over_ids:
+            return self.match.match(tool_id) is not None
+        if self.rule.match in (agent_id, call_name):
+            return True
+        loosely = self.rule.verdict != "allow"
+        if self.match.match(agent_id) and (loosely or not self.apart):
+            return True
+        if loosely and self.match.match(call_name):
+            return True
+        name = tool_id.partition("/")[2]
+        return any(agent.match(agent_id) and tool.match(name) for agent, tool in self.apart)
+
+    def holds(self, groups: frozenset[str], sources: frozenset[str]) -> bool:
+        if self.rule.groups and self.rule.groups.isdisjoint(groups):
+            return False
+        return self.source is None or any(self.source.match(name) for name in sources)
+
+
+def _pattern(glob: str) -> re.Pattern[str] | None:
+    """None: everything."""
+    return None if glob == "*" else re.compile(translate(glob))
+
+
+def _held(agent: Agent, tool: Tool) -> str:
+    """Why nobody may call it yet; empty: nothing stands against it."""
+    # By its id: its call name may be another agent's id. A name may hold what a shell would run.
+    for entity, name in ((agent, quote(agent.id)), (tool, quote(tool.id))):
+        if entity.pending:
+            return f"it waits for approval: a person can run `waygraph approve {name}`"
+        if is_doubtful(entity):
+            return f"its text looks suspicious: a person can look at it and run `waygraph approve {name}`"
+    return ""
+
+
+def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool:
+    """Whether a request that only resembles is not enough. An operator's word is, of what says nothing of itself."""
+    if danger == "unknown":
+        return treatment != "allow" and (rule is None or rule.verdict != "allow")
+    return danger == "destructive"
+
+
+@remembered
+def _danger_said(annotations: str) -> Danger:
+    said = parsed(annotations)
+    if not isinstance(said, dict):
+        return "unknown"
+    if said.get("destructiveHint") is True:
+        return "destructive"
+    return "none" if said.get("readOnlyHint") is True or said.get("destructiveHint") is False else "unknown"
+
+
+# The file in which an operator says which tools may be called: TOML, read once at the start of a gateway.
+
+
+_KEYS = ("default", "destructive", "unannotated", "rules")
+_RULE_KEYS = ("match", "source", "verdict", "reason", "groups")
+MAX_REASON_CHARS = 300
+
+
+def load_policy(path: str) -> CallPolicy:
+    """The policy of a file; of an empty path the one that says nothing. Raises InvalidSetting."""
+    if not path:
+        return FREE
+    try:
+        text = as_written(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is no UTF-8 text"
+        raise InvalidSetting(f"policy file {path} cannot be read: {reason}") from exc
+    try:
+        return parse_policy(text)
+    except InvalidSetting as exc:
+        raise InvalidSetting(f"policy file {path}: {exc}") from exc
+
+
+def parse_policy(text: str) -> CallPolicy:
+    """Raises InvalidSetting, which names the line of what is no TOML, else the key."""
+    try:
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise InvalidSetting(f"no TOML: {exc}") from exc
+    _known(said, _KEYS, "")
+    rules = said.get("rules", [])
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise InvalidSetting("`rules` must be tables, each begun by [[rules]]")
+    return CallPolicy(
+        default=cast("Verdict", _choice(said, "default", VERDICTS, "allow", "")),
+        destructive=cast("Treatment", _choice(said, "destructive", DESTRUCTIVE, "by_name", "")),
+        unannotated=cast("Treatment", _choice(said, "unannotated", UNANNOTATED, "by_name", "")),
+        rules=tuple(_rule(rule, f"rule {number}: ") for number, rule in enumerate(rules, start=1)),
+    )
+
+
+def _rule(said: Mapping[str, Any], where: str) -> Rule:
+    _known(said, _RULE_KEYS, where)
+    if "match" not in said and "source" not in said:
+        raise InvalidSetting(f'{where}needs `match`, such as "github/delete_*", or `source`')
+    reason = _text(said, "reason", where) if "reason" in said else ""
+    return Rule(
+        match=_text(said, "match", where) if "match" in said else "*",
+        source=_text(said, "source", where) if "source" in said else "",
+        verdict=cast("Verdict", _choice(said, "verdict", VERDICTS, None, where)),
+        reason=" ".join(reason.split())[:MAX_REASON_CHARS],
+        groups=_groups(said, where),
+    )
+
+
+def _groups(said: Mapping[str, Any], where: str) -> frozenset[str]:
+    groups = said.get("groups")
+    if groups is None:
+        return frozenset()
+    if not isinstance(groups, list) or not groups or not all(isinstance(name, str) and name for name in groups):
+        raise InvalidSetting(f"{where}`groups` must be a list of names with at least one; without it all are meant")
+    return frozenset(groups)
+
+
+def _text(said: Mapping[str, Any], key: str, where: str) -> str:
+    value = said[key]
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidSetting(f"{where}`{key}` must be a text that is not empty, not {value!r}")
+    return value.strip()
+
+
+def _choice(said: Mapping[str, Any], key: str, allowed: Collection[str], default: str | None, where: str) -> str:
+    value = said.get(key, default)
+    if value is None:
+        raise InvalidSetting(f"{where}needs `{key}`: {', '.join(allowed)}")
+    if value not in allowed:
+        raise InvalidSetting(f"{where}`{key}` must be one of {', '.join(allowed)}, not {value!r}")
+    return str(value)
+
+
+def _known(said: Mapping[str, Any], keys: Collection[str], where: str) -> None:
+    for key in said:
+        if key not in keys:
+            near = nearest(key, keys)
+            meant = f" Did you mean `{near[0]}`?" if near else ""
+            raise InvalidSetting(f"{where}`{key}` is not known; known: {', '.join(keys)}.{meant}")

@@ -1,0 +1,110 @@
+"""Who sees what, and who may do what. One rule, applied inside the search and by every list, before anything is ranked.
+
+A library and a command that a person runs see everything (`principal=None`). A service asks in the name of a `Caller`.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from waygraph.registry.model.errors import NotAllowed
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, reachable
+
+Scope = Literal["route", "read", "write", "cypher", "use"]
+"""What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools."""
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls a service. `id` tells callers apart (`key:3f2a…`, `oidc:…`, `local`) and holds no secret.
+
+    `principal` decides what it sees; None: everything.
+    """
+
+    id: str
+    name: str = ""
+    scopes: frozenset[Scope]
+    principal: Principal | None
+
+    @property
+    def sees_everything(self) -> bool:
+        return self.principal is None
+
+    def require(self, scope: Scope) -> None:
+        """Raises NotAllowed without this scope."""
+        if scope not in self.scopes:
+            has = ", ".join(sorted(self.scopes)) or "none"
+            raise NotAllowed(f"this needs the scope {scope!r}; the caller has: {has}")
+
+    def require_everything(self, what: str) -> None:
+        """Raises NotAllowed for a caller that sees a part only: of `what` no part can be given."""
+        if not self.sees_everything:
+            raise NotAllowed(f"{what} needs a caller who sees everything, since it cannot be limited to some agents")
+
+
+LOCAL = Caller(id="local", name="without authentication", scopes=frozenset(SCOPES), principal=None)
+"""Whoever calls a service that asks nobody who they are."""
+
+
+def visible(agent: Agent, principal: Principal | None) -> bool:
+    """Whether the principal may know of the agent. `None` sees everything; others see nothing hidden."""
+    if principal is None:
+        return True
+    return not agent.hidden and (not agent.visible_to or not set(agent.visible_to).isdisjoint(principal.groups))
+
+
+def routable(agent: Agent, principal: Principal | None, filters: Filters) -> bool:
+    """Whether a route or search may name the agent: visible, not hidden nor waiting, and what was asked for."""
+    return not (agent.hidden or agent.pending) and visible(agent, principal) and fits(agent, filters)
+
+
+def fits(agent: Agent, filters: Filters) -> bool:
+    """Whether the agent is what was asked for."""
+    return (
+        (not filters.kinds or agent.kind in filters.kinds)
+        and (not filters.agent_ids or agent.id in filters.agent_ids)
+        and (not filters.tags or not set(filters.tags).isdisjoint(agent.tags))
+        and (not filters.reachable or reachable(agent.status))
+    )
+
+
+# Flags that tell of another agent: only who may see that agent reads them.
+#
+# All of them are kept, and few are told: were they counted before it is known who reads them, those that tell of agents
+# nobody sees could leave no room for the others.
+
+
+MAX_FLAGS, MAX_OWNERS = 5, 5
+"""So many are told of one entity, and so many agents in one of them."""
+_IN_PLACE = "puts itself in the place of a tool of "
+_OF_ANOTHER = re.compile(rf"(?P<before>[a-z ]+: {_IN_PLACE})(?P<owners>[^:]+)(?P<after>: .*)", re.DOTALL)
+"""What a source wrote stands behind the second colon only: nobody writes an owner into it, or out of it."""
+
+Shows = Callable[[str], bool]
+"""Whether somebody may see the agent of an id."""
+
+
+def in_place_of(owners: Collection[str], words: str) -> str:
+    """The reason that names the agents whose tool is meant by the words."""
+    return f"{_IN_PLACE}{', '.join(sorted(owners))}: {words}"
+
+
+def as_seen[E: (Agent, Tool)](entity: E, shows: Shows | None) -> E:
+    """With those flags that tell of no agent which somebody may not see. `shows` None: of somebody who sees all."""
+    return replace(entity, flags=seen_flags(entity.flags, shows)) if entity.flags else entity
+
+
+def seen_flags(flags: Collection[str], shows: Shows | None) -> tuple[str, ...]:
+    """The first `MAX_FLAGS`, without the owners that may not be seen, and without what tells of no others."""
+    return tuple(told for flag in flags if (told := _told(flag, shows)))[:MAX_FLAGS]
+
+
+def _told(flag: str, shows: Shows | None) -> str:
+    """Empty: nothing of it may be told."""
+    found = _OF_ANOTHER.fullmatch(flag)
+    if not found:
+        return flag
+    owners = [owner for owner in found["owners"].split(", ") if shows is None or shows(owner)][:MAX_OWNERS]
+    return f"{found['before']}{', '.join(owners)}{found['after']}" if owners else ""

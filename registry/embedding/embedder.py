@@ -1,0 +1,151 @@
+"""The string that names an embedder, taken apart.
+
+onnx:sentence-transformers/all-MiniLM-L6-v2            int8, the default
+onnx:/path/to/folder?precision=float32
+openai:text-embedding-3-small?dimension=512
+sentence-transformers:BAAI/bge-small-en-v1.5
+none                                                   lexical routing only
+acme:MODEL?any=option                                  an embedder that another package brings
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from urllib.parse import parse_qsl
+
+from waygraph.registry.model.errors import EmbedderRefused, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
+    Vector = NDArray[np.float32]
+    from numpy.typing import NDArray
+
+
+# What an embedder is.
+
+
+Role = Literal["query", "document"]
+Progress = Callable[[int, int], None]
+"""Called with (texts done, texts in all)."""
+
+
+class Embedder(Protocol):
+    """Texts to vectors. One text always gives one vector, whatever is embedded beside it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Model and content hash, such as `onnx:…/all-MiniLM-L6-v2@53aa5117+int8`; equal means equal vectors."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
+        """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text).
+
+        Raises EmbedderUnavailable (retryable) if an endpoint does not answer within its timeout,
+        EmbedderRefused if it refuses.
+        """
+        ...
+
+
+@runtime_checkable
+class Connected(Protocol):
+    """An embedder that holds connections."""
+
+    @property
+    def place(self) -> str:
+        """Whose vectors it gives: of one name, two places may have two models."""
+        ...
+
+    def close(self) -> None:
+        """Ends them; it embeds nothing more."""
+        ...
+
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "onnx": ("precision",),
+    "openai": ("dimension",),
+    "sentence-transformers": (),
+}
+"""Every scheme of ours and the options it takes."""
+GROUP = "waygraph.embedders"
+"""Entry points of other packages, each called as its scheme is; what options they take is theirs to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderSpec:
+    """`scheme:model?option=value`; `model` is empty for the scheme `none` only."""
+
+    scheme: str
+    model: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_spec(text: str) -> EmbedderSpec:
+    """Raises EmbedderRefused for an unknown scheme, a missing model or an unknown option."""
+    name, _, query = text.strip().partition("?")
+    scheme, _, model = name.partition(":")
+    if scheme not in OPTIONS:
+        _check_brought(scheme)
+    if bool(model) == (scheme == "none"):
+        raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{_example(scheme)}`")
+    return EmbedderSpec(scheme=scheme, model=model, options=_options(scheme, query))
+
+
+def _check_brought(scheme: str) -> None:
+    from waygraph.registry.model.plugins import names  # a start with an embedder of ours needs nothing of it
+
+    brought = names(GROUP)
+    if scheme not in brought:
+        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *brought)))
+
+
+def _options(scheme: str, query: str) -> dict[str, str]:
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for name in given:
+        if scheme in OPTIONS and name not in OPTIONS[scheme]:
+            raise EmbedderRefused(_unknown(f"option of {scheme}:", name, OPTIONS[scheme]))
+    return given
+
+
+def _unknown(noun: str, name: str, known: tuple[str, ...]) -> str:
+    near = nearest(name, known, least=0.5)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{noun} {name!r} is not known; known: {', '.join(known) or 'nothing'}.{meant}"
+
+
+def _example(scheme: str) -> str:
+    return f"{'onnx' if scheme == 'none' else scheme}:MODEL"
+
+
+# The rows of an answer: equal texts embedded once, empty ones not at all, order kept.
+
+
+def distinct(texts: Iterable[str]) -> list[str]:
+    """The texts worth embedding, each once, in the order of their first coming."""
+    return [text for text in dict.fromkeys(texts) if text and not text.isspace()]
+
+
+def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"], dimension: int) -> "Matrix":
+    """float32 of shape (len(texts), dimension): each text's vector, zeros for one that has none."""
+    import numpy as np
+
+    matrix = np.zeros((len(texts), dimension), dtype=np.float32)
+    for row, text in zip(matrix, texts, strict=True):
+        vector = vectors.get(text)
+        if vector is not None:
+            row[:] = vector
+    return matrix
+
+
+def unit_rows(matrix: "Matrix") -> "Matrix":
+    """Every row scaled to length 1; a row of zeros stays."""
+    import numpy as np
+
+    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)

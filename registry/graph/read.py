@@ -1,0 +1,328 @@
+"""Rows of the graph to nouns: what is held, by whom it is claimed, what operators said of it."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from waygraph.cypher import load
+from waygraph.registry.access.visibility import Shows, visible
+from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
+from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+# The log of changes in the graph: `(:Change)` nodes, written by the transaction that makes the change.
+#
+# The id begins with the revision, so that the order of ids is that of time.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What a transaction makes: its time (ISO 8601 in UTC) and revision."""
+
+    now: str
+    revision: int
+
+
+def stamped(log: Sequence[Change], stamp: Stamp) -> list[Change]:
+    """Each with its id, time and revision."""
+    return [
+        replace(change, id=f"{stamp.revision:012d}-{number:06d}", at=stamp.now, revision=stamp.revision)
+        for number, change in enumerate(log)
+    ]
+
+
+def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) -> None:
+    """Adds to the log, of which at most `max_kept` are kept. Nothing to add costs nothing.
+
+    The oldest go, of the agents that have the most: an agent that changes without end drives out no other's changes.
+    """
+    if not log:
+        return
+    put_changes(session, _fair_part(log, max_kept))
+    counted = {row["agent_id"]: int(row["changes"]) for row in session.run(load("sync/count_changes"))}
+    share = _share(counted.values(), max_kept)
+    for agent_id, count in counted.items():
+        _forget_oldest(session, count - share, [agent_id])
+    _forget_oldest(session, sum(min(count, share) for count in counted.values()) - max_kept)
+
+
+def _fair_part(log: Sequence[Change], most: int) -> list[Change]:
+    """The newest, in order, with no more of an agent than its share."""
+    share = _share(Counter(change.agent_id for change in log).values(), most)
+    kept, of_agent = list[Change](), Counter[str]()
+    for change in reversed(log):
+        of_agent[change.agent_id] += 1
+        if of_agent[change.agent_id] <= share and len(kept) < most:
+            kept.append(change)
+    return kept[::-1]
+
+
+def _share(counts: Collection[int], most: int) -> int:
+    """How many changes an agent may keep: with the surplus of none above it, `most` or barely more are left."""
+    left = most
+    for done, count in enumerate(sorted(counts)):
+        agents = len(counts) - done
+        if count * agents >= left:
+            return -(-left // agents)
+        left -= count
+    return most
+
+
+def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str] | None = None) -> None:
+    """None: of all agents."""
+    if number <= 0:
+        return
+    asked = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
+    oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), **asked, rows=number)]
+    for batch in batches(oldest):
+        session.run(load("sync/remove_changes"), ids=list(batch))
+
+
+def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
+    for batch in batches(log):
+        session.run(load("sync/put_changes"), rows=[{"props": _props(change)} for change in batch])
+
+
+def read_changes(session: GraphSession) -> list[Change]:
+    """All that are kept, the oldest first."""
+    return [_change(row) for row in session.run(load("read/changes"))]
+
+
+def read_changes_of(
+    session: GraphSession, agent_ids: Collection[str] | None, *, since: str, before: str = "", limit: int
+) -> list[Change]:
+    """The newest `limit` since a time (ISO 8601 in UTC; empty: ever), the newest first. None: of all agents.
+
+    `before`: only those older than the change of this id.
+    """
+    everyone, ids = agent_ids is None, list(agent_ids or ())
+    rows = session.run(load("read/changes_of"), since=since, before=before, all=everyone, agent_ids=ids, limit=limit)
+    return [_change(row) for row in rows]
+
+
+def _props(change: Change) -> dict[str, object]:
+    return {**asdict(change), "fields": list(change.fields), "flags": list(change.flags)}
+
+
+def _change(row: Mapping[str, Any]) -> Change:
+    return Change(**{**row, "fields": tuple(row["fields"]), "flags": tuple(row["flags"])})
+
+
+type Vectors = dict[str, NDArray[np.float32]]
+"""Entity id → its vector, of shape (dimension,); an entity without one is not in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryState:
+    """What the Registry node says."""
+
+    revision: int
+    embedder: str
+    embedder_spec: str
+    texts: TextForm
+    schema_version: int
+    commit: str
+    """Of the last change, and no other's: two files of one revision may hold different graphs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAgent:
+    """An agent as its source states it, before the operator's overlay, and the hashes kept beside it."""
+
+    agent: Agent
+    bundle_hash: str
+    vector_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTool:
+    tool: Tool
+    vector_key: str
+
+
+def read_state(session: GraphSession) -> RegistryState | None:
+    """None: the graph is not a registry (yet)."""
+    rows = session.run(load("state/read"))
+    return RegistryState(**rows[0]) if rows else None
+
+
+def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
+    return {row["id"]: _agent(row) for row in session.run(load("read/agents"))}
+
+
+def read_tools(session: GraphSession) -> list[StoredTool]:
+    return [_tool(row) for row in session.run(load("read/tools"))]
+
+
+def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[StoredTool]:
+    return [_tool(row) for row in session.run(load("read/tools_of"), agent_ids=list(agent_ids))]
+
+
+def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
+    """Of the agents and tools with these ids."""
+    import numpy as np
+
+    found: Vectors = {}
+    for statement, ids in (("read/agent_vectors", agents), ("read/tool_vectors", tools)):
+        for batch in batches(ids):
+            for row in session.run(load(statement), ids=list(batch)):
+                if row["embedding"] is not None:
+                    found[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
+    return found
+
+
+def vector_keys_of(agents: Iterable[StoredAgent], tools: Iterable[StoredTool]) -> dict[str, str]:
+    """Entity id → of which texts and model its vector is; empty without one."""
+    return {item.agent.id: item.vector_key for item in agents} | {item.tool.id: item.vector_key for item in tools}
+
+
+def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
+    return {row["agent_id"]: _setting(row) for row in session.run(load("read/settings"))}
+
+
+def read_claims(session: GraphSession) -> list[Claim]:
+    return [
+        Claim(
+            source=row["source"],
+            agent_id=row["agent_id"],
+            key=row["key"],
+            hash=row["hash"],
+            rank=row["rank"],
+            since=row["since"],
+            seen_at=row["seen_at"],
+        )
+        for row in session.run(load("read/claims"))
+    ]
+
+
+def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
+    claimed: dict[str, list[tuple[str, str]]] = {}
+    for claim in claims:
+        claimed.setdefault(claim.source, []).append((claim.key, claim.agent_id))
+    return [
+        SourceSummary(
+            name=row["name"],
+            namespace=row["namespace"],
+            rank=row["rank"],
+            policy=row["policy"],
+            seen_at=row["seen_at"],
+            claims=tuple(claimed.get(row["name"], ())),
+        )
+        for row in session.run(load("read/sources"))
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id;
+
+    `owners_named` gives the agents that own a tool of one of these names, by name. `sources` by name, without claims.
+    """
+
+    agents: Mapping[str, StoredAgent] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    settings: Mapping[str, OperatorSettings] = field(default_factory=dict)
+    sources: Mapping[str, SourceSummary] = field(default_factory=dict)
+    tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
+    owners_named: Callable[[Iterable[str]], Mapping[str, set[str]]] = lambda names: {}  # noqa: ARG005
+
+    def policy_of(self, source: str) -> Policy:
+        """Of a source that is not known: accept."""
+        return self.sources[source].policy if source in self.sources else "accept"
+
+    def said_of(self, agent_id: str) -> OperatorSettings:
+        """What operators said of an agent, which may be nothing."""
+        return self.settings.get(agent_id) or OperatorSettings(agent_id=agent_id)
+
+    def shows(self, agent_id: str, principal: Principal | None) -> bool:
+        """Whether the agent is held and the principal may see it, as operators' words stand now."""
+        return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)
+
+    def shown_to(self, principal: Principal | None) -> Shows | None:
+        """`shows` as the one whom it is shown to asks it; None: it sees everything."""
+        return None if principal is None else lambda agent_id: self.shows(agent_id, principal)
+
+
+def read_held(session: GraphSession) -> Held:
+    def tools_of(agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
+        grouped: dict[str, list[StoredTool]] = {}
+        for stored in read_tools_of(session, agent_ids):
+            grouped.setdefault(stored.tool.agent_id, []).append(stored)
+        return grouped
+
+    def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
+        owners: dict[str, set[str]] = {}
+        for row in session.run(load("read/tools_named"), names=list(names)):
+            owners.setdefault(row["name"], set()).add(row["agent_id"])
+        return owners
+
+    return Held(
+        agents=read_agents(session),
+        claims=tuple(read_claims(session)),
+        settings=read_settings(session),
+        sources={source.name: source for source in read_sources(session, ())},
+        tools_of=tools_of,
+        owners_named=owners_named,
+    )
+
+
+def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
+    """The agent as it holds now: its source's word overlaid with the operator's."""
+    said = settings.get(agent.id)
+    if said is None:
+        return agent
+    return replace(
+        agent,
+        tags=tuple(sorted({*agent.tags, *said.tags})),
+        visible_to=agent.visible_to if said.visible_to is None else said.visible_to,
+        pinned=said.pinned,
+        hidden=said.hidden,
+    )
+
+
+def _agent(row: Mapping[str, Any]) -> StoredAgent:
+    texts: dict[str, Any] = {name: row[name] or "" for name in _AGENT_TEXTS}
+    agent = Agent(**texts, **_approval(row), tags=_strings(row["tags"]), visible_to=_strings(row["visible_to"]))
+    return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
+
+
+def _tool(row: Mapping[str, Any]) -> StoredTool:
+    texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
+    tool = Tool(**texts, **_approval(row), tags=_strings(row["tags"]), questions=_strings(row["questions"]))
+    return StoredTool(tool=tool, vector_key=row["vector_key"] or "")
+
+
+def _approval(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "pending": bool(row["pending"]),
+        "flags": _strings(row["flags"]),
+        "approved_hash": row["approved_hash"] or "",
+    }
+
+
+_AGENT_TEXTS = ("id", "name", "description", "kind", "version", "transport", "status", "content_hash")
+_TOOL_TEXTS = (
+    "id", "agent_id", "name", "call_name", "description", "input_schema", "output_schema", "annotations", "status",
+    "content_hash",
+)  # fmt: skip
+
+
+def _setting(row: Mapping[str, Any]) -> OperatorSettings:
+    return OperatorSettings(
+        agent_id=row["agent_id"],
+        tags=_strings(row["tags"]),
+        visible_to=_strings(row["visible_to"]) if row["restricted"] else None,
+        pinned=bool(row["pinned"]),
+        hidden=bool(row["hidden"]),
+        removed=bool(row["removed"]),
+    )
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, list) else ()

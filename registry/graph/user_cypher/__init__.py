@@ -1,0 +1,1 @@
+"""Cypher that a user typed: an allow-list first, then a worker process with limits."""

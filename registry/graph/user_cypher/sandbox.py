@@ -1,0 +1,329 @@
+"""Runs a statement typed by a stranger in a worker process of its own, and says how it ended.
+
+The worker sees a published copy of the graph, an environment without a secret, and so much memory and time as the
+settings allow; whatever becomes of it, this process goes on. See `allow_list` and `grafeo_worker` for the rest.
+`server_cypher` starts another worker in the same way, for a graph that is on a server.
+"""
+
+import json
+import os
+import re
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from waygraph.registry.graph.user_cypher.allow_list import check_read_only
+from waygraph.registry.model.errors import (
+    CypherBusy,
+    CypherError,
+    CypherFailed,
+    CypherLimit,
+    CypherRefused,
+    InvalidSetting,
+)
+from waygraph.registry.model.identity import is_broken
+from waygraph.registry.model.process import processors
+from waygraph.registry.model.settings import Settings
+
+# How many statements that people typed are at work at a time: each is a process with memory of its own.
+
+
+class CypherPlaces:
+    """As many places as there may be workers of one registry. Threads share it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises InvalidSetting for less than one place, or a wait below zero."""
+        self._allowed, self._wait_s = settings.cypher_workers, settings.cypher_wait_s
+        if self._allowed < 1:
+            raise InvalidSetting(f"WAYGRAPH_CYPHER_WORKERS must be 1 or more, not {self._allowed}")
+        if not 0 <= self._wait_s <= threading.TIMEOUT_MAX:
+            raise InvalidSetting(f"WAYGRAPH_CYPHER_WAIT_S must be 0 or more seconds, not {self._wait_s:g}")
+        self._free = threading.BoundedSemaphore(self._allowed)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """A place, given back however the block ends. Raises CypherBusy after `cypher_wait_s`."""
+        if not self._free.acquire(timeout=self._wait_s):
+            raise CypherBusy(self._allowed)
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+WORKER = Path(__file__).with_name("grafeo_worker.py")
+MIB = 1024 * 1024
+MAX_PARAMS_BYTES = 4 * MIB
+INTEGERS = 2**63
+MAX_ANSWER_BYTES = 16 * MIB
+MAX_HEARD_BYTES = MAX_ANSWER_BYTES + MIB
+KEPT_NOISE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CypherResult:
+    """Rows in JSON's types, each with as many values as there are columns, at most `cypher_max_rows` of them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    truncated: bool
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What a worker said, and its exit status (below 0: the signal that ended it)."""
+
+    answer: bytes
+    noise: str
+    status: int
+
+
+def run_read_only(
+    graph_copy: Path,
+    statement: str,
+    params: Mapping[str, object],
+    settings: Settings,
+    places: CypherPlaces,
+) -> CypherResult:
+    """The rows of `statement` over the file `graph_copy`, which stays as it is.
+
+    Raises CypherRefused if it is not a plain read, CypherFailed with the engine's reason, CypherLimit if time or
+    memory ran out, CypherBusy if no place is free in time. Embeddings are told as `<384 floats>`.
+    """
+    check_read_only(statement, max_chars=settings.cypher_max_chars)
+    if not graph_copy.is_file():
+        raise CypherFailed("no copy of the graph is published yet")
+    return _run(_request(graph_copy, statement, params, settings), settings, places)
+
+
+def worker_environment() -> dict[str, str]:
+    """All that the worker gets of the environment: no secret, no proxy, no home."""
+    environment = {
+        "TMPDIR": "/dev/null",  # the engine makes a folder there for spilling, and a killed worker leaves it behind
+        "MALLOC_ARENA_MAX": "1",  # every arena reserves address space, which the memory limit counts
+        "RAYON_NUM_THREADS": "1",
+    }
+    where_python_finds_its_library = os.environ.get("LD_LIBRARY_PATH")
+    if where_python_finds_its_library:
+        environment["LD_LIBRARY_PATH"] = where_python_finds_its_library
+    return environment
+
+
+def _request(graph_copy: Path, statement: str, params: Mapping[str, object], settings: Settings) -> bytes:
+    request = {
+        "path": str(graph_copy.resolve()),
+        "statement": statement,
+        "params": checked_params(params),
+    } | limits(settings)
+    return json.dumps(request).encode()
+
+
+def limits(settings: Settings) -> dict[str, object]:
+    """What every worker is held to."""
+    return {
+        "memory_mib": settings.cypher_memory_mib,
+        "cpu_s": int(settings.cypher_timeout_s * processors()) + 2,
+        "max_rows": settings.cypher_max_rows,
+        "max_bytes": MAX_ANSWER_BYTES,
+    }
+
+
+def checked_params(params: Mapping[str, object]) -> dict[str, object]:
+    """As JSON would carry them. Raises CypherRefused for what it cannot, and for too much of it."""
+    if not isinstance(params, Mapping):
+        raise CypherRefused(f"parameters are a mapping of names to values, not {type(params).__name__}")
+    try:
+        text = json.dumps(dict(params), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise CypherRefused(f"the parameters are not JSON: {exc}") from exc
+    for name, value in params.items():
+        if is_broken(json.dumps(value, ensure_ascii=False)):
+            raise CypherRefused(f"parameter {name!r} holds half of a surrogate pair, which no engine keeps")
+    if len(text) > MAX_PARAMS_BYTES:
+        raise CypherRefused(f"the parameters take {len(text):,} bytes, {MAX_PARAMS_BYTES:,} are allowed")
+    return cast("dict[str, object]", json.loads(text, parse_int=_integer))
+
+
+def _integer(digits: str) -> int:
+    """Of a longer one an engine would make a text, or a refusal that nobody understands."""
+    value = int(digits)
+    if not -INTEGERS <= value < INTEGERS:
+        raise CypherRefused(f"the parameters hold {value}: an integer has 64 bits")
+    return value
+
+
+def _run(request: bytes, settings: Settings, places: CypherPlaces) -> CypherResult:
+    return result_of(ask_worker(_start, request, settings, places), settings)
+
+
+def ask_worker(
+    start: Callable[[], subprocess.Popen[bytes]], request: bytes, settings: Settings, places: CypherPlaces
+) -> dict[str, Any]:
+    """What the worker that `start` makes has to say.
+
+    Raises CypherBusy if none may be made, CypherLimit, CypherFailed if it came to no good end.
+    """
+    try:
+        with places.taken():
+            ending = _ending_of_worker(start, request, settings.cypher_timeout_s)
+    except TimeoutError:
+        raise _out_of_time(settings) from None
+    if ending.status != 0:
+        raise _reason_of_death(ending, settings)
+    try:
+        return cast("dict[str, Any]", json.loads(ending.answer))
+    except ValueError:
+        raise CypherFailed("the engine's answer was cut off") from None
+
+
+def _ending_of_worker(start: Callable[[], subprocess.Popen[bytes]], request: bytes, timeout_s: float) -> _Ending:
+    """Starts a worker and stays until it ended; TimeoutError after `timeout_s`. No worker outlives this call."""
+    deadline = time.monotonic() + timeout_s
+    worker = start()
+    try:
+        answer, noise = _converse(worker, request, deadline)
+        status = worker.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    finally:
+        _stop(worker)
+    return _Ending(answer, noise.decode(errors="replace"), status)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return start_worker(WORKER, worker_environment())
+
+
+def start_worker(script: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Raises CypherFailed if the operating system has no room for one."""
+    # -I: neither the environment nor the current folder adds to what it imports. -B: it writes no cache.
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-B", str(script), str(os.getpid())],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as exc:
+        raise CypherFailed(f"the worker for Cypher could not start: {exc.strerror}") from exc
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    if worker.returncode is None:  # not waited for, so its number is still its own
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    for pipe in _pipes(worker):
+        pipe.close()
+
+
+def _pipes(worker: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    return cast(tuple[IO[bytes], IO[bytes], IO[bytes]], (worker.stdin, worker.stdout, worker.stderr))
+
+
+def _converse(worker: subprocess.Popen[bytes], request: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """Sends the request and gives the first bytes of stdout and of stderr, each read to its end."""
+    stdin, stdout, stderr = _pipes(worker)
+    unsent = memoryview(request)
+    heard = {stdout.fileno(): bytearray(), stderr.fileno(): bytearray()}
+    kept = {stdout.fileno(): MAX_HEARD_BYTES, stderr.fileno(): KEPT_NOISE_BYTES}
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdin, selectors.EVENT_WRITE)
+        selector.register(stdout, selectors.EVENT_READ)
+        selector.register(stderr, selectors.EVENT_READ)
+        while selector.get_map():
+            for key in _ready(selector, deadline):
+                if key.fd in heard:
+                    more = _hear(key.fd, heard[key.fd], kept[key.fd])
+                else:
+                    unsent = _send(key.fd, unsent)
+                    more = bool(unsent)
+                if not more:
+                    selector.unregister(key.fileobj)
+                    cast(IO[bytes], key.fileobj).close()
+    answer, noise = heard.values()
+    return bytes(answer), bytes(noise)
+
+
+def _ready(selector: selectors.BaseSelector, deadline: float) -> list[selectors.SelectorKey]:
+    left_s = deadline - time.monotonic()
+    ready = selector.select(left_s) if left_s > 0 else []
+    if not ready and time.monotonic() >= deadline:
+        raise TimeoutError
+    return [key for key, _ in ready]
+
+
+def _hear(pipe: int, heard: bytearray, most: int) -> bool:
+    chunk = os.read(pipe, 64 * 1024)
+    heard += chunk[: most - len(heard)]
+    return bool(chunk)
+
+
+def _send(pipe: int, unsent: memoryview) -> memoryview:
+    """What is left to send; nothing if the worker has ended."""
+    try:
+        # So much never blocks on a pipe that is ready.
+        return unsent[os.write(pipe, unsent[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        return unsent[:0]
+
+
+def result_of(told: dict[str, Any], settings: Settings) -> CypherResult:
+    """Raises CypherRefused, CypherFailed, CypherLimit if that is what the worker told."""
+    match told:
+        case {"refused": str(reason)}:
+            raise CypherRefused(reason)
+        case {"failed": str(reason)}:
+            raise CypherFailed(reason)
+        case {"limit": "memory"}:
+            raise _out_of_memory(settings)
+        case {"limit": "time"}:
+            raise _out_of_time(settings)
+        case {"limit": _}:
+            raise CypherLimit(f"one row of the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB; return less of it")
+    return CypherResult(
+        columns=tuple(told["columns"]),
+        rows=tuple(tuple(row) for row in told["rows"]),
+        truncated=told["truncated"],
+        elapsed_ms=told["elapsed_ms"],
+    )
+
+
+def _reason_of_death(ending: _Ending, settings: Settings) -> CypherError:
+    """The engine aborts when memory runs out, and the kernel kills; whatever it printed then stays here."""
+    if ending.status == -signal.SIGKILL or re.search("memory allocation|MemoryError", ending.noise):
+        return _out_of_memory(settings)
+    if ending.status == -signal.SIGXCPU:
+        return _out_of_time(settings)
+    if ending.status < 0:
+        name = signal.Signals(-ending.status).name
+        return CypherFailed(f"the engine crashed on this statement ({name}); the registry is not affected")
+    last = (ending.noise.splitlines() or ["no reason given"])[-1]
+    return CypherFailed(f"the worker for Cypher could not start: {last}")
+
+
+def _out_of_time(settings: Settings) -> CypherLimit:
+    return CypherLimit(
+        f"the statement was ended after {settings.cypher_timeout_s:g} s. "
+        "Ask for less, or raise WAYGRAPH_CYPHER_TIMEOUT_S."
+    )
+
+
+def _out_of_memory(settings: Settings) -> CypherLimit:
+    return CypherLimit(
+        f"the statement was ended: it wanted more than {settings.cypher_memory_mib} MiB of memory. "
+        "Ask for less, or raise WAYGRAPH_CYPHER_MEMORY_MIB."
+    )

@@ -1,0 +1,208 @@
+"""A ChangeSet to statements: nodes, OWNS edges, vectors, claims and revision in one transaction."""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession, Rows, batches
+from waygraph.registry.graph.read import Stamp, keep_changes, stamped
+from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
+from waygraph.registry.model.errors import WriteConflict
+from waygraph.registry.model.nouns import Agent, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVectors:
+    """Vectors by entity id, float32 of shape (dimension,), and the key of what each was made of.
+
+    None in place of a vector takes away the one that is held.
+    """
+
+    vectors: "Mapping[str, NDArray[np.float32] | None]"
+    keys: Mapping[str, str]
+
+    def props(self, entity_id: str) -> dict[str, object]:
+        """Nothing for an entity whose vector stays."""
+        if entity_id not in self.vectors:
+            return {}
+        vector = self.vectors[entity_id]
+        return {
+            "embedding": None if vector is None else vector.tolist(),
+            "vector_key": self.keys.get(entity_id, ""),
+        }
+
+
+def write_changes(
+    session: GraphSession, changes: ChangeSet, vectors: NewVectors, stamp: Stamp, *, max_changes_kept: int
+) -> None:
+    """Writes all of it."""
+    now = stamp.now
+    _remove(session, changes)
+    _write_entries(session, changes, vectors)
+    _put_source(session, changes, now)
+    _write_claims(session, changes, now)
+    for said in changes.operator:
+        put_setting(session, said)
+    keep_changes(session, stamped(changes.log, stamp), max_changes_kept)
+
+
+def touched_agents(changes: ChangeSet) -> set[str]:
+    """Ids of the agents that a change set writes, removes or says something of."""
+    written = {entry.agent.id for entry in changes.written}
+    return written | set(changes.removed_agents) | {said.agent_id for said in changes.operator}
+
+
+def confirm_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    """Marks a source and its claims as seen."""
+    _put_source(session, changes, now)
+    session.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+
+
+def advance(session: GraphSession, revision: int) -> int:
+    """The next revision, which the transaction makes. Raises WriteConflict if `revision` is no longer the graph's."""
+    rows = session.run(load("state/advance"), expected=revision, commit=secrets.token_hex(8))
+    return _still(rows, revision)
+
+
+def hold(session: GraphSession, revision: int) -> None:
+    """Keeps other writers out till the transaction ends. Raises WriteConflict as above."""
+    _still(session.run(load("state/hold"), expected=revision), revision)
+
+
+def _still(rows: Rows, revision: int) -> int:
+    if not rows:
+        raise WriteConflict(f"the registry is no longer at revision {revision}: another writer was first")
+    return int(rows[0]["revision"])
+
+
+def put_setting(session: GraphSession, said: OperatorSettings) -> None:
+    props = {
+        "tags": list(said.tags),
+        "restricted": said.visible_to is not None,
+        "visible_to": list(said.visible_to or ()),
+        "pinned": said.pinned,
+        "hidden": said.hidden,
+        "removed": said.removed,
+    }
+    session.run(load("operator/put_setting"), id=said.agent_id, props=props)
+
+
+def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
+    """Replaces the vectors of entities that exist."""
+    for statement, ids in (("sync/put_agents", agents), ("sync/update_tools", tools)):
+        for batch in batches(list(ids)):
+            rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
+            session.run(load(statement), rows=rows)
+
+
+def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
+    for batch in batches(tool_ids):
+        session.run(load("sync/remove_tools"), ids=list(batch))
+    for batch in batches(agent_ids):
+        session.run(load("sync/remove_agents"), ids=list(batch))
+
+
+def _remove(session: GraphSession, changes: ChangeSet) -> None:
+    remove_agents(session, changes.removed_agents, changes.removed_tools)
+    gone = set(changes.removed_agents)
+    released = [agent_id for agent_id in changes.released if agent_id not in gone]
+    for batch in batches(released):
+        session.run(load("sync/remove_claims"), source=changes.source, agent_ids=list(batch))
+
+
+def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
+    created = set(changes.created_tools)
+    for entries in batches(changes.written):
+        session.run(load("sync/put_agents"), rows=[_agent_row(entry, vectors) for entry in entries])
+    tools = [tool for entry in changes.written for tool in entry.tools]
+    for batch in batches([tool for tool in tools if tool.id in created]):
+        rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
+        session.run(load("sync/create_tools"), rows=rows)
+    changed = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - created)
+    for batch in batches([tool for tool in tools if tool.id in changed and tool.id not in created]):
+        rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
+        session.run(load("sync/update_tools"), rows=rows)
+
+
+def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    session.run(
+        load("sync/put_source"),
+        name=changes.source,
+        namespace=changes.namespace,
+        rank=changes.rank,
+        policy=changes.policy,
+        seen_at=now,
+    )
+
+
+def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    rows = [
+        {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now, "seen_at": now} for c in changes.claims
+    ]
+    for batch in batches(rows):
+        session.run(load("sync/put_claims"), source=changes.source, rows=list(batch))
+    session.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+
+
+def _agent_row(entry: AgentEntry, vectors: NewVectors) -> dict[str, object]:
+    return {"id": entry.agent.id, "props": agent_props(entry.agent, entry.bundle_hash) | vectors.props(entry.agent.id)}
+
+
+def agent_props(agent: Agent, bundle_hash: str) -> dict[str, object]:
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "kind": agent.kind,
+        "version": agent.version,
+        "transport": agent.transport,
+        "tags": list(agent.tags),
+        "visible_to": list(agent.visible_to),
+        "status": agent.status,
+        "content_hash": agent.content_hash,
+        "bundle_hash": bundle_hash,
+        **approval_props(agent),
+    }
+
+
+def tool_props(tool: Tool, vectors: NewVectors) -> dict[str, object]:
+    props = {
+        "id": tool.id,
+        "name": tool.name,
+        "call_name": tool.call_name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "annotations": tool.annotations,
+        "tags": list(tool.tags),
+        "questions": list(tool.questions),
+        "status": tool.status,
+        "content_hash": tool.content_hash,
+        **approval_props(tool),
+    }
+    return props | vectors.props(tool.id)
+
+
+def approval_props(entity: Agent | Tool) -> dict[str, object]:
+    return {"pending": entity.pending, "flags": list(entity.flags), "approved_hash": entity.approved_hash}
+
+
+def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
+    """Sets properties of agents that exist, by id."""
+    _put(session, "sync/put_agents", props)
+
+
+def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
+    """Sets properties of tools that exist, by id."""
+    _put(session, "sync/update_tools", props)
+
+
+def _put(session: GraphSession, statement: str, props: Mapping[str, Mapping[str, object]]) -> None:
+    for batch in batches([{"id": entity, "props": dict(given)} for entity, given in props.items()]):
+        session.run(load(statement), rows=list(batch))

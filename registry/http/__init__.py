@@ -1,0 +1,1 @@
+"""HTTP as this product uses it: bounded clients, addresses, repeats, problem details."""

@@ -1,0 +1,213 @@
+"""Where a request may go: to the origin it was meant for, or, of what somebody else names, to the open internet."""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from threading import Lock, Timer
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import httpx2
+
+from waygraph.registry.http.addresses import is_public
+from waygraph.registry.model.errors import InvalidSetting, UpstreamRefused
+
+# How an answer over HTTP is coded: a limit of bytes holds for what is read, so nothing compressed is taken unasked.
+
+
+IDENTITY = "identity"
+"""An answer as it is."""
+
+
+def coding_of(response: httpx2.Response) -> str:
+    """In lower case, as names of codings know no case (RFC 9110, 8.4.1); `identity` also if the header is empty."""
+    named: str = response.headers.get("content-encoding", "")
+    return named.strip().lower() or IDENTITY
+
+
+# Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them.
+
+
+PAST_PROXIES = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""A client's `mounts`: no proxy stands between a machine and itself."""
+
+
+class UnusableProxy(InvalidSetting):
+    """The environment names a proxy that no client can use."""
+
+
+def http_client[C: (httpx2.Client, httpx2.AsyncClient)](kind: type[C], **options: Any) -> C:
+    """A client of the library, which takes `options`; for this machine it uses no proxy.
+
+    Raises UnusableProxy, which repeats no address: it may hold a password.
+    """
+    try:
+        return kind(mounts=PAST_PROXIES, **options)
+    except (httpx2.InvalidURL, ValueError) as exc:
+        raise UnusableProxy(
+            "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or a host in NO_PROXY, is no address: expected "
+            "one such as http://proxy:3128 or socks5://proxy:1080"
+        ) from exc
+
+
+def check_proxies() -> None:
+    """Raises UnusableProxy."""
+    http_client(httpx2.Client).close()
+
+
+# The body of an answer over HTTP, within limits. A client's own limit of time is for each read, this one for all.
+
+
+class TooMuch(Exception):
+    """It has more bytes than are read."""
+
+
+class TooSlow(Exception):
+    """It does not end in time."""
+
+
+def whole_body(parts: Iterable[bytes], *, most_bytes: int, ends_at: float, clock: Callable[[], float]) -> bytes:
+    """Raises TooMuch; TooSlow where a part comes after `ends_at`, in seconds of `clock`."""
+    content = bytearray()
+    for part in parts:
+        content += part
+        if len(content) > most_bytes:
+            raise TooMuch
+        if clock() > ends_at:
+            raise TooSlow
+    return bytes(content)
+
+
+# An end for an exchange over HTTP once it is connected, the head of its answer included: a client's own limit is for
+# each read.
+
+
+_CONNECTED = ("connect_tcp.complete", "start_tls.complete")
+
+
+class CutOff:
+    """While it is entered: after `after_s` seconds what was connected is shut down, and whoever reads there stops.
+
+    `seen` belongs into the request's extensions as `trace`. For clients that are used once: it does not hear of a
+    connection that stood before.
+    """
+
+    def __init__(self, after_s: float) -> None:
+        self.is_over = False
+        """Whether the time was up."""
+        self._timer = Timer(after_s, self._cut)
+        self._timer.daemon = True
+        self._sockets: list[socket.socket] = []
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+
+    def seen(self, event: str, info: Mapping[str, Any]) -> None:
+        """What the client tells of a connection: https://www.encode.io/httpcore/extensions/#trace."""
+        if event.endswith(_CONNECTED):
+            with self._lock:
+                self._sockets.append(info["return_value"].get_extra_info("socket"))
+                if self.is_over:
+                    self._shut()
+
+    def _cut(self) -> None:
+        with self._lock:
+            self.is_over = True
+            self._shut()
+
+    def _shut(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):  # ended already, or TLS has taken its place
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # without what TLS does, which is the reader's
+
+
+# Whose certificates are believed.
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """The system's, or those of SSL_CERT_FILE; loaded once, since that takes longer than a request."""
+    return httpx2.create_ssl_context()
+
+
+# What an error came of: libraries wrap what happened, some more than once.
+
+
+def causes(exc: BaseException) -> list[BaseException]:
+    """The error itself first, then what it came of, groups included."""
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [exc]
+    while todo:
+        error = todo.pop()
+        if error is None or error in found:
+            continue
+        found.append(error)
+        todo += [error.__context__, error.__cause__]
+        if isinstance(error, BaseExceptionGroup):
+            todo += error.exceptions
+    return found
+
+
+def same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
+    """Whether what is meant for the one may go to the other. Also where https stands in place of http."""
+    if (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port):
+        return True
+    upgraded = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
+    return upgraded and own.host == other.host
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address of the web, as text; empty for what is none."""
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
+        return ""
+    port = parsed.port or {"http": 80, "https": 443}.get(parsed.scheme)
+    return f"{parsed.scheme}://{parsed.host}:{port}" if port and parsed.host else ""
+
+
+class NotPublic(UpstreamRefused):
+    """A host that has an address which is not allowed."""
+
+
+class PublicOnly(httpx2.AsyncHTTPTransport):
+    """Resolves each name once, and connects to the very address that was judged: a second look could give another.
+
+    Proxies are left aside: they resolve names by themselves. All addresses of a host must be `allowed`.
+    """
+
+    def __init__(self, *, allowed: Callable[[str], bool] = is_public, **how: object) -> None:
+        super().__init__(**how)  # type: ignore[arg-type]
+        self._allowed = allowed
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises NotPublic, UpstreamRefused for what is no name of a host, OSError, httpx2.TransportError."""
+        url = request.url
+        asked = httpx2.Request(
+            request.method,
+            url.copy_with(host=await self._resolved(url)),
+            headers=request.headers,  # with the name as its Host
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": url.host},
+        )
+        return await super().handle_async_request(asked)
+
+    async def _resolved(self, url: httpx2.URL) -> str:
+        try:
+            found = await anyio.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            raise UpstreamRefused("its host's name cannot be one") from None
+        numbers = [str(address[0]).partition("%")[0] for *_, address in found]
+        if not numbers or not all(map(self._allowed, numbers)):
+            raise NotPublic("its host may not be asked from here: it has a private or reserved address")
+        return numbers[0]

@@ -1,0 +1,224 @@
+"""Asks endpoints that speak OpenAI's protocol: addresses, keys, repeats, and errors that tell no secret."""
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx2
+
+from waygraph.registry.http.client import TooMuch, TooSlow, http_client, whole_body
+from waygraph.registry.http.retry import wait_s
+from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer, WaygraphError
+from waygraph.registry.model.identity import mended
+from waygraph.registry.model.settings import Settings
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+TRANSIENT = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+"""A connection that broke, often an idle one. No connection at all, and no answer in time, are told at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What is asked for: the path, the word for it in messages, and the errors that come of it."""
+
+    path: str
+    doing: str
+    unavailable: type[WaygraphError]
+    refused: type[WaygraphError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an answer may take, to its last byte, and how often an overloaded endpoint is asked again.
+
+    `sleep` takes seconds, `jitter` gives a number in [0, 1), `clock` seconds that only grow.
+    """
+
+    timeout_s: float
+    retries: int
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
+
+
+_OF_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+class OpenAIEndpoint:
+    """One path of an endpoint, for one model. Safe across threads; `close` ends its connections."""
+
+    def __init__(self, purpose: Purpose, patience: Patience, *, base_url: str, api_key: str, model: str) -> None:
+        self._purpose, self._patience = purpose, patience
+        self._api_key, self._model = api_key, model
+        self._url = self._address(base_url)
+        self._left_out = ""
+        self._client = http_client(httpx2.Client, headers=self._authorization(), timeout=patience.timeout_s)
+
+    @property
+    def host(self) -> str:
+        """For messages: an address may hold a password."""
+        return self._url.host
+
+    def close(self) -> None:
+        self._client.close()
+
+    def post(self, body: Mapping[str, object], *, optional: str = "", hurried: bool = False) -> httpx2.Response:
+        """The endpoint's good answer; asks again while it is overloaded.
+
+        `optional`: a field that is left out, then and from then on, if the endpoint refuses it by its name. `hurried`:
+        somebody waits for it, so that all tries and pauses together take no longer than one answer may.
+        Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
+        """
+        sent = {name: value for name, value in body.items() if name != self._left_out}
+        response = self._patiently_posted(sent, self._ends_at() if hurried else math.inf)
+        if response.status_code == 400 and optional in sent and optional in response.text:
+            self._left_out = optional
+            return self.post(body, hurried=hurried)
+        return self._accepted(response)
+
+    def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
+        """An answer that is no overload. Raises the purpose's `unavailable`."""
+        patience = self._patience
+        for attempt in range(patience.retries + 1):
+            response = self._posted(body, min(ends_at, self._ends_at()))
+            if response is not None and not _is_overload(response):
+                return response
+            asked = response.headers.get("retry-after") if response is not None else None
+            pause_s = wait_s(attempt, asked, patience.jitter)
+            if attempt == patience.retries or patience.clock() + pause_s >= ends_at:
+                break
+            patience.sleep(pause_s)
+        seen = f"answers {response.status_code}" if response is not None else "breaks the connection"
+        raise self._purpose.unavailable(f"{self.host} still {seen} after {attempt + 1} {'tries' if attempt else 'try'}")
+
+    def _ends_at(self) -> float:
+        return self._patience.clock() + self._patience.timeout_s
+
+    def refusal(self, what: str) -> WaygraphError:
+        """The error for an answer that is not what was asked for."""
+        return self._purpose.refused(f"{self.host} {self._redacted(what)}")
+
+    def _posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response | None:
+        """None if the connection broke."""
+        unavailable = self._purpose.unavailable
+        try:
+            with self._client.stream("POST", self._url, json=body) as response:
+                return self._whole(response, ends_at)
+        except TRANSIENT:
+            return None
+        except (httpx2.TimeoutException, TooSlow) as exc:
+            raise unavailable(f"{self.host} did not answer within {self._patience.timeout_s:g} s") from exc
+        except (httpx2.TransportError, httpx2.InvalidURL) as exc:
+            raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
+        except httpx2.HTTPError as exc:
+            raise self.refusal(f"answered something that cannot be read: {exc}") from exc
+        except RuntimeError as exc:
+            if not self._client.is_closed:
+                raise
+            raise unavailable(f"{self.host} is asked nothing more: its connections were closed") from exc
+
+    def _whole(self, response: httpx2.Response, ends_at: float) -> httpx2.Response:
+        """With all that it holds. Raises TooSlow."""
+        clock = self._patience.clock
+        try:
+            content = whole_body(response.iter_bytes(), most_bytes=MAX_ANSWER_BYTES, ends_at=ends_at, clock=clock)
+        except TooMuch:
+            raise self.refusal(f"answered more than {MAX_ANSWER_BYTES:,} bytes") from None
+        told = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
+        return httpx2.Response(response.status_code, headers=told, content=content)
+
+    def _accepted(self, response: httpx2.Response) -> httpx2.Response:
+        if response.status_code in {401, 403}:
+            raise self.refusal(
+                f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
+            )
+        if not response.is_success:
+            told = self._redacted(response.text)[:300]
+            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {told}")
+        return response
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self._api_key, "…") if self._api_key else text
+
+    def _authorization(self) -> dict[str, str]:
+        if not self._api_key.isascii() or not self._api_key.isprintable():
+            raise self._purpose.refused("OPENAI_API_KEY holds a line break or another character that no key has")
+        return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+
+    def _address(self, base_url: str) -> httpx2.URL:
+        refused = self._purpose.refused
+        try:
+            url = httpx2.URL(f"{base_url.rstrip('/')}/{self._purpose.path}")
+        except httpx2.InvalidURL:  # its message may quote a password
+            raise refused("OPENAI_BASE_URL is not an address") from None
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise refused("OPENAI_BASE_URL must be an address such as http://localhost:8000/v1")
+        return url
+
+
+def _is_overload(response: httpx2.Response) -> bool:
+    return response.status_code == 429 or response.status_code >= 500
+
+
+# A language model behind an OpenAI-compatible `POST /chat/completions`. What it answers is untrusted text.
+
+
+CHAT = Purpose(
+    path="chat/completions", doing="answer", unavailable=LanguageModelUnavailable, refused=LanguageModelRefused
+)
+
+
+class ChatModel:
+    """Answers one prompt at a time, as surely the same way as the endpoint can (temperature 0).
+
+    Without a temperature where the model refuses one, as those that reason do.
+    """
+
+    def __init__(self, *, base_url: str, api_key: str, model: str, patience: Patience) -> None:
+        self.model = model
+        self._endpoint = OpenAIEndpoint(CHAT, patience, base_url=base_url, api_key=api_key, model=model)
+
+    @classmethod
+    def open(cls, model: str, settings: Settings, environ: Mapping[str, str]) -> "ChatModel":
+        """The endpoint that `OPENAI_BASE_URL` and `OPENAI_API_KEY` name; touches no network."""
+        return cls(
+            base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
+            api_key=environ.get("OPENAI_API_KEY", ""),
+            model=model,
+            patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
+        )
+
+    def answer(self, system: str, user: str, *, hurried: bool = False) -> str:
+        """The text of the first choice. `hurried`: somebody waits for it, see `OpenAIEndpoint.post`.
+
+        Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
+        LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
+        """
+        told = {"system": system, "user": user}
+        messages = [{"role": role, "content": mended(text)} for role, text in told.items()]
+        body = {"model": self.model, "messages": messages, "temperature": 0}
+        response = self._endpoint.post(body, optional="temperature", hurried=hurried)
+        try:
+            text = response.json()["choices"][0]["message"]["content"]
+        except (ValueError, TypeError, LookupError, RecursionError) as exc:
+            raise self._endpoint.refusal("answered something that is no chat completion") from exc
+        if not isinstance(text, str) or not text.strip():
+            raise UnfitAnswer(f"{self._endpoint.host} answered without a text")
+        return text
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+
+def list_in(answer: str, key: str) -> list[object]:
+    """What stands under the only key of a JSON object; empty if the answer is anything else than `{key: [...]}`."""
+    try:
+        document = json.loads(answer)
+    except (ValueError, RecursionError):
+        return []
+    told = document.get(key) if isinstance(document, dict) and document.keys() == {key} else None
+    return told if isinstance(told, list) else []

@@ -1,0 +1,1 @@
+"""The index of the embedded engine: immutable generations beside the graph file."""

@@ -1,0 +1,185 @@
+"""What a process that publishes again and again keeps of the generation before."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import RegistryState, StoredTool, read_state, read_tools, read_tools_of
+from waygraph.registry.index.search_index import (
+    IndexState,
+    agent_document,
+    agent_names,
+    tool_document,
+    tool_names,
+    tool_record,
+)
+from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.nouns import Agent, Tool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rows = Mapping[str, NDArray[np.float32]]
+
+
+# One revision of the registry, whole: what a generation is built from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Agents (as they hold now) in index order, tools in order of id, and a vector for each.
+
+    Index order of agents: those with tools first, then those without, each by id. `vectors` is float32 of shape
+    (agents + tools, dimension), agents first; of dimension 0 if the registry has no embedder. `vector_keys` says
+    of which texts and model each row was made.
+    """
+
+    state: IndexState
+    agents: Sequence[Agent]
+    tools: Sequence[Tool]
+    vectors: "NDArray[np.float32]"
+    vector_keys: Sequence[str]
+    sources: Sequence[SourceSummary]
+
+
+def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:
+    """Agents with tools by id, then those without by id."""
+    return sorted(agents.values(), key=lambda agent: (agent.id not in owners, agent.id))
+
+
+# What a generation holds of each entity, made once: for the next generation most entities are the same.
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOfTool:
+    """`words` are the terms of its text, `record` its line, `names` what it answers to."""
+
+    tool: Tool
+    owner: Agent
+    words: Sequence[str]
+    record: bytes
+    names: tuple[str, ...]
+
+    def still_holds(self, tool: Tool, owner: Agent) -> bool:
+        return self.tool == tool and (self.owner.id, self.owner.name) == (owner.id, owner.name)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOfAgent:
+    agent: Agent
+    tools: Sequence[MadeOfTool]
+    words: Sequence[str]
+    names: tuple[str, ...]
+
+    def still_holds(self, agent: Agent, tools: Sequence[MadeOfTool]) -> bool:
+        same_tools = len(tools) == len(self.tools) and all(a is b for a, b in zip(tools, self.tools, strict=True))
+        return same_tools and self.agent == agent
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """By id; of agents and tools in the snapshot's order."""
+
+    agents: Mapping[str, MadeOfAgent] = field(default_factory=dict)
+    tools: Mapping[str, MadeOfTool] = field(default_factory=dict)
+
+
+def made_of(snapshot: Snapshot, before: Made) -> Made:
+    """Of all entities; what was made before and still holds is not made again."""
+    owners = {agent.id: agent for agent in snapshot.agents}
+    tools = {tool.id: _made_of_tool(tool, owners[tool.agent_id], before) for tool in snapshot.tools}
+    owned: dict[str, list[MadeOfTool]] = {agent.id: [] for agent in snapshot.agents}
+    for made in tools.values():
+        owned[made.tool.agent_id].append(made)
+    return Made({agent.id: _made_of_agent(agent, owned[agent.id], before) for agent in snapshot.agents}, tools)
+
+
+def _made_of_tool(tool: Tool, owner: Agent, before: Made) -> MadeOfTool:
+    known = before.tools.get(tool.id)
+    if known is not None and known.still_holds(tool, owner):
+        return known
+    line = json.dumps(tool_record(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    return MadeOfTool(tool, owner, tool_document(owner, tool), line, tuple(tool_names(owner, tool)))
+
+
+def _made_of_agent(agent: Agent, tools: Sequence[MadeOfTool], before: Made) -> MadeOfAgent:
+    known = before.agents.get(agent.id)
+    if known is not None and known.still_holds(agent, tools):
+        return known
+    words = agent_document(agent, (made.tool for made in tools))
+    return MadeOfAgent(agent, tools, words, tuple(agent_names(agent)))
+
+
+KEPT_TOOLS = 20_000
+"""Of a registry with more nothing is kept; so many take about 100 MB."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A process that publishes once keeps nothing, and a large registry is not held in memory.
+
+    Tools are read anew only of agents that were written since: that is known where every write in between was noted
+    here, and the graph was at the kept revision before.
+    """
+
+    _made: Made = field(default_factory=Made)
+    _vectors: "Rows" = field(default_factory=dict)
+    _tools: Sequence[StoredTool] = ()
+    _of: RegistryState | None = None
+    """The state of which `_tools` are all; None: nothing is kept."""
+    _touched: set[str] = field(default_factory=set)
+    _writes: int = 0
+    _published: bool = False
+
+    def begin(self, session: GraphSession) -> None:
+        """A session of writes begins. What another process wrote meanwhile makes all that is kept void."""
+        self._touched, self._writes = set(), 0
+        if self._of is not None and read_state(session) != self._of:
+            self._of, self._vectors = None, {}
+
+    @contextmanager
+    def note(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:  # noqa: ARG002
+        """Around a transaction that changes these agents, or whose tools; None: any."""
+        self._writes += 1
+        if agent_ids is None:
+            self._of = None
+        else:
+            self._touched |= set(agent_ids)
+        yield
+
+    def tools_now(self, session: GraphSession, state: RegistryState) -> Sequence[StoredTool]:
+        """All tools, by id."""
+        tools = read_tools(session) if not self._reaches(state) else self._brought_up(session)
+        if self._published and len(tools) <= KEPT_TOOLS:
+            self._tools, self._of = tools, state
+        else:
+            self._tools, self._of = (), None
+        self._touched, self._writes = set(), 0
+        return tools
+
+    @property
+    def vectors(self) -> "Rows":
+        """Vector key → vector of the generation before; empty if they are not kept. A key tells model and text."""
+        return self._vectors
+
+    def made_of(self, snapshot: Snapshot) -> Made:
+        """What the generation of this snapshot holds of each entity."""
+        made = made_of(snapshot, self._made)
+        keeps = self._of is not None
+        self._made = made if keeps else Made()
+        rows = zip(snapshot.vector_keys, snapshot.vectors, strict=True) if keeps else ()
+        self._vectors = {key: row for key, row in rows if key}
+        self._published = True
+        return made
+
+    def _reaches(self, state: RegistryState) -> bool:
+        return self._of is not None and state.revision == self._of.revision + self._writes
+
+    def _brought_up(self, session: GraphSession) -> Sequence[StoredTool]:
+        others = [stored for stored in self._tools if stored.tool.agent_id not in self._touched]
+        written = read_tools_of(session, sorted(self._touched))
+        return sorted([*others, *written], key=lambda stored: stored.tool.id)

@@ -1,0 +1,381 @@
+"""The search index of the embedded engine: reads one generation, exact dot products and BM25."""
+
+import json
+import mmap
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from waygraph.registry.access.visibility import routable
+from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.generation import Lease, lease_current
+from waygraph.registry.index.local.scoring import Postings, best, cosines, laid_out
+from waygraph.registry.index.search_index import (
+    TEXT_LEGS,
+    VECTOR_LEGS,
+    CallNames,
+    Hits,
+    IndexState,
+    Leg,
+    LegHits,
+    Scope,
+    agent_of_record,
+    tool_of_record,
+)
+from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
+from waygraph.registry.model.nouns import Agent, EntityKind, Tool
+from waygraph.registry.model.tracing import span
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waygraph.registry.embedding.embedder import Vector
+    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
+
+    Mask = NDArray[np.bool_]
+
+
+# The names of a generation: folded name → rows of the entities that bear it.
+#
+# One JSON object, a line a name, the lines sorted by their bytes: so a name is found without reading the rest.
+
+
+_FIRST, _LAST = b"{\n", b"\n}\n"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def write_names(file: Path, names: Mapping[str, Sequence[int]]) -> None:
+    """Raises OSError."""
+    lines = sorted(_key(name) + _encode(rows).encode() for name, rows in names.items())
+    file.write_bytes(_FIRST + b",\n".join(lines) + _LAST)
+
+
+class Names:
+    """Reads what `write_names` wrote. Threads may share it. Raises OSError, ValueError for damage."""
+
+    def __init__(self, file: Path) -> None:
+        with file.open("rb") as opened:
+            self._lines = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        if self._lines[: len(_FIRST)] != _FIRST or self._lines[-len(_LAST) :] != _LAST:
+            raise ValueError("the names are cut short")
+
+    def rows(self, name: str) -> Sequence[int]:
+        """Of a folded name, by bisection; none for a name that nobody bears. Raises ValueError for a damaged line."""
+        wanted = _key(name)
+        # Both are where a line begins. No name's line is behind the last one, `}`: it begins with a quote.
+        low, high = len(_FIRST), len(self._lines)
+        while low < high:
+            begin = self._lines.rfind(b"\n", low, (low + high) // 2) + 1 or low
+            end = self._lines.find(b"\n", begin)
+            line = self._lines[begin:end]
+            if line.startswith(wanted):
+                rows: list[int] = json.loads(line[len(wanted) :].removesuffix(b","))
+                return rows
+            low, high = (end + 1, high) if line < wanted else (low, begin)
+        return ()
+
+
+def _key(name: str) -> bytes:
+    """What the name's line begins with, and no other's: a quote inside a name is escaped."""
+    return f"{_encode(name)}:".encode("utf-8", "surrogatepass")
+
+
+_MASKS_KEPT = 64
+_TOOL_BYTES_KEPT = 32 * 1024 * 1024
+"""Of the records of tools that were shown: once there are more, they are read anew."""
+_TEXTS: Mapping[Leg, tuple[str, EntityKind]] = {
+    "agent_text": (generation.AGENT_TEXT, "agent"),
+    "capability_text": (generation.CAPABILITY_TEXT, "tool"),
+}
+"""Where a text leg's postings are, and whose texts they are of."""
+
+
+class LocalIndex:
+    """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self.path = lease.path
+        self._folder = lease.path.parent
+        self.state = IndexState(**_read_json(self.path / generation.STATE))
+        if self.state.schema_version > SCHEMA_VERSION:
+            raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
+        if generation.is_of_before(self.path):
+            raise RegistryUnusable(self.path, "an older Waygraph wrote it. The next write here makes it anew.")
+        tables = _read_json(self.path / generation.TABLES)
+        self._agents = [agent_of_record(row) for row in tables["agents"]]
+        self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
+        self._pinned = [agent for agent in self._by_id.values() if agent.pinned]
+        self._tool_ids: list[str] = tables["tool_ids"]
+        _refuse_strays(self._agents, tables["tool_ids"], tables["owners"])
+        first = len(self._agents)
+        self._with_tools = len(set(tables["owners"]))
+        capabilities = len(self._tool_ids) + first - self._with_tools
+        self._populations: Mapping[EntityKind, int] = {"agent": first, "tool": capabilities}
+        self._pending_rows = np.asarray(tables.get(generation.PENDING_TOOLS, ()), dtype=np.int64) + first
+        self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
+        self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
+        self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
+        if self.state.dimension:
+            self._mapped_rows()  # damage is found now, not by a search
+        self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
+        self._text_indexes: dict[Leg, Postings] = {}
+        self._lock = threading.Lock()
+        self._tools: dict[str, Tool] = {}
+        self._tool_bytes = 0
+
+    @classmethod
+    def open(cls, folder: Path) -> "LocalIndex":
+        """The current generation. Raises RegistryNotFound, RegistryUnusable."""
+        lease = lease_current(folder)
+        with Readable(folder):
+            return cls(lease)
+
+    @property
+    def graph_copy(self) -> Path:
+        """A copy of this revision's graph, for statements that people type."""
+        return self.path / generation.GRAPH
+
+    # -- search ------------------------------------------------------------------------------------
+
+    @property
+    def is_fixed(self) -> bool:
+        return True
+
+    def search(
+        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+    ) -> Hits:
+        mask = self._mask(scope)
+        found: dict[Leg, LegHits] = {}
+        # In the order asked: what is built from the hits must not depend on the order of a set.
+        wanted = tuple(legs)
+        with Readable(self._folder):
+            similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
+            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
+            if "name" in wanted:
+                with span("names"):
+                    found["name"] = self._named(written or text, mask)
+        legs = {leg: found[leg] for leg in wanted if leg in found}
+        return Hits(legs, similarity, coverage, self, self._populations)
+
+    def _vector_legs(
+        self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
+    ) -> float:
+        """Fills the vector legs; returns the highest cosine."""
+        if vector is None or not self.state.dimension or not legs or not len(self._ids):
+            return 0.0
+        with span("vectors"):
+            scores = cosines(self._rows, vector)
+            if mask is not None:
+                scores[~mask] = -np.inf
+            for leg in legs:
+                first, last = self._spans[leg]
+                rows = best(scores[first:last], depth) + first
+                found[leg] = self._hits(rows, scores[rows])
+        return max((hits.scores[0] for hits in found.values() if hits.scores), default=0.0)
+
+    @cached_property
+    def _rows(self) -> "Vector":
+        """Read by the first question that has a vector: not every process asks one."""
+        return laid_out(self._mapped_rows())
+
+    def _mapped_rows(self) -> "Vector":
+        rows: Vector = np.load(self.path / generation.VECTORS, mmap_mode="r")
+        return rows
+
+    @cached_property
+    def _spans(self) -> dict[Leg, tuple[int, int]]:
+        """The rows of each vector leg: agents with tools, agents without, tools lie in this order."""
+        agents, rows = len(self._agents), len(self._ids)
+        return {
+            "agent_vector": (0, agents),
+            "tool_vector": (agents, rows),
+            "capability_vector": (self._with_tools, rows),
+        }
+
+    def _text_legs(
+        self, found: dict[Leg, LegHits], legs: Sequence[Leg], text: str, depth: int, mask: "Mask | None"
+    ) -> float:
+        """Fills the text legs; returns the best coverage of the query's words."""
+        if not legs:
+            return 0.0
+        words, coverage = query_terms(text), 0.0
+        with span("words"):
+            for leg in legs:
+                index = self._text_index(leg)
+                rows, scores = index.search(words, depth, mask)
+                found[leg] = self._hits(rows, scores)
+                if len(scores):
+                    coverage = max(coverage, float(scores[0]) / index.best_possible(words))
+        return coverage
+
+    def _text_index(self, leg: Leg) -> Postings:
+        """Opened when it is first asked: not every recipe needs both."""
+        index = self._text_indexes.get(leg)
+        if index is None:
+            folder, kind = _TEXTS[leg]
+            texts = self._populations[kind]
+            index = self._text_indexes[leg] = Postings(self.path / folder, rows=len(self._ids), texts=texts)
+        return index
+
+    def _named(self, text: str, mask: "Mask | None") -> LegHits:
+        rows = [row for name in named_in(text) for row in self._names.rows(name)]
+        if not rows:
+            return LegHits([], [], [])
+        allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
+        return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self.path / generation.NAMES)
+
+    def _hits(self, rows: "NDArray[np.int64]", scores: "NDArray[np.float32]") -> LegHits:
+        return LegHits(self._ids[rows].tolist(), self._owner_ids[rows].tolist(), scores.tolist())
+
+    def _mask(self, scope: Scope) -> "Mask | None":
+        """Which rows may be found; None: all. Kept for the scopes asked last."""
+        with self._lock:
+            if scope in self._masks:
+                self._masks.move_to_end(scope)
+                return self._masks[scope]
+        mask = self._new_mask(scope)
+        with self._lock:
+            self._masks[scope] = mask
+            while len(self._masks) > _MASKS_KEPT:
+                self._masks.popitem(last=False)
+        return mask
+
+    def _new_mask(self, scope: Scope) -> "Mask | None":
+        allowed = np.fromiter(
+            (routable(agent, scope.principal, scope.filters) for agent in self._agents),
+            dtype=np.bool_,
+            count=len(self._agents),
+        )
+        if allowed.all() and not len(self._pending_rows):
+            return None
+        rows = allowed[self._owners]
+        rows[self._pending_rows] = False
+        return rows
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def agents(self) -> Mapping[str, Agent]:
+        return self._by_id
+
+    def pinned(self) -> Sequence[Agent]:
+        return self._pinned
+
+    def tools(self, ids: Sequence[str]) -> list[Tool]:
+        return [self._tools.get(tool_id) or self._read_tool(tool_id) for tool_id in ids]
+
+    def tool_ids(self, agent_id: str) -> Sequence[str]:
+        return self._tools_by_agent.get(agent_id, ())
+
+    def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
+
+    def pending_tools(self) -> Sequence[str]:
+        return sorted(self._ids[self._pending_rows].tolist())
+
+    def owners_called(self, call_name: str) -> Sequence[str]:
+        return self._call_names.owners(call_name)
+
+    def sources(self) -> "Sequence[SourceSummary]":
+        with Readable(self._folder):
+            return generation.read_sources(self.path)
+
+    def settings(self) -> "Mapping[str, OperatorSettings]":
+        return self._settings
+
+    @cached_property
+    def _settings(self) -> "Mapping[str, OperatorSettings]":
+        """Read from the graph's copy, which takes a while, and only for who looks at one agent closely."""
+        from waygraph.registry.graph.grafeo import GrafeoEngine
+        from waygraph.registry.graph.read import read_settings
+
+        with closing(GrafeoEngine.open_copy(self.graph_copy)) as engine:
+            return read_settings(engine)
+
+    @cached_property
+    def _call_names(self) -> CallNames:
+        return CallNames(self._by_id)
+
+    @cached_property
+    def _tools_by_agent(self) -> dict[str, list[str]]:
+        grouped: dict[str, list[str]] = {}
+        for tool_id in self._tool_ids:
+            grouped.setdefault(tool_id.partition("/")[0], []).append(tool_id)
+        return grouped
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {tool_id: position for position, tool_id in enumerate(self._tool_ids)}
+
+    @cached_property
+    def _records(self) -> Callable[[int], bytes]:
+        offsets = np.load(self.path / generation.OFFSETS)
+        with (self.path / generation.RECORDS).open("rb") as file:
+            lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
+
+    def _read_tool(self, tool_id: str) -> Tool:
+        position = self._positions[tool_id]
+        with Readable(self._folder):
+            record = self._records(position)
+            tool = tool_of_record(json.loads(record.decode("utf-8", "surrogatepass")))
+            if tool.id != tool_id:
+                raise ValueError(f"the record of {tool_id} is another's")
+        if self._tool_bytes > _TOOL_BYTES_KEPT:
+            self._tools.clear()
+            self._tool_bytes = 0
+        self._tools[tool_id] = tool
+        self._tool_bytes += len(record)
+        return tool
+
+    def close(self) -> None:
+        self._lease.close()
+
+
+class Readable:
+    """Turns what damaged or missing files lead to into RegistryUnusable. `folder` holds the generations."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if _is_damage(error):
+            raise RegistryUnusable(
+                self._folder,
+                f"the search index cannot be read ({str(error)[:200]}). "
+                "If it is damaged, remove this folder: the index is built anew from the graph.",
+            ) from error
+
+
+def _is_damage(error: BaseException | None) -> bool:
+    """Parsers of files raise what they like."""
+    return isinstance(error, Exception) and not isinstance(error, (WaygraphError, MemoryError))
+
+
+def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:
+    """Raises ValueError if a tool's id is not of the agent that the table gives it: then one of them is damaged."""
+    prefixes = [f"{agent.id}/" for agent in agents]
+    if not all(tool_id.startswith(prefixes[owner]) for tool_id, owner in zip(tool_ids, owners, strict=True)):
+        raise ValueError("a tool is not its owner's")
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))

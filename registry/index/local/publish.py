@@ -1,0 +1,292 @@
+"""From the graph to a generation: reads one revision whole and publishes it."""
+
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
+from waygraph.registry.graph.read import (
+    RegistryState,
+    StoredAgent,
+    StoredTool,
+    overlaid,
+    read_agents,
+    read_claims,
+    read_settings,
+    read_sources,
+    read_state,
+    read_tools,
+    read_vectors,
+)
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, made_of
+from waygraph.registry.index.local.local_index import write_names
+from waygraph.registry.index.local.scoring import write_postings
+from waygraph.registry.index.search_index import IndexState, agent_record
+from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.errors import RegistryError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = Mapping[str, NDArray[np.float32]]
+
+
+# Writes the files of a generation. Their reader is `local.py`.
+
+
+def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None) -> None:
+    """Everything but the graph's copy. `made`: of this snapshot, if it was. Raises OSError if it cannot be written."""
+    made = made or made_of(snapshot, Made())
+    _write_json(folder / generation.STATE, asdict(snapshot.state))
+    _write_json(folder / generation.TABLES, _tables(snapshot))
+    write_names(folder / generation.NAMES, _names(made))
+    write_sources(folder, snapshot.sources)
+    _write_json(folder / generation.KEYS, list(snapshot.vector_keys))
+    np.save(folder / generation.VECTORS, snapshot.vectors)
+    _write_records(folder, made.tools.values())
+    _write_texts(folder, made)
+
+
+def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
+    """Apart from the rest, since a sync that changes nothing else still confirms its claims."""
+    _write_json(folder / generation.SOURCES, [asdict(source) for source in sources])
+
+
+def _tables(snapshot: Snapshot) -> dict[str, Any]:
+    position = {agent.id: row for row, agent in enumerate(snapshot.agents)}
+    pending = [row for row, tool in enumerate(snapshot.tools) if tool.pending]
+    return {
+        "agents": [agent_record(agent) for agent in snapshot.agents],
+        "tool_ids": [tool.id for tool in snapshot.tools],
+        "owners": [position[tool.agent_id] for tool in snapshot.tools],
+        **({generation.PENDING_TOOLS: pending} if pending else {}),
+    }
+
+
+def _names(made: Made) -> dict[str, list[int]]:
+    """Folded name → rows of the entities that bear it."""
+    names: dict[str, list[int]] = {}
+    of_entities = [*(agent.names for agent in made.agents.values()), *(tool.names for tool in made.tools.values())]
+    for row, forms in enumerate(of_entities):
+        for form in forms:
+            names.setdefault(form, []).append(row)
+    return names
+
+
+def _write_records(folder: Path, tools: Iterable[MadeOfTool]) -> None:
+    """One JSON line a tool, and where each starts: a reader parses only those it shows."""
+    offsets = [0]
+    with (folder / generation.RECORDS).open("wb") as file:
+        for made in tools:
+            file.write(made.record)
+            offsets.append(offsets[-1] + len(made.record))
+    np.save(folder / generation.OFFSETS, np.asarray(offsets, dtype=np.int64))
+
+
+def _write_texts(folder: Path, made: Made) -> None:
+    agents, tools = list(made.agents.values()), list(made.tools.values())
+    profiles = [(row, agent.words) for row, agent in enumerate(agents)]
+    capabilities = [(row, agent.words) for row, agent in enumerate(agents) if not agent.tools]
+    capabilities += [(row, tool.words) for row, tool in enumerate(tools, start=len(agents))]
+    write_postings(folder / generation.AGENT_TEXT, profiles)
+    write_postings(folder / generation.CAPABILITY_TEXT, capabilities)
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")), encoding="utf-8", errors="surrogatepass"
+    )
+
+
+logger = logging.getLogger(__name__)
+
+
+class PublishingEngine(GraphEngine, Copying, Protocol):
+    """An engine whose graph can be read, and copied as a file."""
+
+
+def publish_graph(
+    folder: Path,
+    engine: PublishingEngine,
+    *,
+    trust_index: bool = True,
+    kept: Kept | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> bool:
+    """Makes the graph's revision the current generation; False if it already is.
+
+    `kept`: what is known of the generation before. `meanwhile` is done in a thread beside the work, before the
+    generation becomes the current one.
+    """
+    kept = kept or Kept()
+    state = read_state(engine)
+    if state is None:
+        return False
+    shown = published_state(folder)
+    # The commit too: a graph file that was restored from a copy may have come to the same revision another way.
+    wanted = (state.revision, state.commit, state.schema_version)
+    is_shown = shown is not None and (shown.revision, shown.commit, shown.schema_version) == wanted
+    if is_shown and not generation.is_outdated(folder) and _sources_of(folder) is not None:
+        meanwhile()
+        return _publish_confirmations(folder, engine, state.revision)
+    known = (kept.vectors or known_vectors(folder)) if trust_index else {}
+    snapshot = read_snapshot(engine, state, known, kept.tools_now(engine, state))
+
+    def copy(to: Path) -> None:
+        engine.save(to)
+        meanwhile()
+
+    generation.publish(folder, state.revision, partial(_build, copy=copy, snapshot=snapshot, kept=kept))
+    return True
+
+
+def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, kept: Kept) -> None:
+    """The graph is copied beside the rest: the engine holds no lock of Python while it writes."""
+    with ThreadPoolExecutor(1, "copy") as beside:
+        copied = beside.submit(copy, folder / generation.GRAPH)
+        build_generation(folder, snapshot, kept.made_of(snapshot))
+        copied.result()
+
+
+def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
+    """The same revision, with sources as they were last seen; all other files are shared where that is possible."""
+    current = folder / generation.current_name(folder)
+    sources = read_sources(engine, read_claims(engine))
+    if sources == _sources_of(folder):
+        return False
+
+    def link(new: Path) -> None:
+        skipped = shutil.ignore_patterns(generation.SOURCES, generation.GRAPH, generation.LEASE)
+        shutil.copytree(current, new, ignore=skipped, copy_function=_link_or_copy, dirs_exist_ok=True)
+        write_sources(new, sources)
+        engine.save(new / generation.GRAPH)
+
+    generation.publish(folder, revision, link)
+    return True
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Not every file system has hard links, and some have few for one file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _sources_of(folder: Path) -> list[SourceSummary] | None:
+    """None if they cannot be read: the generation is then built anew."""
+    with suppress(RegistryError, OSError, ValueError, TypeError, KeyError):
+        return generation.read_sources(folder / generation.current_name(folder))
+    return None
+
+
+def published_state(folder: Path) -> IndexState | None:
+    """What the current generation says of itself; None if there is none that can be read."""
+    with suppress(RegistryError, OSError, ValueError, TypeError):
+        path = folder / generation.current_name(folder) / generation.STATE
+        return IndexState(**json.loads(path.read_text(encoding="utf-8")))
+    return None
+
+
+def published_revision(folder: Path) -> int | None:
+    """The revision that the current generation shows; None as above."""
+    state = published_state(folder)
+    return state.revision if state else None
+
+
+def published_schema(folder: Path) -> int | None:
+    """The schema version of the graph that the current generation was built from; None as above."""
+    state = published_state(folder)
+    return state.schema_version if state else None
+
+
+def known_vectors(folder: Path) -> "Rows":
+    """Vector key → vector of the current generation. A key tells model and text, so its vector holds anywhere."""
+    import numpy as np
+
+    with suppress(RegistryError, OSError, ValueError, TypeError):
+        path = folder / generation.current_name(folder)
+        keys = json.loads((path / generation.KEYS).read_text(encoding="utf-8"))
+        matrix = np.load(path / generation.VECTORS, mmap_mode="r")
+        return {key: row for key, row in zip(keys, matrix, strict=True) if key}
+    return {}
+
+
+def read_snapshot(
+    session: GraphSession, state: RegistryState, known: "Rows", tools: Sequence[StoredTool] | None = None
+) -> Snapshot:
+    """The whole revision; vectors that `known` holds, and tools that are given, are not read from the graph again."""
+    stored = read_agents(session)
+    tools = read_tools(session) if tools is None else tools
+    settings = read_settings(session)
+    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
+    ordered = index_order(agents, {item.tool.agent_id for item in tools})
+    vectors, keys = _vectors(session, [stored[agent.id] for agent in ordered], tools, known)
+    return Snapshot(
+        state=_index_state(state, len(ordered), len(tools), int(vectors.shape[1])),
+        agents=ordered,
+        tools=[item.tool for item in tools],
+        vectors=vectors,
+        vector_keys=keys,
+        sources=read_sources(session, read_claims(session)),
+    )
+
+
+def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) -> IndexState:
+    return IndexState(
+        revision=state.revision,
+        embedder=state.embedder,
+        embedder_spec=state.embedder_spec,
+        texts=state.texts,
+        dimension=dimension,
+        agents=agents,
+        tools=tools,
+        schema_version=state.schema_version,
+        commit=state.commit,
+    )
+
+
+def _vectors(
+    session: GraphSession, agents: list[StoredAgent], tools: Sequence[StoredTool], known: "Rows"
+) -> "tuple[NDArray[np.float32], list[str]]":
+    """float32 of shape (agents + tools, dimension), a row of zeros for an entity without a vector; and the keys."""
+    import numpy as np
+
+    ids = [item.agent.id for item in agents] + [item.tool.id for item in tools]
+    keys = [item.vector_key for item in agents] + [item.vector_key for item in tools]
+    read = read_vectors(
+        session,
+        agents=[a.agent.id for a in agents if a.vector_key and a.vector_key not in known],
+        tools=[t.tool.id for t in tools if t.vector_key and t.vector_key not in known],
+    )
+    found: list[Any] = [
+        known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
+    ]
+    dimension = _common_length(found)
+    matrix = np.zeros((len(ids), dimension), dtype=np.float32)
+    for row, vector in enumerate(found):
+        if vector is not None and len(vector) == dimension:
+            matrix[row] = vector
+        else:
+            keys[row] = ""
+    return matrix, keys
+
+
+def _common_length(vectors: Sequence[Any]) -> int:
+    """0 without any. Those of another length are of another model: with the rest they cannot be compared."""
+    lengths = Counter(len(vector) for vector in vectors if vector is not None)
+    if len(lengths) > 1:
+        logger.warning("vectors are of %s numbers: run `waygraph reindex` to embed all texts anew", sorted(lengths))
+    return max(lengths, key=lambda length: lengths[length], default=0)

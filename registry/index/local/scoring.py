@@ -1,0 +1,178 @@
+"""Which texts hold a term, and how much it adds to each one's BM25 score: computed when the index is written.
+
+A search is the sum of a few short arrays. Files of a folder: the terms, a line each and sorted; where each term's
+postings begin; of each posting its row and its impact.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from waygraph.registry.index.analyser import SATURATION, kept_length, rarity, saturated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waygraph.registry.embedding.embedder import Vector
+
+    Mask = NDArray[np.bool_]
+    Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+    Shares = NDArray[np.float64]
+    Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+# The exact scan: every row's cosine with a query, and the best of them.
+
+
+_LINE = 64
+"""Bytes of a processor's cache line."""
+_GROUPS = 4
+"""For each of the best that are wanted: more are longer looked through, fewer leave more scores to be sorted."""
+
+
+def laid_out(rows: "Vector") -> "Vector":
+    """A copy in memory of this process, begun at a cache line: large pages hold it, which do not hold a mapped file. A
+    scan takes three fifths of the time where a model has just pushed the rows out of the caches.
+    """
+    room = np.empty(rows.nbytes + _LINE, dtype=np.uint8)
+    address: int = room.__array_interface__["data"][0]
+    start = -address % _LINE
+    copy: Vector = room[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
+    copy[...] = rows
+    return copy
+
+
+def cosines(rows: "Vector", vector: "Vector") -> "Vector":
+    """Of unit rows with a unit vector; -inf where either is all zeros: it has no direction, and is near to nothing."""
+    # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
+    scores: Vector = np.vecdot(rows, vector)
+    if not scores.all():
+        suspects = np.flatnonzero(scores == 0)
+        blank = ~rows[suspects].any(axis=1) if vector.any() else slice(None)
+        scores[suspects[blank]] = -np.inf
+    return scores
+
+
+def best(scores: "Vector", depth: int) -> "NDArray[np.int64]":
+    """Positions of the `depth` highest finite scores, best first, equal ones by position."""
+    floor = _floor(scores, depth)
+    positions = (scores >= floor if floor > -np.inf else scores > -np.inf).nonzero()[0]
+    # Positions ascend, and a stable sort keeps them so among equal scores.
+    order = (-scores[positions]).argsort(kind="stable")[:depth]
+    return positions[order]
+
+
+def _floor(scores: "Vector", depth: int) -> float:
+    """A little below the `depth`-th highest score, or that itself; never above it.
+
+    The `depth`-th highest of the maxima of some groups: each maximum is a score. They are had in a third of the time.
+    """
+    if len(scores) <= depth:
+        return -np.inf
+    deep = max(1, len(scores) // (_GROUPS * depth))
+    groups = len(scores) // deep
+    maxima = scores[: deep * groups].reshape(deep, groups).max(axis=0)
+    return float(np.partition(maxima, groups - depth)[groups - depth])
+
+
+TERMS, STARTS, ROWS, IMPACTS = FILES = ("terms.txt", "starts.npy", "rows.npy", "impacts.npy")
+_WORDS_KEPT = 16_384
+
+
+class Postings:
+    """Searches what `write_postings` wrote. Threads may share it. Raises OSError, ValueError for damage."""
+
+    def __init__(self, folder: Path, *, rows: int, texts: int) -> None:
+        """`rows`: how many the whole index has; `texts`: how many were written."""
+        terms = (folder / TERMS).read_text(encoding="utf-8").splitlines()
+        starts = _mapped(folder / STARTS, np.int64)
+        self._rows, self._impacts = _mapped(folder / ROWS, np.int32), _mapped(folder / IMPACTS, np.float32)
+        _refuse_damage(len(terms), starts, self._rows, self._impacts, rows)
+        self._starts: list[int] = starts.tolist()
+        self._places = {term: place for place, term in enumerate(terms)}
+        self._size, self._texts = rows, texts
+        self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
+
+    def search(self, words: Sequence[str], depth: int, mask: "Mask | None") -> "Found":
+        """Rows and scores, best first, equal scores by row. `mask`: which rows may be found; None: all."""
+        spans = [self._span(place) for word in words if (place := self._places.get(word)) is not None]
+        if not spans:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        rows = np.concatenate([self._rows[span] for span in spans])
+        scores = np.bincount(rows, np.concatenate([self._impacts[span] for span in spans]), self._size)
+        if mask is not None:
+            scores[~mask] = 0
+        found = np.flatnonzero(scores > 0)
+        told = scores[found].astype(np.float32)
+        top = best(told, depth)
+        return found[top], told[top]
+
+    def _span(self, place: int) -> slice:
+        return slice(self._starts[place], self._starts[place + 1])
+
+    def best_possible(self, words: Sequence[str]) -> float:
+        """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
+        return SATURATION * sum(map(self._rarity, words))
+
+    def _new_rarity(self, word: str) -> float:
+        place = self._places.get(word)
+        having = 0 if place is None else self._starts[place + 1] - self._starts[place]
+        return rarity(having, self._texts)
+
+
+def _mapped(file: Path, kind: type) -> "NDArray[Any]":
+    """Not as np.memmap, whose slices take ten times as long."""
+    array = np.asarray(np.load(file, mmap_mode="r"))
+    if array.dtype != kind:
+        raise ValueError(f"{file.name} holds other numbers")
+    return array
+
+
+def _refuse_damage(
+    terms: int, starts: "NDArray[Any]", rows: "NDArray[Any]", impacts: "NDArray[Any]", size: int
+) -> None:
+    """A row that is none, or a score that is no number, would do harm far from here. Raises ValueError."""
+    bounds = len(starts) == terms + 1 and starts[0] == 0 and starts[-1] == len(rows) == len(impacts)
+    if not bounds or (np.diff(starts) < 1).any():
+        raise ValueError("its postings are not those of its terms")
+    if len(rows) and not (rows.min() >= 0 and rows.max() < size and impacts.min() > 0 and impacts.max() < np.inf):
+        raise ValueError("its postings are of no rows, or of no scores")
+
+
+def write_postings(folder: Path, texts: Sequence[tuple[int, Sequence[str]]]) -> None:
+    """Of texts by row, rows ascending: the terms of each, repeats kept. Raises OSError."""
+    held = [terms for _, terms in texts]
+    vocabulary: set[str] = set()
+    # Text by text, here and below: one call over all of them would hold up who asks meanwhile.
+    for each in held:
+        vocabulary.update(each)
+    terms = sorted(vocabulary)
+    of_terms, of_texts, counts = _counted(held, terms)
+    having = np.bincount(of_terms, minlength=len(terms))
+    folder.mkdir()
+    (folder / TERMS).write_text("\n".join(terms), encoding="utf-8")
+    np.save(folder / STARTS, np.concatenate([[0], np.cumsum(having)]).astype(np.int64))
+    np.save(folder / ROWS, np.asarray([row for row, _ in texts], dtype=np.int32)[of_texts])
+    rarities = np.asarray([rarity(count, len(texts)) for count in having.tolist()])
+    np.save(folder / IMPACTS, (_shares(held, of_texts, counts) * rarities[of_terms]).astype(np.float32))
+
+
+def _counted(held: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
+    """Of each posting its term's place, its text's, and how often it stands there; by terms, then by texts."""
+    places = dict(zip(terms, range(len(terms)), strict=True))
+    size = max(len(held), 1)
+    standing = [
+        np.fromiter(map(places.__getitem__, words), np.int64, len(words)) * size + text
+        for text, words in enumerate(held)
+    ]
+    keys, counts = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *standing]), return_counts=True)
+    return *np.divmod(keys, size), counts
+
+
+def _shares(held: Sequence[Sequence[str]], of_texts: "NDArray[np.int64]", counts: "NDArray[np.int64]") -> "Shares":
+    lengths = [len(words) for words in held]
+    mean = sum(lengths) / len(lengths) if lengths else 0.0
+    return saturated(counts, np.asarray([kept_length(length) for length in lengths], dtype=np.int64)[of_texts], mean)

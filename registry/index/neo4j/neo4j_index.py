@@ -1,0 +1,227 @@
+"""The search index on Neo4j: its own vector and full-text indexes, all legs with owners and records in one round trip.
+
+Neo4j reads what is committed, not one moment: a reader beside a commit may see half of it. So every answer carries
+the revision and the mark of a running commit, both from its begin and from its end; one that is torn is asked again.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from waygraph.cypher import load
+from waygraph.registry.graph.commit_mark import Moment
+from waygraph.registry.graph.engine import batches
+from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
+from waygraph.registry.graph.read import read_claims, read_settings, read_sources
+from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, agent_of, merged, tool_of
+from waygraph.registry.index.neo4j.neo4j_schema import faults, vector_indexes
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, IndexState, Leg, Scope
+from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
+from waygraph.registry.model.nouns import Agent, Tool
+
+if TYPE_CHECKING:
+    from waygraph.cypher import Statement
+    from waygraph.registry.embedding.embedder import Vector
+    from waygraph.registry.graph.neo4j import Neo4jEngine
+    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
+
+
+LEAST_REACH = 100
+"""An approximate index that is asked for few looks at few, and misses better ones."""
+SCOPED_REACH = 4
+"""How many times the depth is read at once where a scope may leave out some."""
+_ATTEMPTS = 5
+
+
+class Neo4jIndex:
+    """Implements SearchIndex. Holds no data of the registry but its agents, kept for their revision."""
+
+    def __init__(self, engine: "Neo4jEngine") -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._held = _Held(None, {}, CallNames(()))
+        self.state, self._apart = self._read_state()
+
+    def refresh(self) -> bool:
+        """Brings `state` to the present revision; False if queries must be embedded otherwise.
+
+        Raises RegistryNotFound.
+        """
+        state, self._apart = self._read_state()
+        same = (state.embedder, state.texts) == (self.state.embedder, self.state.texts)
+        if same:
+            self.state = state
+        return same
+
+    def _read_state(self) -> tuple[IndexState, int]:
+        rows = self._engine.run(load("neo4j/search/state"))
+        if not rows:
+            raise RegistryNotFound(self._engine.place)
+        row = rows[0]
+        apart = row.pop("apart")
+        return IndexState(**row), apart
+
+    # -- search ------------------------------------------------------------------------------------
+
+    @property
+    def is_fixed(self) -> bool:
+        return False
+
+    def search(
+        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+    ) -> Hits:
+        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, (text, written or text), depth, scope)
+        for _ in range(_ATTEMPTS):
+            reach = self._reach(ask)
+            found, unanswered = self._first(ask, reach)
+            self._apart = found.apart
+            parts = [found, *self._filling(ask, found, [*found.short_legs(ask.depth, reach), *unanswered])]
+            if len({part.commit for part in parts}) == 1:
+                self._note(found)
+                return merged(parts).hits(ask, self.state)
+        raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
+
+    def _note(self, found: "Answer") -> None:
+        """What is read beside an answer, such as all agents, is not older than it."""
+        if found.revision > self.state.revision:
+            self.state = replace(self.state, revision=found.revision, commit=found.commit)
+
+    def _first(self, ask: "Ask", reach: int) -> "tuple[Answer, list[Leg]]":
+        """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.
+
+        It is being made after a reindex, and lacks owners after an upgrade of the server.
+        """
+        try:
+            return self._indexed(ask, reach), []
+        except EngineError:
+            if not self._vector_faults(ask):  # or no longer: it may have been made since
+                return self._indexed(ask, reach), []
+        unanswered = [leg for leg in ask.legs if leg in VECTOR_LEGS]
+        others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
+        return self._whole("neo4j/search/legs", others.params(reach)), unanswered
+
+    def _vector_faults(self, ask: "Ask") -> dict[str, str]:
+        return faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index))
+
+    @property
+    def _filters_in_index(self) -> bool:
+        return self._engine.version >= IN_INDEX_FILTERS
+
+    def _indexed(self, ask: "Ask", reach: int) -> "Answer":
+        """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
+        if not (ask.is_scoped and ask.vector and self._filters_in_index):
+            return self._whole("neo4j/search/legs", ask.params(reach))
+        params = ask.params(reach) | {"least": max(ask.depth, LEAST_REACH)}
+        del params["agent_index"], params["capability_index"]
+        # An index cannot be named by a parameter here.
+        return self._whole("neo4j/search/legs_within", params, {"DIMENSION": str(len(ask.vector))})
+
+    def _reach(self, ask: "Ask") -> int:
+        """How many hits of an index are read at once: the depth, and so many more as may not be shown."""
+        depth = max(ask.depth, LEAST_REACH)
+        return depth * SCOPED_REACH if ask.is_scoped else depth + min(self._apart, depth * SCOPED_REACH)
+
+    def _filling(self, ask: "Ask", found: "Answer", short: Sequence[Leg]) -> "Iterator[Answer]":
+        """Legs that came short, read to the end: vectors by an exact scan of what the scope allows."""
+        if vectors := [leg for leg in short if leg in VECTOR_LEGS]:
+            yield self._whole("neo4j/search/scan", ask.scan_params(vectors))
+        if words := [leg for leg in short if leg in TEXT_LEGS]:
+            texts = max(1, *found.frequencies[0])
+            yield self._whole("neo4j/search/legs", replace(ask, legs=tuple(words)).params(texts))
+
+    def _whole(self, name: str, params: dict[str, object], written: Mapping[str, str] | None = None) -> "Answer":
+        """An answer of one revision; waits while a writer commits. `written` goes into the statement's text."""
+        statement = load(name)
+        for placeholder, text in (written or {}).items():
+            statement = replace(statement, text=statement.text.replace(placeholder, text))
+        give_up = time.monotonic() + self._engine.read_timeout_s
+        pause_s = 0.002
+        while True:
+            found = Answer.of(self._row(statement, params), self._engine.place)
+            _refuse_outdated(self.state, found.embedder, found.texts)
+            if not found.torn:
+                return found
+            if time.monotonic() > give_up:
+                raise ServerUnavailable(self._engine.place, "a writer has been committing all the while")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.1)
+
+    def _row(self, statement: "Statement", params: dict[str, object]) -> dict[str, Any] | None:
+        try:
+            # In one map: for each size of each list and text among the parameters the server makes another plan, which
+            # takes longer than a hundred searches.
+            return self._engine.read_once(statement, {"ask": params})
+        except EngineError:
+            # With another embedder the indexes of the former one's vectors go.
+            state, _ = self._read_state()
+            _refuse_outdated(self.state, state.embedder, state.texts)
+            raise
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def agents(self) -> Mapping[str, Agent]:
+        return self._held_now().agents
+
+    def owners_called(self, call_name: str) -> Sequence[str]:
+        return self._held_now().call_names.owners(call_name)
+
+    def _held_now(self) -> "_Held":
+        """Kept for the next question if no writer was committing: what is read amid a commit may be half of it."""
+        held = self._held
+        if held.commit == self.state.commit:
+            return held
+        before = Moment.read(self._engine)
+        rows = self._engine.run(load("neo4j/search/agents"))
+        agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
+        found = _Held(before.commit if before else None, agents, CallNames(agents))
+        if before is not None and before.whole and Moment.read(self._engine) == before:
+            self._held = found
+        return found
+
+    def pinned(self) -> Sequence[Agent]:
+        return [agent for agent in self.agents().values() if agent.pinned]
+
+    def tools(self, ids: Sequence[str]) -> list[Tool]:
+        found: dict[str, Tool] = {}
+        for batch in batches(ids):
+            rows = self._engine.run(load("neo4j/search/tools"), ids=list(batch))
+            found.update((row["id"], tool_of(row["record"])) for row in rows)
+        return [found[tool_id] for tool_id in ids]
+
+    def tool_ids(self, agent_id: str) -> Sequence[str]:
+        return self.tool_ids_of([agent_id])[agent_id]
+
+    def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
+        for batch in batches(agent_ids):
+            for row in self._engine.run(load("neo4j/search/tool_ids"), agent_ids=list(batch)):
+                found[row["agent_id"]].append(row["id"])
+        return found
+
+    def pending_tools(self) -> Sequence[str]:
+        return [row["id"] for row in self._engine.run(load("neo4j/search/pending_tools"))]
+
+    def sources(self) -> "Sequence[SourceSummary]":
+        with self._engine.reading() as session:
+            return read_sources(session, read_claims(session))
+
+    def settings(self) -> "Mapping[str, OperatorSettings]":
+        return read_settings(self._engine)
+
+    def close(self) -> None:
+        """The engine is its owner's."""
+
+
+class _Held(NamedTuple):
+    """The agents by id, in order of id, as they were after `commit` (None: not read yet)."""
+
+    commit: str | None
+    agents: Mapping[str, Agent]
+    call_names: CallNames
+
+
+def _refuse_outdated(known: IndexState, embedder: str, texts: str) -> None:
+    if (known.embedder, known.texts) != (embedder, texts):
+        raise IndexOutdated

@@ -1,0 +1,276 @@
+"""What Neo4j answers to a search: hits, the records of them, and whether all is of one revision."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from waygraph.registry.graph.commit_mark import is_committing
+from waygraph.registry.index.analyser import SATURATION, named_in, query_terms, rarity
+from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
+from waygraph.registry.index.search_index import (
+    TEXT_LEGS,
+    VECTOR_LEGS,
+    Hits,
+    IndexState,
+    Leg,
+    LegHits,
+    Scope,
+    agent_of_record,
+    tool_of_record,
+)
+from waygraph.registry.model.errors import RegistryNotFound
+from waygraph.registry.model.identity import mended
+from waygraph.registry.model.nouns import Agent, EntityKind, Tool
+
+if TYPE_CHECKING:
+    from waygraph.registry.embedding.embedder import Vector
+
+
+# A search, as Neo4j's statements take it.
+
+
+MOST_WORDS = 1_000
+"""Lucene takes 1,024 clauses; of a longer query the first words and the first names count."""
+_SYNTAX = frozenset('+-&|!(){}[]^"~*?:\\/<>=')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A search, as the statement takes it."""
+
+    wanted: tuple[Leg, ...]
+    """All that was asked for; without a vector no vector leg."""
+    legs: tuple[Leg, ...]
+    """Those of them that can hold anything."""
+    vector: "_Numbers"
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+    depth: int
+    scope: Scope
+
+    @classmethod
+    def of(
+        cls, legs: tuple[Leg, ...], vector: "Vector | None", texts: tuple[str, str], depth: int, scope: Scope
+    ) -> "Ask":
+        """`texts`: what words are taken of, and names."""
+        # Half a surrogate pair cannot be sent, nor be stored.
+        text, written = map(mended, texts)
+        words, names = query_terms(text)[:MOST_WORDS], named_in(written)[:MOST_WORDS]
+        answerable = {
+            *(VECTOR_LEGS if vector is not None and vector.any() else ()),
+            *(TEXT_LEGS if words else ()),
+            *(("name",) if names else ()),
+        }
+        return cls(
+            wanted=tuple(leg for leg in legs if vector is not None or leg not in VECTOR_LEGS),
+            legs=tuple(leg for leg in legs if leg in answerable),
+            vector=_Numbers() if vector is None else _Numbers(vector.tolist()),
+            words=words,
+            names=tuple(map(index_name, names)),
+            depth=depth,
+            scope=scope,
+        )
+
+    @property
+    def is_scoped(self) -> bool:
+        filters = self.scope.filters
+        chosen = filters.tags or filters.kinds or filters.agent_ids or filters.reachable
+        return self.scope.principal is not None or bool(chosen)
+
+    def params(self, reach: int) -> dict[str, object]:
+        dimension = len(self.vector)
+        return self._scope_params() | {
+            "legs": list(self.legs),
+            "vector": self.vector,
+            "agent_index": vector_index("agent", dimension),
+            "capability_index": vector_index("capability", dimension),
+            "words": lucene(self.words),
+            "names": lucene(self.names),
+            "terms": [ALL_TEXTS, *self.words],
+            "depth": self.depth,
+            "reach": reach,
+        }
+
+    def scan_params(self, legs: Sequence[Leg]) -> dict[str, object]:
+        return self._scope_params() | {"legs": list(legs), "vector": self.vector, "depth": self.depth}
+
+    def _scope_params(self) -> dict[str, object]:
+        principal, filters = self.scope.principal, self.scope.filters
+        return {
+            "everyone": principal is None,
+            "groups": list(principal.groups) if principal else [],
+            "tags": list(filters.tags),
+            "kinds": list(filters.kinds),
+            "agent_ids": list(filters.agent_ids),
+            "reachable": filters.reachable,
+        }
+
+
+class _Numbers(list[float]):
+    """A list that is short to print: the driver prints all parameters for its log before each statement, whether
+    anybody keeps a log or not, and 384 numbers take it a quarter of a millisecond."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} floats>"
+
+
+def lucene(words: Iterable[str]) -> str:
+    """Words as terms of a Lucene query: whatever has a meaning in its syntax is escaped."""
+    return " ".join("".join("\\" + c if c in _SYNTAX else c for c in word) for word in words)
+
+
+_TEXT_LEGS_SEARCHED = {"agent_text": 0, "capability_text": 1}
+"""Leg → which of a Term's two counts is its own."""
+
+
+class _Leg(NamedTuple):
+    """`seen`: how many hits the index gave before the scope. Of each hit kept: order and id, owner, score, names."""
+
+    name: Leg
+    seen: int
+    ordered_ids: list[str]
+    owner_ids: list[str]
+    scores: list[float]
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the server said, and whether it is of one revision."""
+
+    revision: int
+    commit: str
+    embedder: str
+    texts: str
+    torn: bool
+    legs: dict[Leg, _Leg]
+    agents: dict[str, str]
+    """Records by id, as those of tools and pinned agents."""
+    tools: dict[str, str]
+    pinned: dict[str, str]
+    apart: int
+    frequencies: list[list[int]]
+    """Of all texts, then of each word of the query: how many texts of agents and of capabilities hold it."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any] | None, place: str) -> "Answer":
+        """Raises RegistryNotFound without a row: there is no Registry node."""
+        if row is None:
+            raise RegistryNotFound(place)
+        revision, commit, embedder, texts, begun_ms = row["state"]
+        committing = any(map(is_committing, (begun_ms, row["after"][2])))
+        return cls(
+            revision=revision,
+            commit=commit or "",
+            embedder=embedder,
+            texts=texts,
+            torn=committing or [revision, commit] != row["after"][:2],
+            legs={leg[0]: _Leg(*leg) for leg in row["legs"]},
+            agents=dict(row["agents"]),
+            tools=dict(row["tools"]),
+            pinned=dict(row.get("pinned", [])),
+            apart=row.get("apart", 0),
+            frequencies=row.get("frequencies", []),
+        )
+
+    def short_legs(self, depth: int, reach: int) -> list[Leg]:
+        """Legs that the scope left short of the depth though the index may hold more."""
+        ranked = (leg for leg in self.legs.values() if leg.name != "name")
+        return [leg.name for leg in ranked if len(leg.scores) < depth and leg.seen >= reach]
+
+    def hits(self, ask: Ask, state: IndexState) -> Hits:
+        legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
+        tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
+        # How many there are in this answer's revision, not at the last look at the state; asked where words are.
+        agents, capabilities = self.frequencies[0] if self.frequencies else (state.agents, state.tools)
+        now = replace(state, revision=self.revision, commit=self.commit, agents=agents)
+        populations: dict[EntityKind, int] = {"agent": agents, "tool": capabilities}
+        return Hits(legs, max(tops, default=0.0), self._coverage(legs), _Shown(self, now), populations)
+
+    def _leg_hits(self, name: Leg, ask: Ask) -> LegHits:
+        leg = self.legs.get(name)
+        if leg is None:
+            return LegHits([], [], [])
+        ranks = [_first_named(n, ask.names) for n in leg.names] if name == "name" else [-s for s in leg.scores]
+        order = list(zip(ranks, leg.ordered_ids, strict=True))
+        best = sorted(range(len(order)), key=order.__getitem__)
+        return LegHits(
+            [leg.ordered_ids[at][1:] for at in best],
+            [leg.owner_ids[at] for at in best],
+            [_told(name, leg.scores[at]) for at in best],
+        )
+
+    def _coverage(self, legs: Mapping[Leg, LegHits]) -> float:
+        """As the local index has it: the best score over the best that these words could have."""
+        shares = [0.0]
+        for leg, column in _TEXT_LEGS_SEARCHED.items():
+            hits = legs.get(leg)  # type: ignore[call-overload]
+            if hits and hits.scores:
+                total = self.frequencies[0][column]
+                best = SATURATION * sum(rarity(having[column], total) for having in self.frequencies[1:])
+                shares.append(hits.scores[0] / best if best else 0.0)
+        return max(shares)
+
+
+def merged(parts: Sequence[Answer]) -> Answer:
+    """The first, with the legs and records of the others added."""
+    first = parts[0]
+    return replace(
+        first,
+        legs={name: leg for part in parts for name, leg in part.legs.items()},
+        agents={i: record for part in parts for i, record in part.agents.items()},
+        tools={i: record for part in parts for i, record in part.tools.items()},
+    )
+
+
+class _Shown:
+    """Implements Records over the records that came with an answer; each is parsed when it is asked for."""
+
+    def __init__(self, answer: Answer, state: IndexState) -> None:
+        self._answer, self.state = answer, state
+
+    def agents(self) -> Mapping[str, Agent]:
+        return _Parsed(self._answer.agents)
+
+    def pinned(self) -> Sequence[Agent]:
+        return [agent_of(record) for _, record in sorted(self._answer.pinned.items())]
+
+    def tools(self, ids: Sequence[str]) -> list[Tool]:
+        return [tool_of(self._answer.tools[tool_id]) for tool_id in ids]
+
+
+class _Parsed(Mapping[str, Agent]):
+    """Agents by id, in order of id, over their records."""
+
+    def __init__(self, records: Mapping[str, str]) -> None:
+        self._records = records
+
+    def __getitem__(self, agent_id: str) -> Agent:
+        return agent_of(self._records[agent_id])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def agent_of(record: str) -> Agent:
+    return agent_of_record(json.loads(record))
+
+
+def tool_of(record: str) -> Tool:
+    return tool_of_record(json.loads(record))
+
+
+def _first_named(names: str, asked: Sequence[str]) -> float:
+    held = set(names.split(" "))
+    return next((at for at, name in enumerate(asked) if name in held), len(asked))
+
+
+def _told(leg: Leg, score: float) -> float:
+    """As every index tells it: a cosine, BM25 with its constant factor, 1 for a name."""
+    if leg in VECTOR_LEGS:
+        return 2 * score - 1
+    return SATURATION * score if leg in TEXT_LEGS else 1.0

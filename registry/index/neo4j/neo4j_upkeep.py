@@ -1,0 +1,295 @@
+"""Keeps what Neo4j's own indexes search true to the graph, inside the transaction that changes it.
+
+An agent and each of its tools carry, under names that begin with `index_`, the words and names they are found by,
+their record as it is shown, and what decides who may see them: the operator's word included. `Term` nodes count in
+how many texts a word stands, for BM25 does not tell.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows, batches
+from waygraph.registry.graph.read import overlaid, read_agents, read_settings, read_tools_of
+from waygraph.registry.index.search_index import (
+    agent_document,
+    agent_names,
+    agent_record,
+    tool_document,
+    tool_names,
+    tool_record,
+)
+from waygraph.registry.model.nouns import Agent, Tool, reachable
+
+SCHEMA = (
+    "neo4j/schema/unique_term",
+    "neo4j/schema/unique_commit",
+    "neo4j/schema/agent_text",
+    "neo4j/schema/capability_text",
+    "neo4j/schema/name",
+)
+VECTORS = {"agent": "neo4j/schema/agent_vectors", "capability": "neo4j/schema/capability_vectors"}
+VECTORS_BY_OWNER = {
+    "agent": "neo4j/schema/agent_vectors_by_owner",
+    "capability": "neo4j/schema/capability_vectors_by_owner",
+}
+LONGEST_NAME_CHARS = 200
+"""Lucene cuts a word in two after 255 characters; a longer name is found by its hash."""
+ALL_TEXTS = "*"
+"""The Term that counts texts, whatever words they hold; no word is written so."""
+
+Counts = tuple[Counter[str], Counter[str]]
+"""Word → number of texts that hold it, of agents and of capabilities."""
+
+
+def make_text_indexes(engine: GraphEngine) -> None:
+    """Safe to repeat."""
+    for name in SCHEMA:
+        engine.define(load(name))
+
+
+def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
+    """Exact ones, not quantized. `by_owner`: the server can search within a list of owners. Safe to repeat."""
+    exact = {"vector.quantization.type": "none"} if by_owner else {"vector.quantization.enabled": False}
+    options = {
+        "indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact},
+    }
+    for label, statement in (VECTORS_BY_OWNER if by_owner else VECTORS).items():
+        engine.define(load(statement), name=vector_index(label, dimension), options=options)
+
+
+def drop_other_vector_indexes(engine: GraphEngine, dimension: int) -> None:
+    """Those of an embedder that was replaced."""
+    ours = {vector_index(label, dimension) for label in VECTORS}
+    for row in engine.run(load("neo4j/schema/vector_indexes")):
+        if row["name"] not in ours:
+            engine.run(load("neo4j/schema/drop_index"), name=row["name"])
+
+
+def vector_index(label: str, dimension: int) -> str:
+    """With the dimension, so that nobody asks the index of an embedder that was replaced.
+
+    Of one label and property a server keeps one vector index: a new embedder's is made when the old one was dropped.
+    """
+    return f"{label}_vector_{dimension}"
+
+
+@contextmanager
+def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[None]:
+    """Notes what is indexed of these agents and their tools, and after the block indexes what there is then."""
+    wanted = sorted(agent_ids)
+    before = _entries(session, wanted)
+    yield
+    after = Documents.read(session, wanted)
+    for batch in batches(after.agent_rows):
+        session.run(load("neo4j/upkeep/put_agents"), rows=list(batch))
+    # Of a text that is written again Lucene counts the former one too, until it merges its files.
+    for batch in batches([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)]):
+        session.run(load("neo4j/upkeep/put_tools"), rows=list(batch))
+    for batch in batches(differences(counts(before.values()), counts(after.entries()))):
+        session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
+
+
+def index_name(form: str) -> str:
+    """A folded name as it is indexed and asked for: without white space, and not too long for Lucene."""
+    if len(form) <= LONGEST_NAME_CHARS:
+        return form
+    return "#" + hashlib.sha256(form.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is indexed of one entity: among agents, among capabilities or both, by which words."""
+
+    agent: bool
+    capability: bool
+    terms: str
+    names: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What is to be indexed of agents as they hold now, and of their tools, as rows of the statements."""
+
+    agent_rows: list[dict[str, Any]]
+    tool_rows: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, session: GraphSession, agent_ids: Collection[str] | None) -> "Documents":
+        """None: all agents."""
+        if agent_ids is not None and not agent_ids:
+            return cls([], [])
+        settings, stored = read_settings(session), read_agents(session)
+        agent_ids = stored if agent_ids is None else agent_ids
+        agents = {i: overlaid(stored[i].agent, settings) for i in agent_ids if i in stored}
+        tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
+        for batch in batches(list(agents)):
+            for item in read_tools_of(session, batch):
+                tools[item.tool.agent_id].append(item.tool)
+        return cls(
+            [_agent_row(agent, tools[agent.id]) for agent in agents.values()],
+            [_tool_row(agents[agent_id], tool) for agent_id, owned in tools.items() for tool in owned],
+        )
+
+    def entries(self) -> Iterator[_Entry]:
+        for row in self.agent_rows:
+            yield _entry(row, agent=True, capability=row["capability"])
+        yield from map(_tool_entry, self.tool_rows)
+
+
+def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
+    return {
+        "id": agent.id,
+        "capability": not tools,
+        "apart": agent.hidden or agent.pending or agent.pinned,
+        "unreachable": not reachable(agent.status),
+        "props": {
+            "index_owner": agent.id,
+            "index_record": _record(agent_record(agent)),
+            "index_terms": " ".join(agent_document(agent, tools)),
+            "index_names": _names(agent_names(agent)),
+            "index_tags": list(agent.tags),
+            "index_groups": list(agent.visible_to),
+            "index_hidden": agent.hidden or agent.pending,
+            "index_pinned": agent.pinned,
+        },
+    }
+
+
+def _tool_row(owner: Agent, tool: Tool) -> dict[str, Any]:
+    return {
+        "id": tool.id,
+        "pending": tool.pending,
+        "props": {
+            # An index of vectors that is searched for some owners alone then leaves out what waits.
+            "index_owner": "" if tool.pending else owner.id,
+            "index_record": _record(tool_record(tool)),
+            "index_terms": " ".join(tool_document(owner, tool)),
+            "index_names": _names(tool_names(owner, tool)),
+        },
+    }
+
+
+def _record(entity: Mapping[str, Any]) -> str:
+    return json.dumps(entity, ensure_ascii=False, separators=(",", ":"))
+
+
+def _names(forms: Iterable[str]) -> str:
+    return " ".join(sorted(map(index_name, forms)))
+
+
+def _entry(row: Mapping[str, Any], *, agent: bool, capability: bool) -> _Entry:
+    props = row["props"]
+    return _Entry(agent, capability, props["index_terms"], props["index_names"], props["index_record"])
+
+
+def _tool_entry(row: Mapping[str, Any]) -> _Entry:
+    return _entry(row, agent=False, capability=True)
+
+
+def _entries(session: GraphSession, agent_ids: Collection[str]) -> dict[str, _Entry]:
+    """Entity id → what is indexed of it; without those that are not indexed yet."""
+    rows: Rows = session.run(load("neo4j/upkeep/entries"), agent_ids=list(agent_ids)) if agent_ids else []
+    return {
+        row["id"]: _Entry(row["agent"], row["capability"], row["terms"], row["names"], row["record"])
+        for row in rows
+        if row["terms"] is not None
+    }
+
+
+def counts(entries: Iterable[_Entry]) -> Counts:
+    """Word → number of texts that hold it, of agents and of capabilities."""
+    agents: Counter[str] = Counter()
+    capabilities: Counter[str] = Counter()
+    for entry in entries:
+        words = {ALL_TEXTS, *entry.terms.split()}
+        agents.update(words if entry.agent else ())
+        capabilities.update(words if entry.capability else ())
+    return agents, capabilities
+
+
+def differences(before: Counts, after: Counts) -> list[dict[str, Any]]:
+    words = sorted({*before[0], *before[1], *after[0], *after[1]})
+    rows = [{"id": w, "agents": after[0][w] - before[0][w], "capabilities": after[1][w] - before[1][w]} for w in words]
+    return [row for row in rows if row["agents"] or row["capabilities"]]
+
+
+# All that is indexed on Neo4j beside all that should be: for the doctor to compare, for `reindex` to mend.
+
+
+Row = Mapping[str, Any]
+_LABELS = ("capability", "apart", "unreachable", "pending")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows of agents and tools as they should be, by id, beside those that are; and in how many texts words stand."""
+
+    agents: Mapping[str, tuple[Row, Row]]
+    tools: Mapping[str, tuple[Row, Row]]
+    terms: tuple[Counts, Counts]
+
+    @classmethod
+    def read(cls, session: GraphSession) -> "Comparison":
+        wanted = Documents.read(session, None)
+        agents = session.run(load("neo4j/check/indexed_agents"))
+        tools = session.run(load("neo4j/check/indexed_tools"))
+        return cls(
+            _beside(wanted.agent_rows, agents),
+            _beside([{**row, "capability": True} for row in wanted.tool_rows], tools),
+            (counts(wanted.entries()), _held_counts(session)),
+        )
+
+    def agent_faults(self) -> Iterator[str]:
+        return _told(self.agents)
+
+    def tool_faults(self) -> Iterator[str]:
+        return _told(self.tools)
+
+    def term_faults(self) -> Iterator[str]:
+        wanted, held = self.terms
+        for row in differences(held, wanted):
+            word = row["id"]
+            ours, theirs = ((side[0][word], side[1][word]) for side in (held, wanted))
+            yield f"{word!r} is counted in {ours[0]} agents and {ours[1]} capabilities, not {theirs[0]} and {theirs[1]}"
+
+
+@contextmanager
+def renew_index(session: GraphSession) -> Iterator[None]:
+    """After the block writes anew what is not indexed as it should be. The counts become true, whatever they were."""
+    yield
+    compared = Comparison.read(session)
+    for statement, pairs in (("neo4j/upkeep/put_agents", compared.agents), ("neo4j/upkeep/put_tools", compared.tools)):
+        for batch in batches([wanted for wanted, held in pairs.values() if wanted != held]):
+            session.run(load(statement), rows=list(batch))
+    wanted, held = compared.terms
+    for batch in batches(differences(held, wanted)):
+        session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
+
+
+def _beside(wanted: list[dict[str, Any]], held: list[dict[str, Any]]) -> dict[str, tuple[Row, Row]]:
+    found = {row["id"]: row for row in held}
+    return {row["id"]: (row, found.get(row["id"], {})) for row in wanted}
+
+
+def _told(pairs: Mapping[str, tuple[Row, Row]]) -> Iterator[str]:
+    """`id (what differs, …)` of each that is not as it should be."""
+    for entity, (wanted, held) in pairs.items():
+        props, others = wanted["props"], held.get("props", {})
+        differing = [name for name in props if props[name] != others.get(name)]
+        differing += [name for name in _LABELS if wanted.get(name) != held.get(name)]
+        if differing:
+            yield f"{entity} ({', '.join(differing)})"
+
+
+def _held_counts(session: GraphSession) -> Counts:
+    rows = session.run(load("neo4j/check/terms"))
+    return Counter({row["id"]: row["agents"] for row in rows}), Counter(
+        {row["id"]: row["capabilities"] for row in rows}
+    )

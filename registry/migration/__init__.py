@@ -1,1 +1,0 @@
-"""A registry, copied to another place."""

@@ -1,0 +1,157 @@
+"""One writer a file: a lock beside it that names its holder and ends with the process."""
+
+import fcntl
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, StorageFailed
+
+# Paths as a person wrote them.
+
+
+def as_written(path: str | os.PathLike[str]) -> Path:
+    """`~` and `~name` stand for homes. Raises InvalidSetting for the home of nobody, and for what is no text."""
+    try:
+        os.fspath(path).encode()
+        return Path(path).expanduser()
+    except UnicodeEncodeError:
+        raise InvalidSetting(f"{os.fspath(path)!r} cannot be used: its name is no UTF-8 text") from None
+    except RuntimeError as exc:
+        raise InvalidSetting(f"{os.fspath(path)!r}: nobody here has such a home") from exc
+
+
+# Files that are whole or absent, whoever reads or writes beside.
+
+
+PRIVATE = 0o600
+"""The mode of a file that its owner alone may read."""
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace the file; a reader sees the old content or the new one. `mode` None: as the process makes files.
+
+    Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        whole = Path(folder) / path.name
+        with whole.open("wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        whole.replace(path)
+    sync_path(path.parent)
+
+
+def write_named(path: Path, text: str) -> None:
+    """A file that somebody named: whole, or as it was. What is no plain file, such as a pipe, is written to.
+
+    Raises StorageFailed, also if its folder is not there.
+    """
+    if not path.parent.is_dir():
+        raise StorageFailed(f"{path} cannot be written: there is no folder {path.parent}")
+    content = text.encode("utf-8", "surrogatepass")
+    place = Path(os.path.realpath(path))
+    try:
+        held = place.stat() if place.exists() else None
+        if held and not stat.S_ISREG(held.st_mode):
+            place.write_bytes(content)
+        else:
+            write_atomically(place, content, mode=stat.S_IMODE(held.st_mode) if held else None)
+    except OSError as exc:
+        raise StorageFailed(f"{path} cannot be written: {exc.strerror or exc}") from exc
+
+
+def sync_path(path: Path) -> None:
+    """What a file holds, or what was renamed in a folder, stays so if the power fails. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def move_into_place(folder: Path, target: Path) -> None:
+    """Rename a finished folder to `target`; if another process was first, its folder stays. Raises OSError."""
+    for file in folder.iterdir():
+        sync_path(file)
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+_POLL_S = 0.02
+
+
+def lock_of(file: Path) -> Path:
+    return file.with_name(file.name + ".lock")
+
+
+@contextmanager
+def write_lock(file: Path, timeout_s: float, *, setting: str = "") -> Iterator[None]:
+    """Holds the file's write lock. Raises RegistryLocked, naming the holder, after `timeout_s`, which `setting` says.
+
+    Raises StorageFailed where no lock can be made.
+    """
+    path = lock_of(file)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be made, so nothing can be written here: {exc.strerror}") from exc
+    owner = os.getpid()
+    try:
+        _acquire(descriptor, file, timeout_s, setting)
+        # Who holds it is a courtesy to those who wait: a full disk must not keep a writer from making room.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(_self()).encode(), 0)
+        yield
+    finally:
+        # The file stays: removing it would let two writers lock two different files of one name.
+        if os.getpid() == owner:
+            # Let go in so many words: a process forked meanwhile has the descriptor too, and would keep the lock.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, file: Path, timeout_s: float, setting: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise RegistryLocked(file, holder=_holder(descriptor), waited_s=timeout_s, setting=setting) from None
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def _self() -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "host": os.uname().nodename,
+        "program": Path(sys.argv[0]).name if sys.argv else "",
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        said = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {said['pid']} ({said['program'] or 'python'} on {said['host']}, since {said['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,242 @@
+"""The nouns. Frozen, slotted, keyword-only values; checked where they enter, trusted inside."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
+EntityKind = Literal["agent", "tool"]
+TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
+"""Which texts stand for an entity: see `embedding.texts`."""
+JsonText = str
+"""Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value."""
+
+AGENT_KINDS: tuple[AgentKind, ...] = ("mcp_server", "a2a_agent", "skill", "openapi", "custom")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Something that can act: an MCP server, an A2A agent, a skill, an OpenAPI service.
+
+    `tags` and `visible_to` are what holds now: the source's word overlaid with the operator's.
+    An empty `visible_to` means everyone. `transport` holds secret references only, never values. `status` is one of
+    the texts of `statuses`.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    kind: AgentKind = "mcp_server"
+    version: str = ""
+    transport: JsonText = ""
+    tags: tuple[str, ...] = ()
+    visible_to: tuple[str, ...] = ()
+    pinned: bool = False
+    hidden: bool = False
+    pending: bool = False
+    """Waits for approval: listed and shown, but out of routing and search with all its tools."""
+    flags: tuple[str, ...] = ()
+    """Why its text looks suspicious."""
+    status: str = "known"
+    content_hash: str = ""
+    approved_hash: str = ""
+    """The content hash that somebody approved last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One callable of an agent. `id` is `<agent id>/<tool name>`; `call_name` is legal for every host.
+
+    `questions` are what people might ask that it can answer, best first, by its source or made up: it is found by them.
+    """
+
+    id: str
+    agent_id: str
+    name: str
+    call_name: str = ""
+    description: str = ""
+    input_schema: JsonText = "{}"
+    output_schema: JsonText = ""
+    annotations: JsonText = ""
+    tags: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    pending: bool = False
+    """As of an agent: it alone is out of routing and search."""
+    flags: tuple[str, ...] = ()
+    status: str = "known"
+    content_hash: str = ""
+    approved_hash: str = ""
+
+
+def is_doubtful(entity: Agent | Tool) -> bool:
+    """Whether its present text is flagged and nobody approved it."""
+    return bool(entity.flags) and entity.approved_hash != entity.content_hash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything."""
+
+    id: str = ""
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        given: object = self.groups
+        if isinstance(given, str):
+            raise TypeError(f"groups takes a list of names, not {given!r}")
+        if not isinstance(given, tuple):
+            object.__setattr__(self, "groups", tuple(self.groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit."""
+
+    tags: tuple[str, ...] = ()
+    kinds: tuple[AgentKind, ...] = ()
+    agent_ids: tuple[str, ...] = ()
+    reachable: bool = False
+    """Leaves out agents that could not be reached, or fail, when they were last asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A request: `text`, or `steps` of one. `limit` ≥ 1 is the number of agents wanted."""
+
+    text: str = ""
+    steps: tuple[str, ...] = ()
+    limit: int = 5
+    filters: Filters = field(default_factory=Filters)
+
+
+class Vote(NamedTuple):
+    """How one entity spoke for an agent. `rank` 1 is best; `contribution` is what it adds to the agent's score:
+    weight / (k + rank) where a recipe merges by rank, else `weight` times a share of the score that the leg gave.
+
+    A tuple, as every answer has some twenty, and a tuple is made in a sixth of the time of a frozen dataclass.
+    """
+
+    entity_id: str
+    kind: EntityKind
+    leg: str
+    rank: int
+    score: float
+    weight: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMatch:
+    """An agent that fits. `score` is the sum of the votes' contributions; `tools` are its best for the query."""
+
+    agent: Agent
+    score: float
+    votes: tuple[Vote, ...] = ()
+    tools: tuple[Tool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMatch:
+    tool: Tool
+    agent: Agent
+    score: float
+    votes: tuple[Vote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The answer: agents best first. Same query, recipe and revision: the same route.
+
+    `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
+    best. `steps` holds a route per step of the query.
+    `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
+    registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
+    not known, see `Calibration`. `not_reranked`, which `notice` tells too: why the recipe's reranker gave no order.
+    """
+
+    query: Query
+    matches: tuple[AgentMatch, ...]
+    pinned: tuple[AgentMatch, ...] = ()
+    steps: tuple["Route", ...] = ()
+    recipe: str
+    revision: int
+    confidence: float | None = None
+    notice: str = ""
+    not_reranked: str = ""
+    reason: str = ""
+    elapsed_ms: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRoute:
+    """As `Route`, of tools."""
+
+    query: Query
+    matches: tuple[ToolMatch, ...]
+    recipe: str
+    revision: int
+    confidence: float | None = None
+    notice: str = ""
+    not_reranked: str = ""
+    reason: str = ""
+    elapsed_ms: float = field(default=0.0, compare=False)
+
+
+# The words of an agent's status: what was last known of whether it answers.
+
+
+Word = Literal["known", "online", "unreachable", "failing"]
+KNOWN, ONLINE = "known", "online"
+"""Never asked; answered when it was last asked."""
+UNREACHABLE, FAILING = "unreachable since ", "failing: "
+MAX_REASON_CHARS = 200
+_UNREACHABLE = re.compile(re.escape(UNREACHABLE) + r"\d{4}-\d\d-\d\d[^\s]*: \S.*")
+_FAILING = re.compile(re.escape(FAILING) + r"\S.*")
+
+
+def unreachable(since: str, reason: str) -> str:
+    """Cannot be reached since then (ISO 8601), as far as one knows."""
+    return f"{UNREACHABLE}{since}: {_one_line(reason)}"
+
+
+def failing(reason: str) -> str:
+    """Answers, but not as it should."""
+    return f"{FAILING}{_one_line(reason)}"
+
+
+def reachable(status: str) -> bool:
+    """Whether nothing speaks against it: it answered when it was last asked, or was never asked."""
+    return not status.startswith((UNREACHABLE, FAILING))
+
+
+def is_status(text: str) -> bool:
+    """Whether it is one of the four."""
+    return text in (KNOWN, ONLINE) or bool(_UNREACHABLE.fullmatch(text) or _FAILING.fullmatch(text))
+
+
+def word_of(status: str) -> Word:
+    """Which of the four it is."""
+    if status.startswith(UNREACHABLE):
+        return "unreachable"
+    if status.startswith(FAILING):
+        return "failing"
+    return "online" if status == ONLINE else "known"
+
+
+def unreachable_since(status: str) -> str:
+    """The time it tells, ISO 8601; empty for another status."""
+    return status.removeprefix(UNREACHABLE).partition(": ")[0] if status.startswith(UNREACHABLE) else ""
+
+
+def continued(held: str, now: str) -> str:
+    """`now`, dated from the beginning of the outage where the server was gone before."""
+    since = unreachable_since(held)
+    if not since or word_of(now) != "unreachable":
+        return now
+    return unreachable(since, now.removeprefix(UNREACHABLE).partition(": ")[2])
+
+
+def _one_line(reason: str) -> str:
+    """White space as single spaces, not overlong, not empty."""
+    line = " ".join(reason.split()) or "no reason given"
+    return line if len(line) <= MAX_REASON_CHARS else line[: MAX_REASON_CHARS - 1] + "…"

@@ -1,0 +1,68 @@
+"""What other packages bring, by entry points. Their code is not ours: what fails in it is told with the package's name,
+and harms nothing else.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from waygraph.registry.model.errors import WaygraphError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_MAX_FAULT_CHARS = 200
+
+
+class Unfit(Exception):
+    """Why an entry point gives nothing that can be used."""
+
+
+def points(group: str) -> "list[EntryPoint]":
+    """Of the packages that are installed; of two with one name, the first counts."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda point: (package_of(point), point.name))
+
+
+def names(group: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(point.name for point in points(group)))
+
+
+def package_of(point: "EntryPoint") -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+
+
+def loaded(point: "EntryPoint") -> Any:
+    """Raises Unfit."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as exc:  # whatever another package's import may raise
+        raise Unfit(f"{type(exc).__name__}: {exc}") from exc
+
+
+def brought(group: str, name: str, noun: str, error: type[WaygraphError]) -> tuple[Any, str]:
+    """What the first package brings under that name, and what it is called where it fails. Raises `error`."""
+    point = next((point for point in points(group) if point.name == name), None)
+    if point is None:
+        raise error(f"no package that is installed brings the {noun} {name!r}")
+    called = f"the {noun} {name} of the package {package_of(point)}"
+    try:
+        return loaded(point), called
+    except Unfit as fault:
+        raise error(f"{called} cannot be loaded: {in_a_line(fault)}") from fault
+
+
+def in_a_line(fault: Exception) -> str:
+    return " ".join(str(fault).split())[:_MAX_FAULT_CHARS]
+
+
+@contextmanager
+def blaming(called: str, error: type[WaygraphError]) -> Iterator[None]:
+    """In place of what others raise: without its own text, which may hold a key or what people asked."""
+    try:
+        yield
+    except WaygraphError:
+        raise
+    except Exception as exc:
+        raise error(f"{called} failed: {type(exc).__name__}") from exc

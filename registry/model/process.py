@@ -1,0 +1,175 @@
+"""Work that goes on beside the caller's: what pays is the work of a model, which holds no lock of Python."""
+
+import asyncio
+import atexit
+import contextvars
+import ctypes
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, lru_cache, wraps
+from threading import get_native_id
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+
+# How many processors this process may use.
+
+
+@cache
+def processors() -> int:
+    """At least 1. Asked of the system once, not for each query.
+
+    Fewer than the machine has where the process is bound to some, as in a container with a set of its own.
+    """
+    bound = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(bound(0)) if bound else os.cpu_count() or 1
+
+
+# How threads stand beside each other: on Linux each has its own niceness, and Python's lock goes round in turns.
+
+
+WRITING = 10
+"""Of 19. Beside questions a sync gets what they leave."""
+EMBEDDING = 19
+"""Of a writer, by far the most, and nobody waits for it: a model at work holds no lock of Python. The rest of a writer
+holds it, and put back so far it would keep questions waiting for their turn with it.
+"""
+TURN_S = 0.0005
+"""A tenth of Python's own: a route takes the lock anew some twenty times, and behind a thread that reckons in Python
+each time waits for a whole turn. Shorter ones cost answers, with a sync beside them and without.
+"""
+
+
+def take_short_turns() -> None:
+    """For all threads of the process: one that holds Python's lock gives it to one that waits after `TURN_S`.
+
+    With Python's turns a sync's own work in Python (reading a manifest, publishing) left a hundred clients a fifth to
+    a half of their answers while it lasted.
+    """
+    sys.setswitchinterval(TURN_S)
+
+
+def step_back(niceness: int = WRITING) -> None:
+    """Lowers the priority of this thread, and of threads that it starts; one that is lower stays so."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), max(niceness, _niceness()))
+
+
+def has_stepped_back() -> bool:
+    return sys.platform == "linux" and _niceness() >= WRITING
+
+
+def _niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, get_native_id())
+
+
+# A process that is of no use without the one that started it.
+
+
+def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Ends this process when the thread that started it ends, which waits for it; Linux only."""
+    if sys.platform != "linux":
+        return
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, by)
+    if os.getppid() != parent:  # it ended before the call
+        sys.exit(1)
+
+
+_free = threading.Lock()
+"""Held while the one thread works."""
+
+
+def meanwhile[T](work: Callable[[], T]) -> Callable[[], T]:
+    """Starts `work` on a thread beside the caller's; what is returned waits for the result, or raises what was raised.
+
+    There is one such thread a process: where it is busy, or the machine has one processor, nothing is started, and
+    `work` is done when its result is asked for.
+    """
+    if processors() == 1 or not _free.acquire(blocking=False):
+        return work
+    pool = _beside(os.getpid())
+    try:
+        # The context of whoever asks goes along: a span that is opened there belongs to the same trace.
+        return pool.submit(contextvars.copy_context().run, _freeing, work).result
+    except RuntimeError:
+        # The interpreter is ending, or no thread can be had now. The pool may hold the work, and is not asked again.
+        _beside.cache_clear()
+        pool.shutdown(wait=False, cancel_futures=True)
+        _free.release()
+        return work
+
+
+def _freeing[T](work: Callable[[], T]) -> T:
+    try:
+        return work()
+    finally:
+        _free.release()
+
+
+@cache
+def _beside(process: int) -> "ThreadPoolExecutor":  # noqa: ARG001 - a fork takes no threads along, so it gets its own
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, thread_name_prefix="meanwhile")
+
+
+# What was made of a text, remembered; of a long one it is made again each time, so that memory stays bounded.
+
+
+TEXTS_KEPT = 4_096
+LONGEST_KEPT = 8_192
+"""In characters."""
+
+
+def remembered[T](make: Callable[[str], T]) -> Callable[[str], T]:
+    """The same function of one text, which must depend on nothing else. Threads may share it."""
+    known = lru_cache(maxsize=TEXTS_KEPT)(make)
+
+    @wraps(make)
+    def made(text: str) -> T:
+        return known(text) if len(text) <= LONGEST_KEPT else make(text)
+
+    return made
+
+
+def run_whole[T](work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """In this thread, or in one of its own where an event loop runs in this one, as in a notebook."""
+    import anyio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return anyio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(anyio.run, work).result()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Around what mostly imports: what it makes stays, and looking through that again and again takes a tenth
+    of a start.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def uncollected_at_exit() -> None:
+    """Modules are not searched for cycles before the process gives its memory back, which takes as long again.
+
+    Files are flushed, threads are joined and what is registered for the exit runs as ever.
+    """
+    atexit.register(gc.freeze)

@@ -1,0 +1,280 @@
+"""Every limit, timeout and place with its default, and the variables of the environment that set them.
+
+A setting `write_timeout_s` is set by `WAYGRAPH_WRITE_TIMEOUT_S`. pydantic-settings parses and checks the
+values; it is imported only if such a variable is present, since its import costs more than a route.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.files import as_written
+
+PREFIX = "WAYGRAPH_"
+WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
+MAY_BE_ZERO = frozenset(
+    "call_idle_s cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept mcp_registry_retries neo4j_retry_s "
+    "oidc_cached_tokens oidc_keys_stale_s oidc_leeway_s openai_retries progress_after_s query_cache_entries "
+    "rate_per_minute remote_retries remote_retry_s service_threads sessions_per_caller upstream_stderr_bytes "
+    "write_timeout_s".split()
+)
+"""Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
+LEAST = {"neo4j_pool_size": 2}
+"""A writer on a server marks its commit over a connection of its own."""
+DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Plain values; a number carries its unit in its name."""
+
+    embedder: str = ""
+    """Spec of the embedder; empty: the registry's own, and DEFAULT_EMBEDDER for a new registry."""
+    data_dir: str = ""
+    """Where the default registry lives; empty: the user's data folder."""
+    cache_dir: str = ""
+    """Where models and vectors are kept; empty: the user's cache folder."""
+    write_timeout_s: float = 30.0
+    query_cache_entries: int = 1024
+    progress_after_s: float = 1.0
+    log_format: str = "json"
+    """How a service logs: json or console."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning or error."""
+    audit_file: str = ""
+    """What a service appends its audit to, beside the log; empty: to the log only."""
+    max_query_chars: int = 32_000
+    max_embedded_chars: int = 4_000
+    max_description_chars: int = 1_000_000
+    max_schema_chars: int = 1_000_000
+    max_source_bytes: int = 512 * 1024 * 1024
+    fetch_timeout_s: float = 30.0
+    """For each part of the answer of an address that a document is fetched from."""
+    fetch_total_s: float = 300.0
+    """For the whole document, redirects included."""
+    mcp_registry_timeout_s: float = 30.0
+    """For each part of a registry's answer."""
+    mcp_registry_total_s: float = 900.0
+    """For all of its pages, repeats included."""
+    mcp_registry_max_pages: int = 5_000
+    mcp_registry_retries: int = 4
+    """How often a page is asked for again."""
+    openai_timeout_s: float = 30.0
+    openai_batch_texts: int = 256
+    openai_retries: int = 4
+    max_changes_kept: int = 10_000
+    """How many changes are kept in the log; the oldest go, of the agents that have the most."""
+    cypher_timeout_s: float = 10.0
+    cypher_memory_mib: int = 1024
+    cypher_max_rows: int = 1_000
+    cypher_max_chars: int = 20_000
+    cypher_workers: int = 2
+    """How many statements of one registry are at work at a time, in this process."""
+    cypher_wait_s: float = 2.0
+    """How long one more waits for its turn."""
+    neo4j_user: str = "neo4j"
+    neo4j_password: str = field(default="", repr=False)
+    """Empty: the server asks for none."""
+    neo4j_token: str = field(default="", repr=False)
+    """A bearer token, in place of user and password."""
+    neo4j_database: str = "neo4j"
+    neo4j_ca_file: str = ""
+    """Certificates to trust, PEM; empty: the system's. For `+s` addresses."""
+    neo4j_connect_timeout_s: float = 5.0
+    neo4j_retry_s: float = 15.0
+    """How long a transaction that writes is tried again after an error that may pass."""
+    neo4j_read_timeout_s: float = 30.0
+    """For one search or read, also while a writer commits."""
+    neo4j_write_timeout_s: float = 600.0
+    """For one transaction that writes."""
+    neo4j_pool_size: int = 32
+    keys_file: str = ""
+    """Where a service's API keys are kept; empty: keys.json in the data folder."""
+    oidc_issuer: str = ""
+    """Whose bearer tokens a service takes; empty: nobody's."""
+    oidc_audience: str = ""
+    oidc_jwks_url: str = ""
+    """Where the issuer's keys are; empty: where its discovery document says."""
+    oidc_groups_claim: str = "groups"
+    oidc_scope_prefix: str = "waygraph:"
+    oidc_everything_group: str = ""
+    oidc_leeway_s: float = 30.0
+    oidc_timeout_s: float = 5.0
+    oidc_keys_lifetime_s: float = 600.0
+    oidc_keys_stale_s: float = 86_400.0
+    """How long keys are used after their last fetch while the issuer does not answer."""
+    oidc_refetch_s: float = 10.0
+    """The least time between two fetches, whatever tokens come."""
+    oidc_max_token_chars: int = 16_384
+    oidc_max_document_bytes: int = 1024 * 1024
+    oidc_cached_tokens: int = 1024
+    rate_per_minute: float = 30_000.0
+    """Requests of one caller; 0: no limit."""
+    rate_burst: int = 1_000
+    failures_per_minute: float = 30.0
+    """Requests from one address whose caller is not known; 0: no limit."""
+    failures_burst: int = 20
+    rate_max_callers: int = 10_000
+    """So many callers are counted at a time, so that memory is bounded."""
+
+    sessions_per_caller: int = 1_000
+    """Of MCP's handshake era, open at a time; of an address, where nobody is asked who they are. 0: no limit."""
+
+    api_key: str = field(default="", repr=False)
+    """Shown to a service that is opened by its URL, as a bearer token."""
+    remote_plain_http: bool = False
+    """Whether a key may go over http:// to another machine, where others can read it."""
+    remote_ca_file: str = ""
+    """Certificates to trust, PEM; empty: the system's. For https:// addresses."""
+    remote_connect_timeout_s: float = 5.0
+    remote_timeout_s: float = 60.0
+    """For an answer that only asks."""
+    remote_write_timeout_s: float = 600.0
+    """For a write, and for an export."""
+    remote_pool_size: int = 32
+    remote_retries: int = 3
+    """How often a call is sent again that may be."""
+    remote_retry_s: float = 15.0
+    """After that it is not sent again."""
+    remote_max_answer_bytes: int = 256 * 1024 * 1024
+
+    upstream_connect_timeout_s: float = 30.0
+    """For a server to be started or reached, and to agree on a protocol."""
+    upstream_list_timeout_s: float = 30.0
+    """For all pages of what a server offers."""
+    upstream_login_timeout_s: float = 300.0
+    """For a person to log in by OAuth, where one is asked to."""
+    upstream_starts_at_once: int = 4
+    """How many servers are started at a time; programs that start need processor and disk."""
+    upstream_asked_at_once: int = 32
+    """How many servers are asked at a time, over HTTP or started before."""
+    upstream_max_tools: int = 20_000
+    upstream_max_pages: int = 1_000
+    upstream_max_message_bytes: int = 16 * 1024 * 1024
+    upstream_max_listing_bytes: int = 64 * 1024 * 1024
+    upstream_stderr_bytes: int = 64 * 1024
+    """How much of the end of a server's error output is kept, in memory."""
+
+    service_threads: int = 0
+    """How many questions a worker of a service answers at a time; 0: as many as there are cores, 32 on Neo4j."""
+    request_timeout_s: float = 30.0
+    """For an answer that only reads. Typed Cypher and writes have limits of their own."""
+    body_timeout_s: float = 30.0
+    max_body_bytes: int = 1024 * 1024
+    max_manifest_bytes: int = 64 * 1024 * 1024
+    drain_timeout_s: float = 30.0
+    """How long a service that is told to stop goes on with what it has begun."""
+    public_url: str = ""
+    """Where callers reach a service, for its AI Catalog; empty: where each request says it is sent."""
+    cors_origins: str = ""
+    """Whose web pages may call a service, comma-separated; empty: nobody's."""
+
+    policy_file: str = ""
+    """Which tools may be called, asked for or denied, beside what they say of themselves; TOML. Empty: no rules."""
+    services_file: str = ""
+    """Where services are that tools are called at, and with which credentials; TOML. Empty: none is configured."""
+    call_timeout_s: float = 60.0
+    """For a tool to answer, the start of its server included; a host may ask for less."""
+    call_idle_s: float = 300.0
+    """After so long without a call a server that was started for calls is stopped."""
+    call_max_answer_bytes: int = 16 * 1024 * 1024
+    """Of a tool that is reached over HTTP."""
+    calls_at_once: int = 64
+    """How many calls are under way at a time."""
+    audit_arguments: bool = False
+    """Whether the audit holds the arguments of calls."""
+
+    watch_poll_s: float = 300.0
+    """From one look to the next at what is followed and does not tell of its changes."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting for a number that is none, or below the least that can be."""
+        for setting in fields(self):
+            if isinstance(setting.default, (int, float)) and not isinstance(setting.default, bool):
+                _check_number(setting.name, getattr(self, setting.name), whole=isinstance(setting.default, int))
+
+    @cached_property
+    def cache_path(self) -> Path:
+        if self.cache_dir:
+            return as_written(self.cache_dir)
+        from platformdirs import user_cache_path
+
+        return user_cache_path("waygraph")
+
+    @cached_property
+    def data_path(self) -> Path:
+        if self.data_dir:
+            return as_written(self.data_dir)
+        from platformdirs import user_data_path
+
+        return user_data_path("waygraph")
+
+    @property
+    def keys_path(self) -> Path:
+        return as_written(self.keys_file) if self.keys_file else self.data_path / "keys.json"
+
+    @property
+    def audit_path(self) -> Path | None:
+        return as_written(self.audit_file) if self.audit_file else None
+
+    @property
+    def welcome_origins(self) -> tuple[str, ...]:
+        """Whose web pages may call a service; `*`: everybody's."""
+        return tuple(filter(None, (origin.strip().rstrip("/") for origin in self.cors_origins.split(","))))
+
+    @property
+    def default_registry(self) -> Path:
+        return self.data_path / "registry.grafeo"
+
+
+def _check_number(name: str, value: Any, *, whole: bool) -> None:
+    """Raises InvalidSetting."""
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    zero_fits = name in MAY_BE_ZERO
+    least = LEAST.get(name, 0 if zero_fits else 1) if whole else 0
+    if is_number and (value >= least if whole or zero_fits else value > 0):
+        return
+    expected = f"whole number from {least}" if whole else "number from 0" if zero_fits else "number above 0"
+    raise InvalidSetting(f"{PREFIX}{name.upper()}={value!r}: expected a {expected}")
+
+
+VARIABLES = frozenset(PREFIX + setting.name.upper() for setting in fields(Settings))
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment. Raises InvalidSetting for a value out of shape."""
+    environ = os.environ if environ is None else environ
+    return _parse(environ) if any(environ.get(name) for name in VARIABLES) else Settings()
+
+
+def _parse(environ: Mapping[str, str]) -> Settings:
+    from pydantic import ValidationError, create_model
+    from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
+
+    from waygraph.registry.model.validation import reason_of
+
+    class Handed(EnvSettingsSource):
+        """Reads the mapping handed in, not the process's environment."""
+
+        def _load_env_vars(self) -> Mapping[str, str | None]:
+            return {name.lower(): value for name, value in environ.items()}
+
+    class FromEnvironment(BaseSettings):
+        @classmethod
+        def settings_customise_sources(  # type: ignore[override]
+            cls, settings_cls: type[BaseSettings], **_: object
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (Handed(settings_cls, env_prefix=PREFIX, env_ignore_empty=True),)
+
+    shape: dict[str, Any] = {f.name: (f.type, f.default) for f in fields(Settings)}
+    try:
+        parsed = create_model("ParsedSettings", __base__=FromEnvironment, **shape)()
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = PREFIX + str(first["loc"][0]).upper()
+        raise InvalidSetting(f"{name}={first['input']!r}: {reason_of(first)}") from exc
+    return Settings(**parsed.model_dump())

@@ -1,0 +1,225 @@
+"""What callers hand in, checked where it enters: queries, and what operators say."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
+from waygraph.registry.model.identity import holds_control, is_broken
+from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Query, TextForm, is_status
+
+# What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
+
+
+_TEXT, _WHOLE, _NUMBER, _OBJECT, _LIST = "a text", "a whole number", "a number", "an object", "a list"
+_EXPECTED: Mapping[str, str] = {
+    "string_type": _TEXT,
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "none_required": "null",
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "dict_type": _OBJECT,
+    "mapping_type": _OBJECT,
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dataclass_type": _OBJECT,
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number from {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number up to {le}",
+    "too_short": "{min_length} or more entries",
+    "too_long": "{max_length} or fewer entries",
+    "string_too_short": "a text of {min_length} or more characters",
+    "string_too_long": "a text of {max_length} or fewer characters",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+}
+"""By the type of an error, https://docs.pydantic.dev/latest/errors/validation_errors/."""
+_OTHERS: Mapping[str, str] = {"missing": "is missing", "extra_forbidden": "is not known", "value_error": "{error}"}
+
+
+def reason_of(fault: Mapping[str, Any]) -> str:
+    """Of one of the errors that a ValidationError or a RequestValidationError tells."""
+    kind, facts = fault["type"], fault.get("ctx") or {}
+    if kind in _OTHERS:
+        return _filled(_OTHERS[kind], facts) or fault["msg"]
+    said = _filled(_EXPECTED.get(kind, ""), facts)
+    return f"expected {said}" if said else fault["msg"]
+
+
+def _filled(words: str, facts: Mapping[str, Any]) -> str:
+    """Empty where the facts are left out."""
+    try:
+        return words.format_map(
+            {name: f"{fact:g}" if isinstance(fact, float) else fact for name, fact in facts.items()}
+        )
+    except KeyError:
+        return ""
+
+
+_LISTS = ("tags", "kinds", "agent_ids")
+"""The fields of Filters that hold several texts."""
+
+
+def checked(query: str | Query, max_chars: int | None, limit: int | None = None) -> Query:
+    """A query that can be asked; `limit` overrules its own. `max_chars` None: another one says how long it may be.
+
+    Raises InvalidQuery.
+    """
+    asked = _query(query) if limit is None else replace(_query(query), limit=limit)
+    steps, filters = tuple(asked.steps), checked_filters(asked.filters)
+    texts = steps or (asked.text,)
+    if asked.steps and asked.text:
+        raise InvalidQuery("a query has a text, or steps, not both")
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InvalidQuery("a query needs a text, or steps that each hold one")
+    if max_chars is not None and max(map(len, texts)) > max_chars:
+        raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
+    check_limit(asked.limit)
+    same = steps is asked.steps and filters is asked.filters
+    return asked if same else replace(asked, steps=steps, filters=filters)
+
+
+def _query(query: object) -> Query:
+    asked = Query(text=query) if isinstance(query, str) else query
+    if not isinstance(asked, Query):
+        raise InvalidQuery(f"a query is a text or a Query, not {type(query).__name__}")
+    steps: object = asked.steps
+    if isinstance(steps, str) or not isinstance(steps, Iterable):
+        raise InvalidQuery("steps take several texts, not one")
+    return asked
+
+
+def checked_for_tools(
+    query: str | Query, limit: int | None, agent_ids: Sequence[str] | None, max_chars: int | None
+) -> Query:
+    """The same of a search for tools, whose `limit` and `agent_ids` overrule the query's own.
+
+    Filters without an id allow all agents; a list of none can only be a mistake.
+    """
+    asked = checked(query, max_chars, limit)
+    if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
+        raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
+    if asked.steps:
+        raise InvalidQuery("tools are found for a text; ask once for each step")
+    if agent_ids is None:
+        return asked
+    return replace(asked, filters=checked_filters(replace(asked.filters, agent_ids=tuple(agent_ids))))
+
+
+def check_limit(limit: object) -> None:
+    """Raises InvalidQuery."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise InvalidQuery(f"limit must be a whole number from 1 up, not {limit!r}")
+
+
+def check_texts(texts: object) -> None:
+    """Raises InvalidSetting for a form of texts that there is not; None is no choice."""
+    if texts is not None and texts not in get_args(TextForm):
+        raise InvalidSetting(f"texts must be one of {', '.join(get_args(TextForm))}, not {texts!r}")
+
+
+def refuse_other_texts(texts: TextForm | None, held: TextForm) -> None:
+    """Raises InvalidSetting for texts that are chosen, and are not those that a registry holds vectors of."""
+    if texts not in (None, held):
+        raise InvalidSetting(
+            f"this registry's vectors are of {held} texts. To have {texts} ones run `waygraph reindex --texts {texts}`."
+        )
+
+
+def check_policy(policy: object) -> None:
+    """Raises InvalidSetting for a policy that there is not; None is no choice."""
+    if policy is None:
+        return
+    from waygraph.registry.model.changes import Policy  # not needed to ask
+
+    if policy not in get_args(Policy):
+        raise InvalidSetting(f"policy must be one of {', '.join(get_args(Policy))}, not {policy!r}")
+
+
+def setting_changes(
+    *,
+    tags: Sequence[str] | None,
+    visible_to: Sequence[str] | None,
+    everyone: bool,
+    pinned: bool | None,
+    hidden: bool | None,
+    removed: bool | None,
+) -> dict[str, object]:
+    """The fields of OperatorSettings that are to change, as they are to be. Raises InvalidSetting."""
+    given = {"pinned": pinned, "hidden": hidden, "removed": removed}
+    for name, value in {**given, "everyone": everyone}.items():
+        if not (value is None or isinstance(value, bool)):
+            raise InvalidSetting(f"{name} is True or False, not {value!r}")
+    if everyone and visible_to is not None:
+        raise InvalidSetting("visible_to names groups and `everyone` takes them back: choose one")
+    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if tags is not None:
+        changes["tags"] = _names("tags", tags)
+    if everyone:
+        changes["visible_to"] = None
+    elif visible_to is not None:
+        changes["visible_to"] = _groups(visible_to)
+    return changes
+
+
+def checked_statuses(statuses: Mapping[str, str]) -> None:
+    """Raises InvalidSetting for a text that is no status."""
+    for agent_id, status in statuses.items():
+        if not is_status(status):
+            raise InvalidSetting(
+                f"{status!r} is no status (of {agent_id}); it is known, online, "
+                "`unreachable since TIME: REASON` or `failing: REASON`"
+            )
+
+
+def checked_filters(filters: Filters) -> Filters:
+    """The filters with each field a tuple, as they are compared and cached. Raises InvalidQuery."""
+    if not isinstance(filters, Filters):
+        raise InvalidQuery(f"filters are Filters, not {type(filters).__name__}")
+    if not isinstance(filters.reachable, bool):
+        raise InvalidQuery(f"reachable is True or False, not {filters.reachable!r}")
+    if filters.tags == filters.kinds == filters.agent_ids == ():
+        return filters
+    lists: dict[str, Any] = {name: _listed(name, getattr(filters, name)) for name in _LISTS}
+    for unknown in (kind for kind in lists["kinds"] if kind not in AGENT_KINDS):
+        raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
+    return replace(filters, **lists)
+
+
+def _listed(name: str, values: object) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        told = "one text" if isinstance(values, str) else repr(values)
+        raise InvalidQuery(f"{name} of filters take a list, not {told}")
+    listed = tuple(values)
+    for value in listed:
+        if not isinstance(value, str) or is_broken(value):
+            raise InvalidQuery(f"{name} of filters hold texts, not {value!r}")
+    return listed
+
+
+def _groups(groups: Sequence[str]) -> tuple[str, ...]:
+    named = _names("visible_to", groups)
+    if not named:
+        raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
+    return named
+
+
+def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Sorted, without repeats. Raises InvalidSetting."""
+    given = names if isinstance(names, str) else tuple(names)  # what gives its names but once is read once
+    if isinstance(given, str) or not all(isinstance(name, str) and name.strip() for name in given):
+        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {given!r}")
+    if any(map(is_broken, given)):
+        raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep")
+    if any(map(holds_control, given)):
+        raise InvalidSetting(f"{field} must not hold control characters: {given!r}")
+    return tuple(sorted(set(given)))

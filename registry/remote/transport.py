@@ -1,0 +1,370 @@
+"""Calls sent over HTTP, again where that is safe."""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, TypedDict
+
+import httpx2
+
+from waygraph.registry.http.client import IDENTITY, coding_of, http_client
+from waygraph.registry.http.retry import wait_s
+from waygraph.registry.model.errors import (
+    InvalidQuery,
+    InvalidSetting,
+    RegistryClosed,
+    ServiceFailed,
+    ServiceUnavailable,
+)
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.remote.address import ServiceAddress, api_key
+from waygraph.registry.remote.answers import OF_GATEWAYS, Broken, answer_of, problem_in
+from waygraph.registry.remote.calls import Call, Reply
+
+# What a call is held to: how long, how much; and what it means that httpx2 got no reply.
+
+
+type Clock = Callable[[], float]
+"""Seconds that only grow."""
+
+
+class Unread(Exception):
+    """That a reply is not read on."""
+
+    def __init__(self, broken: Broken) -> None:
+        self.broken = broken
+        super().__init__(broken.error)
+
+
+class Request(TypedDict):
+    """What httpx2 takes."""
+
+    method: str
+    url: str
+    content: bytes | None
+    headers: dict[str, str]
+    timeout: httpx2.Timeout
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of the calls of one place. `place` is its URL."""
+
+    place: str
+    settings: Settings
+    clock: Clock
+
+    def request(self, call: Call[Any]) -> Request:
+        body = call.body
+        return {
+            "method": call.method,
+            "url": f"{self.place}{call.target}",
+            "content": body,
+            "headers": {} if body is None else {"Content-Type": "application/json"},
+            "timeout": httpx2.Timeout(self.timeout_s(call), connect=self.settings.remote_connect_timeout_s),
+        }
+
+    def body(self, call: Call[Any], response: httpx2.Response) -> "Body":
+        """Raises Unread for one that cannot be read."""
+        if coding_of(response) != IDENTITY:
+            raise Unread(_failed(self.place, "it answers with a compressed body, which was not asked for"))
+        return Body(self, response, self.timeout_s(call))
+
+    def timeout_s(self, call: Call[Any]) -> float:
+        return self.settings.remote_write_timeout_s if call.slow else self.settings.remote_timeout_s
+
+    def broken(self, call: Call[Any], error: httpx2.HTTPError) -> Broken:
+        """What an error of httpx2 says of the call."""
+        match error:
+            case httpx2.ConnectTimeout() | httpx2.ConnectError() | httpx2.ProxyError() | httpx2.PoolTimeout():
+                return self._unsent(error)
+            case httpx2.TimeoutException():
+                return too_slow(self.place, self.timeout_s(call))
+            case httpx2.RemoteProtocolError() if not _is_cut(error):
+                return _failed(self.place, "it does not speak HTTP")
+            case httpx2.NetworkError() | httpx2.RemoteProtocolError():
+                reason = f"the connection broke ({_told(error)})"
+                return Broken(ServiceUnavailable(self.place, reason), sent=True, passing=True)
+        # The message of such an error may quote what was sent.
+        return _failed(self.place, f"it cannot be asked ({type(error).__name__})")
+
+    def _unsent(self, error: httpx2.HTTPError) -> Broken:
+        """No connection came about."""
+        settings, passing = self.settings, True
+        match error:
+            case httpx2.ConnectTimeout():
+                reason = f"no connection within {settings.remote_connect_timeout_s:g} s"
+            case httpx2.PoolTimeout():
+                reason = f"all {settings.remote_pool_size} connections are in use (WAYGRAPH_REMOTE_POOL_SIZE)"
+                passing = False
+            case _:
+                reason = _told(error)
+                passing = not isinstance(_root(error), ssl.SSLError)  # no certificate is trusted the next time
+        return Broken(ServiceUnavailable(self.place, reason), sent=False, passing=passing)
+
+
+class Body:
+    """A reply as it comes in. httpx2's own limit of time is for each read; this one is for all of them."""
+
+    def __init__(self, limits: Limits, response: httpx2.Response, timeout_s: float) -> None:
+        self._limits, self._response, self._timeout_s = limits, response, timeout_s
+        self._content = bytearray()
+        self._ends_at = limits.clock() + timeout_s
+
+    def take(self, part: bytes) -> None:
+        """Raises Unread if it is too much, or too late."""
+        limits, most = self._limits, self._limits.settings.remote_max_answer_bytes
+        self._content += part
+        if len(self._content) > most:
+            reason = f"its answer has more than {most:,} bytes (WAYGRAPH_REMOTE_MAX_ANSWER_BYTES)"
+            raise Unread(_failed(limits.place, reason))
+        if limits.clock() > self._ends_at:
+            raise Unread(too_slow(limits.place, self._timeout_s))
+
+    def reply(self) -> Reply:
+        headers = {name.lower(): value for name, value in self._response.headers.items()}
+        return Reply(self._response.status_code, headers, bytes(self._content))
+
+
+def too_slow(place: str, limit_s: float) -> Broken:
+    return Broken(ServiceUnavailable(place, f"no whole answer within {limit_s:g} s"), sent=True, passing=False)
+
+
+def _failed(place: str, reason: str) -> Broken:
+    return Broken(ServiceFailed(place, reason), sent=True, passing=False)
+
+
+def _is_cut(error: httpx2.RemoteProtocolError) -> bool:
+    """Whether HTTP was spoken, and broken off."""
+    return "disconnected" in str(error) or "closed connection" in str(error)
+
+
+def _root(error: BaseException) -> BaseException:
+    while (deeper := error.__cause__ or error.__context__) is not None:
+        error = deeper
+    return error
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+# Whether a call is sent again, and when.
+#
+# A call that changes nothing is sent again after whatever may pass: a connection refused or broken, 502, 503, 504, 429.
+# One that writes only where nothing was done for certain:
+# - no connection came about, so that nothing was sent;
+# - 429: a service counts a request before it looks at it, as does what stands before one;
+# - 503 with the problem `registry-locked`: the writer never got its turn.
+# After anything else a write may have been done, as when the connection broke: then its caller has to look.
+# No answer in time is told at once, for reads too: a service that is too slow is not helped by another request.
+
+
+_NOTHING_DONE = "registry-locked"
+_TOO_MANY = 429
+_JITTER_SHARE = 0.25
+"""So much longer than asked is waited, at most: many who are told the same do not come back as one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """`retries`: how often a call is sent again at most, and not later than `total_s` after it was first sent.
+
+    `clock` gives seconds that only grow, `jitter` a number in [0, 1).
+    """
+
+    retries: int
+    total_s: float
+    clock: Callable[[], float]
+    jitter: Callable[[], float]
+
+    def attempts(self, call: Call[Any]) -> "Attempts":
+        return Attempts(self, call)
+
+
+class Attempts:
+    """Of one call: made when it is first sent."""
+
+    def __init__(self, patience: Patience, call: Call[Any]) -> None:
+        self._patience, self._call = patience, call
+        self._failed = 0
+        self._ends_at = patience.clock() + patience.total_s
+
+    def wait_s(self, seen: Reply | Broken) -> float | None:
+        """How long to wait before the call is sent again; None: it is not."""
+        if self._failed >= self._patience.retries or not may_be_sent_again(self._call, seen):
+            return None
+        waited_s = self._pause_s(seen)
+        self._failed += 1
+        return waited_s if self._patience.clock() + waited_s <= self._ends_at else None
+
+    def _pause_s(self, seen: Reply | Broken) -> float:
+        asked = seen.headers.get("retry-after") if isinstance(seen, Reply) else None
+        own_s = wait_s(self._failed, asked, self._patience.jitter)
+        return own_s if asked is None else own_s * (1 + _JITTER_SHARE * self._patience.jitter())
+
+
+def may_be_sent_again(call: Call[Any], seen: Reply | Broken) -> bool:
+    if isinstance(seen, Broken):
+        return seen.passing and (call.safe or not seen.sent)
+    if seen.status == _TOO_MANY:
+        return True
+    if seen.status not in OF_GATEWAYS:
+        return False
+    problem = problem_in(seen)
+    if call.safe:
+        return problem is None or problem.get("retryable") is True
+    return problem is not None and problem.get("code") == _NOTHING_DONE
+
+
+type Jitter = Callable[[], float]
+
+
+class Connection:
+    """To one service, over as many sockets as `remote_pool_size`. Threads may share it.
+
+    `sleep` takes seconds; `clock` gives seconds that only grow, `jitter` a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        address: ServiceAddress,
+        settings: Settings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = time.monotonic,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self.place = address.url
+        self._limits = Limits(address.url, settings, clock)
+        self._patience = patience(settings, clock, jitter)
+        self._sleep = sleep
+        self._client = http_client(httpx2.Client, **client_options(address, settings))
+
+    def ask[T](self, call: Call[T]) -> T:
+        """Raises the error that the service met; ServiceUnavailable, ServiceFailed, RegistryClosed."""
+        attempts = self._patience.attempts(call)
+        while True:
+            seen = self._sent(call)
+            pause_s = attempts.wait_s(seen)
+            if pause_s is None:
+                return answer_of(call, seen, self.place)
+            self._sleep(pause_s)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _sent(self, call: Call[Any]) -> Reply | Broken:
+        if self._client.is_closed:
+            raise RegistryClosed
+        try:
+            with self._client.stream(**self._limits.request(call)) as response:
+                body = self._limits.body(call, response)
+                for part in response.iter_raw():
+                    body.take(part)
+                return body.reply()
+        except Unread as unread:
+            return unread.broken
+        except httpx2.HTTPError as exc:
+            return self._limits.broken(call, exc)
+        except httpx2.InvalidURL as exc:
+            raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
+
+
+class AsyncConnection:
+    """The same, awaitable; for one event loop."""
+
+    def __init__(
+        self,
+        address: ServiceAddress,
+        settings: Settings,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock = time.monotonic,
+        jitter: Jitter = random.random,
+    ) -> None:
+        self.place = address.url
+        self._limits = Limits(address.url, settings, clock)
+        self._patience = patience(settings, clock, jitter)
+        self._sleep = sleep
+        self._client = http_client(httpx2.AsyncClient, **client_options(address, settings))
+
+    async def ask[T](self, call: Call[T]) -> T:
+        """As `Connection.ask`."""
+        attempts = self._patience.attempts(call)
+        while True:
+            seen = await self._sent(call)
+            pause_s = attempts.wait_s(seen)
+            if pause_s is None:
+                return answer_of(call, seen, self.place)
+            await self._sleep(pause_s)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _sent(self, call: Call[Any]) -> Reply | Broken:
+        if self._client.is_closed:
+            raise RegistryClosed
+        try:
+            async with self._client.stream(**self._limits.request(call)) as response:
+                body = self._limits.body(call, response)
+                async for part in response.aiter_raw():
+                    body.take(part)
+                return body.reply()
+        except Unread as unread:
+            return unread.broken
+        except httpx2.HTTPError as exc:
+            return self._limits.broken(call, exc)
+        except httpx2.InvalidURL as exc:
+            raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
+
+
+class ClientOptions(TypedDict):
+    """What httpx2 takes."""
+
+    headers: dict[str, str]
+    verify: ssl.SSLContext | bool
+    trust_env: bool
+    limits: httpx2.Limits
+    follow_redirects: bool
+
+
+def client_options(address: ServiceAddress, settings: Settings) -> ClientOptions:
+    """How a service is spoken to: key, certificates, proxies, sockets. Raises InvalidSetting."""
+    try:
+        httpx2.URL(address.url)
+    except httpx2.InvalidURL as exc:
+        raise InvalidSetting(f"{address.url} is no URL: {exc}") from exc
+    key = api_key(address, settings)
+    headers = {
+        "Accept-Encoding": "identity",  # so that a limit of bytes is one
+        "User-Agent": f"waygraph/{version('waygraph')}",
+        **({"Authorization": f"Bearer {key}"} if key else {}),
+    }
+    pool = settings.remote_pool_size
+    return {
+        "headers": headers,
+        "verify": _certificates(settings.remote_ca_file),
+        "trust_env": not address.is_local,  # no proxy stands between a machine and itself
+        "limits": httpx2.Limits(max_connections=pool, max_keepalive_connections=pool),
+        "follow_redirects": False,  # the key is for this place alone
+    }
+
+
+def _certificates(file: str) -> ssl.SSLContext | bool:
+    """True: the system's."""
+    if not file:
+        return True
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as exc:
+        raise InvalidSetting(f"WAYGRAPH_REMOTE_CA_FILE {file} holds no certificates: {exc.strerror or exc}") from exc
+
+
+def patience(settings: Settings, clock: Clock, jitter: Jitter) -> Patience:
+    """By the settings."""
+    return Patience(retries=settings.remote_retries, total_s=settings.remote_retry_s, clock=clock, jitter=jitter)

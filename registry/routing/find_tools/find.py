@@ -1,0 +1,351 @@
+"""find_tools: what a language model is told that fits its request, in as few words as it needs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
+from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, UnknownName
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, ToolMatch, is_doubtful, reachable
+from waygraph.registry.routing.find_tools.describe import DETAILS, PARAMETERS_TOLD, SUMMARY_CHARS, Detail, described
+from waygraph.registry.routing.find_tools.resolve import (
+    BORNE_BY,
+    exact_first,
+    exactness,
+    is_name_like,
+    named_outright,
+    nearest,
+)
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS, ToolFormat
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.changes import SourceSummary
+    from waygraph.registry.model.nouns import ToolRoute
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.routing.queries import Listed
+
+
+# Which agents a namespace holds: those that its sources claim.
+
+
+def agents_of_namespace(registry: "Registry", namespace: str, principal: Principal | None = None) -> frozenset[str]:
+    """Ids of at least one agent that the principal may see.
+
+    Raises UnknownName for a namespace without any, as for one that is not there; only those with some are suggested.
+    """
+    held: dict[str, set[str]] = {}
+    for source in registry.sources(principal=principal):
+        if source.namespace:
+            held.setdefault(source.namespace, set()).update(source.agent_ids)
+    if agents := held.get(namespace):
+        return frozenset(agents)
+    hint = "It is there as soon as a source is ingested with it (`waygraph ingest --namespace`)."
+    raise UnknownName("namespace", namespace, (name for name, agents in held.items() if agents), hint=hint)
+
+
+# A policy over one registry, for one caller: what it needs to know of the sources is read once.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Of the agents as they are now: made anew for each answer and each call."""
+
+    policy: CallPolicy
+    principal: Principal | None
+    claims: Mapping[str, frozenset[str]]
+    """Agent id → names of the sources that claim it; empty where the policy names no source."""
+
+    def judge(self, agent: Agent, tool: Tool, *, by_name: bool) -> Judgement:
+        """See `policy.judge`."""
+        sources = self.claims.get(agent.id, frozenset())
+        return judge(agent, tool, self.policy, by_name=by_name, principal=self.principal, sources=sources)
+
+
+def judging(registry: "Registry", policy: CallPolicy | None, principal: Principal | None) -> Judging:
+    """Without a policy the one that says nothing holds."""
+    policy = policy or FREE
+    claims = _claims(registry, principal) if policy.names_sources else {}
+    return Judging(policy=policy, principal=principal, claims=claims)
+
+
+def _claims(registry: "Registry", principal: Principal | None) -> dict[str, frozenset[str]]:
+    claims: dict[str, set[str]] = {}
+    for source in registry.sources(principal=principal):
+        for agent_id in source.agent_ids:
+            claims.setdefault(agent_id, set()).add(source.name)
+    return {agent_id: frozenset(names) for agent_id, names in claims.items()}
+
+
+# What there is to find, in numbers: never the list.
+
+
+TAGS, SOURCES = 20, 15
+"""The most frequent, so many of each."""
+TAG_CHARS = 40
+
+
+def overview(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> dict[str, Any]:
+    """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
+    the most frequent first; `waiting` and `unreachable` count agents, where there are such.
+    """
+    listed = _listed(registry, principal, agent_ids)
+    ready = [each for each in listed if not each.agent.pending]
+    seen = {each.agent.id for each in listed}
+    sources = registry.sources(principal=principal)
+    held_back = _held_back(registry, principal, sources)
+    told: dict[str, Any] = {
+        "tools": sum(each.tools - held_back[each.agent.id] for each in ready),
+        "agents": _ordered(Counter(each.agent.kind for each in ready)),
+        "sources": _ordered(_claimed(sources, seen), SOURCES),
+        "tags": _ordered(_tags(ready), TAGS),
+        "waiting": len(listed) - len(ready),
+        "unreachable": sum(not reachable(each.agent.status) for each in ready),
+    }
+    return {key: value for key, value in told.items() if value or key == "tools"}
+
+
+def _tags(listed: "Sequence[Listed]") -> Counter[str]:
+    """Of agents whose text is in doubt none: a model reads them."""
+    trusted = (each.agent for each in listed if not is_doubtful(each.agent))
+    return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
+
+
+def _listed(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> "Sequence[Listed]":
+    if agent_ids is not None and not agent_ids:
+        return ()
+    filters = Filters(agent_ids=tuple(sorted(agent_ids or ())))
+    page = registry.agents_page(filters=filters, principal=principal)
+    return [each for each in page.items if not each.agent.hidden]
+
+
+def _held_back(registry: "Registry", principal: Principal | None, sources: "Iterable[SourceSummary]") -> Counter[str]:
+    """How many tools of each agent wait. Tools are listed only where any does."""
+    if not any(source.standing and source.standing.pending_tools for source in sources):
+        return Counter()
+    return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
+
+
+def _claimed(sources: "Iterable[SourceSummary]", seen: set[str]) -> Counter[str]:
+    claimed: Counter[str] = Counter()
+    for source in sources:
+        if agents := len(seen.intersection(source.agent_ids)):
+            claimed[_overview_text(source.name)] += agents
+    return claimed
+
+
+def _overview_text(source: str) -> str:
+    """A file's place on this machine is nothing to a model: its name alone."""
+    return PurePath(source).name if PurePath(source).is_absolute() else source
+
+
+def _ordered(counted: Counter[Any], most: int | None = None) -> dict[str, int]:
+    """The most frequent first, then by name."""
+    return dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
+
+
+DEFAULT_LIMIT, MAX_LIMIT = 5, 50
+SPARE = 5
+"""So many more are read than wanted, in the place of those that may not be called."""
+FAR = 100
+"""The same, where those do not suffice."""
+REFUSED_TOLD = 5
+STATUS_CHARS = 120
+NO_AGENTS = "no agent is in this namespace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindAsked:
+    """What is asked. `limit` 1 to 50; `known`: tool's call name or id → version that the caller has.
+
+    `agent_ids`: only the tools of these; None: of all, an empty set: of none. `use_tool`: whether the caller can run
+    what it finds by the tool of that name.
+    """
+
+    query: str = ""
+    limit: int = DEFAULT_LIMIT
+    detail: Detail = "summary"
+    known: Mapping[str, str] = field(default_factory=dict)
+    tool_format: ToolFormat = "mcp"
+    agent_ids: frozenset[str] | None = None
+    recipe: str = DEFAULT_RECIPE
+    use_tool: bool = True
+
+
+WhyNot = Callable[[Agent], str]
+"""Why nothing runs the tools of an agent; empty: they can be tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A tool that fits, whether it may be called by its name, and why it could not be run all the same."""
+
+    agent: Agent
+    tool: Tool
+    judgement: Judgement
+    why_not: str
+
+
+def find(
+    registry: "Registry",
+    asked: FindAsked,
+    *,
+    principal: Principal | None = None,
+    policy: CallPolicy | None = None,
+    why_not: WhyNot = lambda _: "",
+) -> dict[str, Any]:
+    """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called
+    (`not_callable_more`: how many beside those); `hint`, what to do next. Nothing found: `reason` and `nearest`. An
+    empty query: `overview`. A tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
+
+    What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another format, and what
+    `Registry.find_tools` raises.
+    """
+    _check(asked)
+    if not asked.query.strip():
+        return _surveyed(registry, asked, principal)
+    if asked.agent_ids is not None and not asked.agent_ids:
+        return {"tools": [], "reason": NO_AGENTS}
+    judges = judging(registry, policy, principal)
+    found = _found(registry, asked, principal, asked.limit + SPARE)
+    judged = _judged(registry, asked, found.matches, judges, why_not)
+    if len(found.matches) >= asked.limit + SPARE and _callable(judged) < asked.limit:
+        found = _found(registry, asked, principal, asked.limit + FAR)
+        judged = _judged(registry, asked, found.matches, judges, why_not)
+    return _told(asked, judged) if judged else _nothing(registry, asked, principal, found)
+
+
+def _check(asked: FindAsked) -> None:
+    limit: object = asked.limit
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
+        raise InvalidQuery(f"limit must be a whole number from 1 to {MAX_LIMIT}, not {limit!r}")
+    if asked.detail not in DETAILS:
+        raise InvalidQuery(f"detail is one of {', '.join(DETAILS)}, not {asked.detail!r}")
+    if asked.tool_format not in TOOL_FORMATS:
+        raise UnknownName("tool format", str(asked.tool_format), TOOL_FORMATS)
+    if not isinstance(asked.query, str):
+        raise InvalidQuery("query must be a text")
+
+
+def _found(registry: "Registry", asked: FindAsked, principal: Principal | None, limit: int) -> "ToolRoute":
+    return registry.find_tools(
+        asked.query,
+        limit=max(limit, BORNE_BY) if is_name_like(asked.query) else limit,
+        agent_ids=None if asked.agent_ids is None else sorted(asked.agent_ids),
+        recipe=asked.recipe,
+        principal=principal,
+    )
+
+
+def _callable(judged: Sequence[_Judged]) -> int:
+    return sum(each.judgement.verdict != "deny" for each in judged)
+
+
+def _judged(
+    registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
+) -> list[_Judged]:
+    """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
+    pairs = [(match.agent, match.tool) for match in exact_first(asked.query, matches)]
+    if is_name_like(asked.query) and not (pairs and exactness(asked.query, pairs[0][1]) == 0):
+        named = named_outright(registry, asked.query, judges.principal, asked.agent_ids)
+        pairs = [named, *pairs] if named else pairs
+    return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
+
+
+def _told(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
+    """As many as wanted that may be called, and those that may not among the best or between them."""
+    places = [place for place, each in enumerate(judged) if each.judgement.verdict != "deny"][: asked.limit]
+    last = max(asked.limit, places[-1] + 1) if len(places) == asked.limit else len(judged)
+    refused = [each for each in judged[:last] if each.judgement.verdict == "deny"]
+    given = [judged[place] for place in places]
+    some_run = not all(each.why_not for each in given)
+    answer: dict[str, Any] = {"tools": [_entry(asked, each, tell_why_not=some_run) for each in given]}
+    if refused:
+        told = refused[:REFUSED_TOLD]
+        answer["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in told]
+    if len(refused) > REFUSED_TOLD:
+        answer["not_callable_more"] = len(refused) - REFUSED_TOLD
+    if given:
+        answer["hint"] = _hint(asked) if some_run else _none_runs(given)
+    return answer
+
+
+def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, Any]:
+    tool = each.tool
+    known = asked.known.get(tool.call_name) or asked.known.get(tool.id) or ""
+    told = described(tool, asked.detail, asked.tool_format, known)
+    if each.why_not and tell_why_not:
+        told["cannot_run"] = each.why_not
+    if asked.detail == "names":
+        return told
+    if each.judgement.verdict == "ask":
+        told["consent"] = "asked of a person at each call"
+    if danger_of(each.agent, tool) == "destructive":
+        told["destructive"] = True
+    if not reachable(each.agent.status):
+        told["status"] = _cut(each.agent.status)  # of when it was last asked: a call may yet succeed
+    return told
+
+
+def _cut(status: str) -> str:
+    return status if len(status) <= STATUS_CHARS else status[: STATUS_CHARS - 1] + "…"
+
+
+def _hint(asked: FindAsked) -> str:
+    run = "run one with use_tool(name=…, params=…)" if asked.use_tool else "call one by its name"
+    if asked.detail == "schema":
+        return run
+    return f'{run}; detail="schema" tells its parameters in full'
+
+
+def _none_runs(given: Iterable[_Judged]) -> str:
+    return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in given))}"
+
+
+def _surveyed(registry: "Registry", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
+    hint = "say in `query` what you want to do, or name a tool, to find those that fit"
+    return {"overview": overview(registry, principal, asked.agent_ids), "hint": hint}
+
+
+def _nothing(registry: "Registry", asked: FindAsked, principal: Principal | None, found: "ToolRoute") -> dict[str, Any]:
+    near = nearest(registry, asked.query, principal, asked.agent_ids)
+    answer: dict[str, Any] = {"tools": [], "reason": found.reason}
+    if near:
+        answer |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
+    if found.notice:
+        answer["notice"] = found.notice
+    return answer
+
+
+# What a gateway can do, for whoever asks before it calls.
+
+
+def capabilities(registry: "Registry") -> dict[str, Any]:
+    """As JSON has it. `backends`: what tools are found by; `notice`, where there is one, says what is missing."""
+    notice = _notice(registry)
+    by_vectors = bool(registry.status().state.embedder) and not notice
+    told: dict[str, Any] = {
+        "backends": ["keyword", "embedding"] if by_vectors else ["keyword"],
+        "recipes": {name: recipe.purpose for name, recipe in RECIPES.items() if recipe.ranks_tools},
+        "default_recipe": DEFAULT_RECIPE,
+        "formats": list(TOOL_FORMATS),
+        "details": list(DETAILS),
+        "limits": {
+            "default": FindAsked().limit,
+            "max": MAX_LIMIT,
+            "max_query_chars": registry.settings.max_query_chars,
+            "summary_chars": SUMMARY_CHARS,
+            "parameters_told": PARAMETERS_TOLD,
+        },
+    }
+    return told | ({"notice": notice} if notice else {})
+
+
+def _notice(registry: "Registry") -> str:
+    """A service keeps it to itself and tells it with its answers."""
+    try:
+        return registry.notice
+    except NeedsRegistry:
+        return ""

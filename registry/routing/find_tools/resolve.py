@@ -1,0 +1,270 @@
+"""Tools that are named outright, and names that are near to one that nobody bears."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from waygraph.registry.index.analyser import AROUND_NAMES, MAX_NAMED_CHARS
+from waygraph.registry.index.search_index import Leg
+from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName, likeness
+from waygraph.registry.model.identity import call_name, tool_id
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, ToolMatch
+from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
+
+if TYPE_CHECKING:
+    from waygraph.registry.registry import Registry
+
+
+NEAREST = 3
+"""Names suggested, at most."""
+BORNE_BY = 20
+"""So many tools of one bare name are told apart."""
+_NEAR_READ = 10
+_WORD = re.compile(rf"\S{{1,{MAX_NAMED_CHARS}}}")
+_MEANT, _WORDS = replace(HYBRID, calibration=None), replace(LEXICAL, calibration=None)
+"""Recipes that withhold nothing."""
+
+
+def bare(query: str) -> str:
+    """A query without the quotes and full stops around it."""
+    return query.strip(AROUND_NAMES)
+
+
+def is_name_like(query: str) -> bool:
+    """Whether it could be a name and no sentence: one word."""
+    return _WORD.fullmatch(bare(query)) is not None
+
+
+def exactness(name: str, tool: Tool) -> int:
+    """How the name, or what is within the quotes around it, means the tool: 0 by its id or call name, 1 but for the
+    case, 2 and 3 by its bare name; 4 not so.
+    """
+    return min(_exactness(each, tool) for each in _readings(name))
+
+
+def _exactness(name: str, tool: Tool) -> int:
+    if name in (tool.id, tool.call_name):
+        return 0
+    folded = name.casefold()
+    if folded in (tool.id.casefold(), tool.call_name.casefold()):
+        return 1
+    if name == tool.name:
+        return 2
+    return 3 if folded == tool.name.casefold() else 4
+
+
+def _readings(name: str) -> tuple[str, ...]:
+    """As it stands, since a name may end in a full stop, and without what is around it."""
+    return tuple(dict.fromkeys((name.strip(), bare(name))))
+
+
+def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
+    """Those that the query names come first, whatever else speaks for others; else the order given."""
+    return sorted(matches, key=lambda match: exactness(query, match.tool))
+
+
+def owner_of(registry: "Registry", tool: Tool, principal: Principal | None) -> Agent:
+    """Raises UnknownName, also for a hidden agent: an operator took it away from all who ask."""
+    agent = registry.agent(tool.agent_id, principal=principal)
+    if agent.hidden:
+        raise UnknownName("tool", tool.call_name, ())
+    return agent
+
+
+def named_outright(
+    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> tuple[Agent, Tool] | None:
+    """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
+    for each in _readings(name):
+        if len(each) > MAX_NAMED_CHARS or ("/" not in each and "__" not in each):
+            continue
+        try:
+            tool = registry.tool(each, principal=principal)
+            if agent_ids is None or tool.agent_id in agent_ids:
+                return owner_of(registry, tool, principal), tool
+        except UnknownName:
+            continue
+    return None
+
+
+def nearest(
+    registry: "Registry", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> list[str]:
+    """Call names of what is nearest to the query by meaning or words, to a name by its letters; best first."""
+    matches = _near(registry, query, principal, agent_ids)
+    names = [match.tool.call_name for match in matches]
+    if is_name_like(query):
+        names = _by_letters(bare(query), matches) or _by_spelling(registry, bare(query), principal, agent_ids)
+    return names[:NEAREST]
+
+
+def _by_spelling(
+    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> list[str]:
+    """What the registry itself takes for meant: without vectors no search finds a misspelt name."""
+    near: list[Agent | Tool] = []
+    try:
+        near = [registry.tool(name, principal=principal)]
+    except UnknownName as unknown:
+        near = [registry.named(each, principal=principal) for each in unknown.nearest]
+    tools = [each for each in near if isinstance(each, Tool)]
+    named = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    return [each.call_name for each in named if not registry.agent(each.agent_id, principal=principal).hidden]
+
+
+def _near(
+    registry: "Registry", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> Sequence[ToolMatch]:
+    among = None if agent_ids is None else sorted(agent_ids)
+
+    def found(recipe: str | Recipe) -> Sequence[ToolMatch]:
+        return registry.find_tools(query, limit=_NEAR_READ, agent_ids=among, recipe=recipe, principal=principal).matches
+
+    try:
+        return found(_MEANT) or found(_WORDS)
+    except InvalidQuery:  # of a service, which takes recipes by name
+        return found(TOOLS.name)
+
+
+def _by_letters(name: str, matches: Iterable[ToolMatch]) -> list[str]:
+    folded = name.casefold()
+    near = {
+        match.tool.call_name: max(
+            likeness(folded, each.casefold()) for each in (match.tool.id, match.tool.call_name, match.tool.name)
+        )
+        for match in matches
+    }
+    return sorted(near, key=lambda call_name: -near[call_name])
+
+
+# A skill has no tool of its own that gives its text, and many have no tools at all: one stands for it, in no index.
+
+
+READ = "read"
+
+
+def reading_tool(skill: Agent) -> Tool:
+    """Takes nothing, and gives the skill's text."""
+    return Tool(
+        id=tool_id(skill.id, READ),
+        agent_id=skill.id,
+        name=READ,
+        call_name=call_name(skill.id, READ),
+        description=skill.description,
+        input_schema='{"type":"object"}',
+        annotations='{"readOnlyHint":true}',
+    )
+
+
+def skill_read(
+    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> Tool | None:
+    """The tool that reads the skill of this id, or whose own id or call name this is. Raises UnknownName if it is of a
+    hidden one.
+    """
+    skills = registry.agents_page(filters=Filters(kinds=("skill",)), principal=principal).items
+    for listed in skills:
+        tool = reading_tool(listed.agent)
+        if name in (listed.agent.id, tool.id, tool.call_name) and (agent_ids is None or tool.agent_id in agent_ids):
+            owner_of(registry, tool, principal)
+            return tool
+    return None
+
+
+# use_tool: which one tool is meant, by a name or by a request. Never a guess: else nothing runs.
+
+
+CANDIDATES = 5
+"""Named where several tools fit, at most."""
+CLEAR_LEAD = 0.1
+"""The best tool's score must be ahead of the second's by at least this share of it."""
+TOLD_CHARS = 200
+_AGREEING: tuple[Leg, ...] = ("capability_vector", "capability_text")
+
+
+def tool_meant(
+    registry: "Registry",
+    *,
+    name: str = "",
+    query: str = "",
+    principal: Principal | None = None,
+    agent_ids: frozenset[str] | None = None,
+) -> Tool:
+    """The tool of that name, or the one that clearly fits the request best; one of the two is given.
+
+    A name is an id, a call name, or the bare name of one tool only, whatever its case; the id of a skill means the tool
+    that reads it. A request is clear if it is
+    such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
+    without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
+    candidates.
+    """
+    if bool(name.strip()) == bool(query.strip()):
+        raise InvalidQuery("say which tool: its `name`, or a `query` that says what it is to do, and not both")
+    by_name, asked = bool(name.strip()), (name if name.strip() else query).strip()
+    if agent_ids is not None and not agent_ids:
+        raise UnknownName("tool", _short(asked), ())
+    outright = by_name or is_name_like(asked)
+    if outright and (found := named_outright(registry, asked, principal, agent_ids)):
+        return found[1]
+    if by_name and (read := skill_read(registry, asked, principal, agent_ids)):
+        return read
+    matches = _matches(registry, asked, principal, agent_ids)
+    bearers = [match for match in matches if exactness(asked, match.tool) < 4]
+    if bearers:
+        return _only(asked, bearers)
+    if by_name or not matches:
+        raise _unknown(registry, asked, principal, agent_ids)
+    return _clearly_best(asked, matches)
+
+
+def is_exact_name(tool: Tool, name: str) -> bool:
+    """Whether the tool was called by its own full name, as those must be that may destroy."""
+    return exactness(name, tool) == 0
+
+
+def _matches(
+    registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> list[ToolMatch]:
+    if not bare(asked):
+        return []
+    among = None if agent_ids is None else sorted(agent_ids)
+    found = registry.find_tools(asked, limit=BORNE_BY, agent_ids=among, principal=principal)
+    return exact_first(asked, found.matches)
+
+
+def _only(asked: str, matches: Sequence[ToolMatch]) -> Tool:
+    """The one that is named most exactly. Raises AmbiguousTool."""
+    best = exactness(asked, matches[0].tool)
+    same = [match.tool for match in matches if exactness(asked, match.tool) == best]
+    if len(same) > 1:
+        raise AmbiguousTool(_short(asked), [tool.call_name for tool in same[:CANDIDATES]])
+    return same[0]
+
+
+def _clearly_best(asked: str, matches: Sequence[ToolMatch]) -> Tool:
+    """Raises AmbiguousTool."""
+    best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
+    if best.score - second >= CLEAR_LEAD * best.score and _is_agreed(best):
+        return best.tool
+    raise AmbiguousTool(_short(asked), [match.tool.call_name for match in matches[:CANDIDATES]])
+
+
+def _is_agreed(match: ToolMatch) -> bool:
+    """Whether meaning and words, each by itself, put this tool first. Either alone is often wrong."""
+    first = {vote.leg for vote in match.votes if vote.entity_id == match.tool.id and vote.rank == 1}
+    return first.issuperset(_AGREEING)
+
+
+def _unknown(
+    registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+) -> UnknownName:
+    near = nearest(registry, asked, principal, agent_ids) if bare(asked) else []
+    error = UnknownName("tool", _short(asked), (), hint=f"Nearest: {', '.join(near)}." if near else "")
+    error.name, error.nearest = asked, tuple(near)
+    return error
+
+
+def _short(asked: str) -> str:
+    """Messages repeat what was asked, and a model pays for it; the error's own `name` is whole."""
+    return asked if len(asked) <= TOLD_CHARS else asked[: TOLD_CHARS - 1] + "…"

@@ -1,0 +1,332 @@
+"""What is shown of what a registry holds: lists in parts, and all that is known of one agent.
+
+A function here looks at one index, so that what it gives is of one revision whatever is published meanwhile.
+"""
+
+import re
+import sys
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from waygraph.registry.access.visibility import Shows, as_seen, fits, seen_flags, visible
+from waygraph.registry.graph.read import overlaid, read_agents, read_changes_of, read_claims, read_settings, read_state
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.errors import InvalidQuery, UnknownName, nearest
+from waygraph.registry.model.identity import call_name, call_prefix, name_fault, tool_id
+from waygraph.registry.model.nouns import Agent, Principal, Tool, word_of
+from waygraph.registry.model.validation import check_limit
+
+if TYPE_CHECKING:
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.index.search_index import IndexState
+    from waygraph.registry.model.changes import Change, OperatorSettings, SourceSummary, Standing
+    from waygraph.registry.model.nouns import Filters
+
+
+# What a name means among the agents and tools that somebody may see: the others are unknown, and never suggested.
+
+
+_AGENTS_SUGGESTED_FROM = 3
+"""How many agents' tools an unknown call name is compared with."""
+
+
+def shows(index: SearchIndex, principal: Principal | None) -> Shows | None:
+    """Whether the principal may see the agent of an id. None: it sees everything.
+
+    Of all agents, not only of those that a search found; they are read when the first one is asked for.
+    """
+    if principal is None:
+        return None
+    agents = cache(index.agents)
+    return lambda agent_id: agent_id in agents() and visible(agents()[agent_id], principal)
+
+
+def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
+    seen = shows(index, principal)
+    return [as_seen(agent, seen) for agent in index.agents().values() if visible(agent, principal)]
+
+
+def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:
+    """The tools of these ids, in that order, of agents that the principal may see. Raises KeyError."""
+    seen = shows(index, principal)
+    return [as_seen(tool, seen) for tool in index.tools(ids)]
+
+
+def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
+    """Raises UnknownName."""
+    found = index.agents().get(agent_id)
+    if found is None or not visible(found, principal):
+        raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
+    return as_seen(found, shows(index, principal))
+
+
+def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
+    """By id (`agent/tool`), else by call name. Raises UnknownName."""
+    if "/" in name:
+        owner = agent_named(index, name.partition("/")[0], principal)
+        ids = index.tool_ids(owner.id)
+        if name not in ids:
+            raise UnknownName("tool", name, ids)
+        return seen_tools(index, [name], principal)[0]
+    for owner in _bearers(index, name, principal):
+        found = _tool_called(name, owner.id, index.tool_ids(owner.id))
+        if found:
+            return seen_tools(index, [found], principal)[0]
+    raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
+
+
+def named(index: SearchIndex, name: str, principal: Principal | None) -> Agent | Tool:
+    """The agent of that id, else the tool of that id or call name. Raises UnknownName."""
+    found = index.agents().get(name)
+    if found is not None and visible(found, principal):
+        return as_seen(found, shows(index, principal))
+    if "/" in name or "__" in name or _bearers(index, name, principal):
+        return tool_named(index, name, principal)
+    return agent_named(index, name, principal)
+
+
+def _bearers(index: SearchIndex, name: str, principal: Principal | None) -> list[Agent]:
+    """The visible agents that may own a tool of this call name."""
+    agents = index.agents()
+    owners = (agents[agent_id] for agent_id in index.owners_called(name) if agent_id in agents)
+    return [owner for owner in owners if visible(owner, principal)]
+
+
+def _tool_called(name: str, owner: str, ids: Iterable[str]) -> str | None:
+    """The id among `ids`, all of one owner's tools, that makes this call name."""
+    plain = name.removeprefix(f"{owner}__")
+    if call_name(owner, plain) == name:  # no other tool has it
+        wanted = tool_id(owner, plain)
+        return wanted if wanted in ids else None
+    return next((given for given, made in _made(owner, ids) if made == name), None)
+
+
+def _made(owner: str, ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Of each tool its id and its call name."""
+    return ((given, call_name(owner, given.partition("/")[2])) for given in ids)
+
+
+def _call_names_near(index: SearchIndex, name: str, principal: Principal | None) -> list[str]:
+    """The call names of the tools of those visible agents that were probably meant."""
+    owners = _bearers(index, name, principal)
+    if not owners:
+        by_prefix = {call_prefix(agent.id).rstrip("_"): agent for agent in visible_agents(index, principal)}
+        near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
+        owners = [by_prefix[prefix] for prefix in near]
+    tools = index.tool_ids_of([owner.id for owner in owners])
+    return [made for owner in owners for _, made in _made(owner.id, tools[owner.id])]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An agent in a list, with the number of its tools."""
+
+    agent: "Agent"
+    tools: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page[T]:
+    """A part of a list, in order of id. `following`: where the next part begins; empty: nothing follows."""
+
+    items: tuple[T, ...]
+    revision: int
+    following: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """All that is known of one agent. `settings` None: no operator said anything of it."""
+
+    agent: "Agent"
+    tools: "tuple[Tool, ...]"
+    settings: "OperatorSettings | None"
+    sources: tuple[str, ...]
+    """The names of those that claim it."""
+    revision: int
+
+
+def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> About:
+    """Raises UnknownName."""
+    return About(
+        agent=agent_named(index, agent_id, principal),
+        tools=tuple(seen_tools(index, index.tool_ids(agent_id), principal)),
+        settings=index.settings().get(agent_id),
+        sources=tuple(source.name for source in index.sources() if agent_id in source.agent_ids),
+        revision=index.state.revision,
+    )
+
+
+def agents_page(
+    index: "SearchIndex", filters: "Filters", principal: "Principal | None", after: str, limit: int | None
+) -> Page[Listed]:
+    """The agents whose id comes after `after`, at most `limit` of them."""
+    fitting = {agent.id: agent for agent in visible_agents(index, principal) if fits(agent, filters)}
+    part, following = _part(list(fitting), after, limit)
+    tools = index.tool_ids_of(part)
+    items = tuple(Listed(fitting[agent_id], len(tools[agent_id])) for agent_id in part)
+    return Page(items=items, revision=index.state.revision, following=following)
+
+
+def tools_page(
+    index: "SearchIndex", agent_id: str | None, principal: "Principal | None", after: str, limit: int | None
+) -> "Page[Tool]":
+    """The tools of an agent, or of all (None). Raises UnknownName."""
+    owners = visible_agents(index, principal) if agent_id is None else [agent_named(index, agent_id, principal)]
+    ids = sorted(chain.from_iterable(index.tool_ids_of([owner.id for owner in owners]).values()))
+    part, following = _part(ids, after, limit)
+    return Page(items=tuple(seen_tools(index, part, principal)), revision=index.state.revision, following=following)
+
+
+def _part(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence[str], str]:
+    """Of ids in order: those after one, and the last of them if more follow. Raises InvalidQuery."""
+    if limit is not None:
+        check_limit(limit)
+    start = bisect_right(ids, after) if after else 0
+    end = len(ids) if limit is None else min(start + limit, len(ids))
+    return ids[start:end], ids[end - 1] if end < len(ids) else ""
+
+
+def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
+    """Each with the claims on agents that the principal may see; without any it is none for it."""
+    if principal is None:
+        return list(index.sources())
+    seen = {agent.id for agent in visible_agents(index, principal)}
+    parts = [
+        replace(source, claims=tuple(claim for claim in source.claims if claim[1] in seen))
+        for source in index.sources()
+    ]
+    return [source for source in parts if source.claims]
+
+
+def standing_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
+    """As `seen_sources`, each with how the agents stand that it claims."""
+    agents = index.agents()
+    waiting = Counter(tool_id.partition("/")[0] for tool_id in index.pending_tools())
+    return [
+        replace(source, standing=_standing([agents[agent_id] for agent_id in source.agent_ids], waiting))
+        for source in seen_sources(index, principal)
+    ]
+
+
+def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]") -> "Standing":
+    """`waiting`: how many tools of an agent wait."""
+    from waygraph.registry.model.changes import Standing
+
+    of_status: Counter[str] = Counter(word_of(agent.status) for agent in agents)
+    return Standing(
+        **of_status,
+        pending=sum(agent.pending for agent in agents),
+        pending_tools=sum(waiting.get(agent.id, 0) for agent in agents),
+    )
+
+
+def seen_state(index: "SearchIndex", principal: "Principal | None") -> "IndexState":
+    """The state of the index, its numbers those of what the principal may see."""
+    if principal is None:
+        return index.state
+    seen = visible_agents(index, principal)
+    tools = index.tool_ids_of([agent.id for agent in seen])
+    return replace(index.state, agents=len(seen), tools=sum(map(len, tools.values())))
+
+
+# The log of changes as somebody may see it.
+
+
+_READ_AT_ONCE = 1_000
+_SHOWN_CHARS = 100
+_NOBODY = "?"
+"""No agent's id."""
+_ID = re.compile(r"[0-9]{12,}-[0-9]{6,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesAsked:
+    """Which changes. `since`: as the log writes times, empty: ever; `after`: older than this change, empty: all."""
+
+    since: str = ""
+    agent_id: str = ""
+    after: str = ""
+    limit: int | None = None
+
+    @staticmethod
+    def of(since: str, agent_id: str, after: str, limit: int | None) -> "ChangesAsked":
+        """Raises InvalidQuery."""
+        if limit is not None:
+            check_limit(limit)
+        if after and not _ID.fullmatch(after):
+            raise InvalidQuery(
+                "this is no place in the log of changes: it begins at the id of a change, or at its cursor"
+            )
+        # What cannot be an id is nobody's, and neither a URL nor every database takes any text.
+        agent = _NOBODY if agent_id and name_fault(agent_id) else agent_id
+        return ChangesAsked(since=_in_utc(since), agent_id=agent, after=after, limit=limit)
+
+
+def _in_utc(since: str) -> str:
+    """Raises InvalidQuery."""
+    if not since:
+        return ""
+    try:
+        told = datetime.fromisoformat(since)
+        in_utc = told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        shown = repr(since)[:_SHOWN_CHARS]
+        raise InvalidQuery(f"since takes a time in ISO 8601, such as 2026-05-01T12:00:00, not {shown}") from None
+    return in_utc.isoformat(timespec="microseconds")
+
+
+def seen_changes(session: "GraphSession", asked: ChangesAsked, principal: "Principal | None") -> "Page[Change]":
+    """The newest first: of the agents that the principal may see now, since they were last made known."""
+    state, some = read_state(session), None if principal is None else _Seen.by(session, principal)
+    found = _read(session, asked, some)
+    items = list(found if asked.limit is None else islice(found, min(asked.limit, sys.maxsize)))
+    more = asked.limit is not None and next(found, None) is not None
+    return Page(items=tuple(items), revision=state.revision if state else 0, following=items[-1].id if more else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What of the log a principal may see: the agents, each since when, and the names of sources."""
+
+    since: "Mapping[str, str]"
+    sources: Collection[str]
+
+    @staticmethod
+    def by(session: "GraphSession", principal: "Principal") -> "_Seen":
+        """An agent of the same id that was there before it, and is gone, is another one, which others saw."""
+        settings = read_settings(session)
+        agents = (overlaid(stored.agent, settings) for stored in read_agents(session).values())
+        shown = {agent.id for agent in agents if visible(agent, principal)}
+        since: dict[str, str] = {}
+        claims = [claim for claim in read_claims(session) if claim.agent_id in shown]
+        for claim in claims:
+            since[claim.agent_id] = min(claim.since, since.get(claim.agent_id, claim.since))
+        return _Seen(since, {claim.source for claim in claims})
+
+    def shown(self, change: "Change") -> bool:
+        return change.at >= self.since[change.agent_id]
+
+    def told(self, change: "Change") -> "Change":
+        """Without the name of a source that has nothing any more which the principal may see."""
+        source = change.source if change.source in self.sources else ""
+        return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
+
+
+def _read(session: "GraphSession", asked: ChangesAsked, some: _Seen | None) -> "Iterator[Change]":
+    agents = [asked.agent_id] if asked.agent_id else None
+    if some:
+        agents = [agent_id for agent_id in some.since if asked.agent_id in ("", agent_id)]
+    before = asked.after
+    while True:
+        part = read_changes_of(session, agents, since=asked.since, before=before, limit=_READ_AT_ONCE)
+        yield from part if some is None else (some.told(change) for change in part if some.shown(change))
+        if len(part) < _READ_AT_ONCE:
+            return
+        before = part[-1].id

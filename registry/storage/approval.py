@@ -1,0 +1,131 @@
+"""Approval: what waits for it, and what it says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from waygraph.registry.access.visibility import Shows, as_seen
+from waygraph.registry.graph.read import Held
+from waygraph.registry.model import to_json
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.identity import is_broken
+from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
+
+OF_SOURCE = "source:"
+"""Before a source's name: all that waits of it."""
+MAX_NAME_CHARS = len(OF_SOURCE) + to_json.MAX_NAME_CHARS
+"""Of a name that is approved, with what stands before a source's."""
+HINT = "All that waits of a source: `waygraph approve --all-of SOURCE`; over REST and in Python the name `source:NAME`."
+
+
+def waits(entity: Agent | Tool) -> bool:
+    """Whether it is out of routing until somebody approves it, or flagged and not approved as it is now."""
+    return entity.pending or is_doubtful(entity)
+
+
+def approval_of(entity: Agent | Tool) -> dict[str, object]:
+    """The properties that say that it is approved as it is now."""
+    return {"pending": False, "approved_hash": entity.content_hash}
+
+
+def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
+    """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id. What is
+    flagged and not approved waits, too, but in the name of a whole source.
+
+    Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
+    """
+    seen = held.shown_to(principal)
+    if name.startswith(OF_SOURCE):
+        agents, tools = _of_agents(held, spoken_for(held, name.removeprefix(OF_SOURCE)), seen)
+        # What is flagged and in routing is approved by its own name: nobody looks at a whole source word for word.
+        return [agent for agent in agents if agent.pending], [tool for tool in tools if tool.pending]
+    if held.shows(name, principal):
+        _refuse_two_meanings(held, name, principal)
+        return _of_agents(held, [name], seen)
+    return [], [tool for tool in [_tool_named(held, name, principal)] if waits(as_seen(tool, seen))]
+
+
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Each once. Raises InvalidSetting for none, UnknownName for what nothing can be called."""
+    if not names:
+        raise InvalidSetting("say what to approve: agents, tools, or `source:NAME` for all that waits of a source")
+    for name in names:
+        if not 0 < len(name) <= MAX_NAME_CHARS or is_broken(name):
+            raise UnknownName("agent or tool", name[:MAX_NAME_CHARS], (), hint=HINT)
+    return tuple(dict.fromkeys(names))
+
+
+def all_waiting(held: Held, names: Sequence[str], principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
+    """What waits under any of these names, each once, by id. Raises as `waiting`."""
+    agents: dict[str, Agent] = {}
+    tools: dict[str, Tool] = {}
+    for name in names:
+        some_agents, some_tools = waiting(held, name, principal)
+        agents |= {agent.id: agent for agent in some_agents}
+        tools |= {tool.id: tool for tool in some_tools}
+    return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
+
+
+def spoken_for(held: Held, source: str) -> list[str]:
+    """The agents whose texts are the source's: a live source speaks before a catalogue, then who said what is held,
+
+    then the earliest.
+    """
+    speakers: dict[str, tuple[int, bool, str, str]] = {}
+    for claim in held.claims:
+        said_otherwise = claim.hash != held.agents[claim.agent_id].bundle_hash
+        rank = (-claim.rank, said_otherwise, claim.since, claim.source)
+        speakers[claim.agent_id] = min(rank, speakers.get(claim.agent_id, rank))
+    return sorted(agent_id for agent_id, (*_, name) in speakers.items() if name == source)
+
+
+def approved_entries(held: Held, agents: Sequence[Agent], tools: Sequence[Tool]) -> list[AgentEntry]:
+    """The agents that change, or whose tools do, whole, as they are once these are approved."""
+    changed = {tool.id for tool in tools}
+    touched = sorted({agent.id for agent in agents} | {tool.agent_id for tool in tools})
+    owned = held.tools_of(touched)
+    return [
+        AgentEntry(
+            key=agent_id,
+            agent=held.agents[agent_id].agent,
+            tools=tuple(
+                replace(item.tool, pending=item.tool.pending and item.tool.id not in changed)
+                for item in owned.get(agent_id, ())
+            ),
+        )
+        for agent_id in touched
+    ]
+
+
+def _of_agents(held: Held, agent_ids: Sequence[str], seen: Shows | None) -> tuple[list[Agent], list[Tool]]:
+    owned = held.tools_of(agent_ids)
+    agents = [held.agents[agent_id].agent for agent_id in agent_ids]
+    tools = [item.tool for agent_id in agent_ids for item in owned.get(agent_id, ())]
+    return (
+        [agent for agent in agents if waits(as_seen(agent, seen))],
+        [tool for tool in tools if waits(as_seen(tool, seen))],
+    )
+
+
+def _refuse_two_meanings(held: Held, name: str, principal: Principal | None) -> None:
+    """An agent may have been given the call name of another's tool for its id. Raises InvalidSetting."""
+    shown = [agent_id for agent_id in held.agents if "__" in name and held.shows(agent_id, principal)]
+    tools = (item.tool for items in held.tools_of(shown).values() for item in items)
+    if other := next((tool.id for tool in tools if tool.call_name == name), ""):
+        raise InvalidSetting(
+            f"{name!r} is the id of an agent and the call name of the tool {other!r}: approve tools by their ids, or "
+            "all that waits of a source by `source:NAME`"
+        )
+
+
+def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:
+    """Raises UnknownName."""
+    shown = [agent_id for agent_id in held.agents if held.shows(agent_id, principal)]
+    owner = name.partition("/")[0]
+    owners = [owner] if "/" in name and owner in shown else shown
+    tools = [item.tool for items in held.tools_of(owners).values() for item in items]
+    found = next((tool for tool in tools if name in (tool.id, tool.call_name)), None)
+    if found is None:
+        known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
+        raise UnknownName("agent or tool", name, known, hint=HINT)
+    return found

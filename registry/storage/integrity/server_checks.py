@@ -1,0 +1,190 @@
+"""Whether a registry on a graph server is well: quick checks, on request of every record (`server_soundness.py`)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import get_args
+
+import numpy as np
+
+from waygraph.cypher import load
+from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
+from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, seen_migrations
+from waygraph.registry.index.neo4j.neo4j_index import Neo4jIndex
+from waygraph.registry.index.neo4j.neo4j_schema import faults, labels_not_unique, text_indexes, vector_indexes
+from waygraph.registry.index.neo4j.neo4j_upkeep import Comparison
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
+from waygraph.registry.model.errors import RegistryError
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.registry import Registry
+from waygraph.registry.storage.integrity.findings import (
+    DAMAGE,
+    Finding,
+    absent,
+    attempt,
+    embedder_finding,
+    restore_advice,
+    versions,
+)
+from waygraph.registry.storage.integrity.graph_checks import REINDEX, Graph, graph_findings, unless
+from waygraph.registry.storage.server import ServerStore
+
+REMAKE_INDEXES = "run `waygraph reindex`: it makes indexes and constraints anew"
+ANY_WRITE = "any write mends it, such as ingesting a source again"
+
+
+def examine_server(registry: Registry, store: ServerStore, *, deep: bool = False) -> list[Finding]:
+    """The findings, in the order of the checks; never raises for what is wrong with the registry."""
+    findings = [_server(store)]
+    if findings[0].ok:
+        findings.append(_registry(store))
+    if not findings[-1].ok:
+        return [*findings, versions()]
+    findings += [check(store) for check in (_writer, _schema, _constraints, _text_indexes, _vector_indexes, _search)]
+    findings += [embedder_finding(registry), versions()]
+    if deep:
+        findings += examine_server_deep(store, registry.settings)
+    return findings
+
+
+def _server(store: ServerStore) -> Finding:
+    """Whether it answers, and is one that can be worked with."""
+
+    def look() -> str:
+        _ = store.engine.version  # refuses one that is too old
+        (row,) = store.engine.run(load("neo4j/check/server"))
+        return f"Neo4j {row['version']} {row['edition']} at {store.place}"
+
+    return attempt("server", look, "see docs/neo4j.md, What may go wrong")
+
+
+def _registry(store: ServerStore) -> Finding:
+    try:
+        if not store.exists:
+            return absent(store.place)
+        index = Neo4jIndex(store.engine)
+        state = index.state
+        if state.texts not in get_args(TextForm):
+            raise RegistryError(f"texts of the form {state.texts!r} are not known")
+        detail = (
+            f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "
+            f"{len(index.sources())} sources, {state.texts} texts"
+        )
+    except DAMAGE as error:
+        advice = "upgrade waygraph, or see docs/neo4j.md, What may go wrong"
+        return Finding(check="registry", ok=False, detail=str(error) or type(error).__name__, advice=advice)
+    return Finding(check="registry", ok=True, detail=detail)
+
+
+def _writer(store: ServerStore) -> Finding:
+    """Whether one commits now, or died while it did."""
+
+    def look() -> str:
+        (row,) = store.engine.run(load("neo4j/commit/read_mark"))
+        if row["committing_ms"] >= DEAD_COMMIT_MS:
+            seconds = row["committing_ms"] // 1000
+            raise RegistryError(
+                f"one died {seconds} s ago or more while it committed, and left its mark (label Commit)"
+            )
+        return "no one commits" if row["committing_ms"] < 0 else "one is committing"
+
+    return attempt("writer", look, ANY_WRITE)
+
+
+def _schema(store: ServerStore) -> Finding:
+    def look() -> str:
+        missing = {migration.number for migration in MIGRATIONS} - seen_migrations(store.engine, store.place)
+        version = Neo4jIndex(store.engine).state.schema_version
+        if missing or version != SCHEMA_VERSION:
+            without = f", without migration {', '.join(map(str, sorted(missing)))}" if missing else ""
+            raise RegistryError(f"{version}{without}; this Waygraph knows {SCHEMA_VERSION}")
+        return f"{version}; this Waygraph knows {SCHEMA_VERSION}"
+
+    return attempt("schema", look, ANY_WRITE)
+
+
+def _constraints(store: ServerStore) -> Finding:
+    def look() -> str:
+        missing = labels_not_unique(store.engine)
+        if missing:
+            raise RegistryError(f"ids are not kept unique of {', '.join(missing)}")
+        return "all there"
+
+    return attempt("constraints", look, REMAKE_INDEXES)
+
+
+def _text_indexes(store: ServerStore) -> Finding:
+    return attempt("text indexes", _whole(lambda: faults(store.engine, text_indexes())), REMAKE_INDEXES)
+
+
+def _vector_indexes(store: ServerStore) -> Finding:
+    def look() -> Mapping[str, str]:
+        dimension = Neo4jIndex(store.engine).state.dimension
+        by_owner = store.engine.version >= IN_INDEX_FILTERS
+        return faults(store.engine, vector_indexes(dimension, by_owner=by_owner))
+
+    return attempt("vector indexes", _whole(look), REMAKE_INDEXES)
+
+
+def _whole(look: Callable[[], Mapping[str, str]]) -> Callable[[], str]:
+    def told() -> str:
+        found = look()
+        if found:
+            raise RegistryError("; ".join(f"{name} {fault}" for name, fault in found.items()))
+        return "all there, online"
+
+    return told
+
+
+def _search(store: ServerStore) -> Finding:
+    """Whether every leg answers."""
+
+    def look() -> str:
+        index = Neo4jIndex(store.engine)
+        dimension = index.state.dimension
+        vector = np.full(dimension, dimension**-0.5, dtype=np.float32) if dimension else None
+        legs = {*TEXT_LEGS, "name", *(VECTOR_LEGS if dimension else ())}
+        index.search(legs, vector, "a word", 1, Scope())
+        return f"{len(legs)} legs answer"
+
+    return attempt("search", look, REMAKE_INDEXES)
+
+
+# The deep checks of a registry on a graph server: the graph against itself, what is indexed against the graph.
+
+
+def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]:
+    """Over one revision, whole; writers are not held up."""
+    restore = restore_advice(store.place)
+    findings: list[Finding] = []
+
+    def look(session: GraphSession) -> list[Finding]:
+        findings[:] = [*graph_findings(Graph(session, settings), restore), *_index_findings(session)]
+        return findings
+
+    try:
+        return store.read(look)
+    except DAMAGE as error:  # a statement that fails takes all that follow in its transaction along
+        return [*findings, Finding(check="graph", ok=False, detail=str(error), advice=restore)]
+
+
+def _index_findings(session: GraphSession) -> Iterator[Finding]:
+    try:
+        compared = Comparison.read(session)
+    except DAMAGE as error:
+        yield Finding(check="index", ok=False, detail=str(error), advice=REINDEX)
+        return
+    for check, found, sound in (
+        ("index of agents", compared.agent_faults, f"{len(compared.agents)}, as written anew"),
+        ("index of tools", compared.tool_faults, f"{len(compared.tools)}, as written anew"),
+        ("index of words", compared.term_faults, f"{len(compared.terms[0][1])}, as counted anew"),
+        ("index of texts", lambda: _unheld(session), "all are found"),
+    ):
+        yield attempt(check, unless(found, sound), REINDEX)
+
+
+def _unheld(session: GraphSession) -> Iterator[str]:
+    for row in session.run(load("neo4j/check/texts")):
+        if row["held"] != row["wanted"]:
+            yield f"{row['name']} holds {row['held']} texts, not {row['wanted']}"

@@ -1,0 +1,425 @@
+"""A whole registry from one place to another, whichever engines keep them; nothing is embedded anew.
+
+The copy is compared with what was read before it counts as a registry: in the transaction that makes it one.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from hashlib import sha256
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.read import (
+    RegistryState,
+    StoredAgent,
+    StoredTool,
+    Vectors,
+    put_changes,
+    read_agents,
+    read_changes,
+    read_claims,
+    read_settings,
+    read_sources,
+    read_state,
+    read_tools,
+    read_vectors,
+    vector_keys_of,
+)
+from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, tool_props
+from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
+from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.fill import Filling, Origin, refuse_registry
+from waygraph.registry.storage.store import MEMORY, Store, is_server, open_store
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+# All that a registry holds at one revision, vectors included, and in what two of them differ.
+
+
+_NAMED = 3
+"""So many of the things that differ are named; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """Each list in order of id. `vectors` by entity id, of shape (dimension,); an entity without one is not in it.
+
+    `counts` is what the graph itself counts, by the names of `check/counts`.
+    """
+
+    state: RegistryState
+    agents: tuple[StoredAgent, ...]
+    tools: tuple[StoredTool, ...]
+    sources: tuple[SourceSummary, ...]
+    claims: tuple[Claim, ...]
+    settings: tuple[OperatorSettings, ...]
+    changes: tuple[Change, ...]
+    vectors: Vectors
+    counts: Mapping[str, int]
+
+    @property
+    def vector_keys(self) -> dict[str, str]:
+        """As `vector_keys_of`."""
+        return vector_keys_of(self.agents, self.tools)
+
+    @property
+    def dimension(self) -> int:
+        """0 without vectors."""
+        return next((len(vector) for vector in self.vectors.values()), 0)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the lists tell of every node and edge: no tool without an owner or with two, no claim twice."""
+        listed = {
+            "agents": len(self.agents),
+            "tools": len({item.tool.id for item in self.tools}),
+            "owns": len(self.tools),
+            "sources": len(self.sources),
+            "claims": len({(claim.source, claim.agent_id) for claim in self.claims}),
+            "changes": len({change.id for change in self.changes}),
+        }
+        return listed == self.counts and listed["tools"] == listed["owns"]
+
+    @property
+    def sha256(self) -> str:
+        """Of everything: equal means the same registry, vector for vector."""
+        return _sha256(fingerprints(self))
+
+
+def read_holdings(session: GraphSession) -> Holdings:
+    """Raises RegistryNotFound if the graph is not a registry."""
+    state = read_state(session)
+    if state is None:
+        raise RegistryNotFound("the graph")
+    agents, tools, claims = read_agents(session), read_tools(session), read_claims(session)
+    return Holdings(
+        state=state,
+        agents=tuple(agents.values()),
+        tools=tuple(tools),
+        sources=tuple(read_sources(session, claims)),
+        claims=tuple(claims),
+        settings=tuple(read_settings(session).values()),
+        changes=tuple(read_changes(session)),
+        vectors=read_vectors(session, agents=list(agents), tools=[item.tool.id for item in tools]),
+        counts=session.run(load("check/counts"))[0],
+    )
+
+
+def fingerprints(held: Holdings) -> dict[str, dict[str, str]]:
+    """Part of the registry → name of what is in it → SHA-256 of all that is stored of that."""
+    keys = held.vector_keys
+    return {
+        "registry": {name: _sha256(value) for name, value in asdict(held.state).items()},
+        "agents": {item.agent.id: _sha256(asdict(item)) for item in held.agents},
+        "tools": {item.tool.id: _sha256(asdict(item)) for item in held.tools},
+        "sources": {source.name: _sha256(asdict(source)) for source in held.sources},
+        "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in held.claims},
+        "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
+        "settings": {said.agent_id: _sha256(asdict(said)) for said in held.settings},
+        "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
+        "counts": {name: str(number) for name, number in held.counts.items()},
+    }
+
+
+def differences(wanted: Holdings, found: Holdings) -> list[str]:
+    """A line for each part that is not as it should be, such as `tools: 2 missing (a/x, a/y)`; none if all are."""
+    have = fingerprints(found)
+    return [
+        f"{part}: {told}"
+        for part, rows in fingerprints(wanted).items()
+        if (told := ", ".join(_difference(rows, have[part])))
+    ]
+
+
+def _difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+    other = [name for name in wanted.keys() & found.keys() if wanted[name] != found[name]]
+    for what, names in (
+        ("missing", wanted.keys() - found.keys()),
+        ("too many", found.keys() - wanted.keys()),
+        ("different", other),
+    ):
+        if names:
+            yield f"{len(names)} {what} ({_some(names)})"
+
+
+def _some(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(islice(ordered, _NAMED)) + (", …" if len(ordered) > _NAMED else "")
+
+
+def _of_vector(key: str, vector: "NDArray[np.float32]") -> str:
+    return sha256(key.encode() + b"\0" + vector.astype("<f4").tobytes()).hexdigest()
+
+
+def _sha256(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+# A whole registry in parts of bounded size, in the order in which they are written.
+
+
+class Part(NamedTuple):
+    """So many rows (an agent, a tool, a source, a claim or an operator's word each), which change only these agents
+    and their tools."""
+
+    rows: int
+    agent_ids: Collection[str]
+    write: Callable[[GraphSession], None]
+
+
+def parts_of(whole: Holdings, held: Collection[str]) -> list[Part]:
+    """All but the agents and tools that are `held`, each of which is whole.
+
+    Operators' words come first: an index that is kept with the agents lays them over. They, sources and claims are put
+    again: an ingest that changes nothing else still confirms its claims.
+    """
+    return [
+        *_setting_parts(whole.settings),
+        *_entity_parts(whole, held),
+        *_source_parts(whole),
+        *_change_parts(whole.changes),
+    ]
+
+
+def _setting_parts(settings: Sequence[OperatorSettings]) -> Iterator[Part]:
+    for batch in batches(settings):
+        yield Part(len(batch), (), partial(_put_settings, batch))
+
+
+def _put_settings(settings: Sequence[OperatorSettings], session: GraphSession) -> None:
+    for said in settings:
+        put_setting(session, said)
+
+
+def _entity_parts(whole: Holdings, held: Collection[str]) -> Iterator[Part]:
+    """Agents, each before its tools."""
+    owned: dict[str, list[StoredTool]] = {item.agent.id: [] for item in whole.agents}
+    for tool in whole.tools:
+        owned[tool.tool.agent_id].append(tool)
+    entities: list[StoredAgent | StoredTool] = []
+    for item in whole.agents:
+        entities += [item, *owned[item.agent.id]]
+    missing = [entity for entity in entities if _id(entity) not in held]
+    vectors = _vectors(whole)
+    for batch in batches(missing):
+        agents = [entity for entity in batch if isinstance(entity, StoredAgent)]
+        tools = [entity for entity in batch if isinstance(entity, StoredTool)]
+        touched = {item.agent.id for item in agents} | {item.tool.agent_id for item in tools}
+        yield Part(len(batch), touched, partial(_put_entities, agents, tools, vectors))
+
+
+def _id(entity: StoredAgent | StoredTool) -> str:
+    return entity.agent.id if isinstance(entity, StoredAgent) else entity.tool.id
+
+
+def _vectors(whole: Holdings) -> NewVectors:
+    keys = {entity: key for entity, key in whole.vector_keys.items() if key or entity in whole.vectors}
+    return NewVectors(vectors={entity: whole.vectors.get(entity) for entity in keys}, keys=keys)
+
+
+def _put_entities(
+    agents: Sequence[StoredAgent], tools: Sequence[StoredTool], vectors: NewVectors, session: GraphSession
+) -> None:
+    if agents:
+        session.run(load("sync/put_agents"), rows=[_agent_row(item, vectors) for item in agents])
+    if tools:
+        session.run(load("sync/create_tools"), rows=[_tool_row(item, vectors) for item in tools])
+
+
+def _agent_row(item: StoredAgent, vectors: NewVectors) -> Mapping[str, object]:
+    agent = item.agent
+    return {"id": agent.id, "props": agent_props(agent, item.bundle_hash) | vectors.props(agent.id)}
+
+
+def _tool_row(item: StoredTool, vectors: NewVectors) -> Mapping[str, object]:
+    return {"agent_id": item.tool.agent_id, "props": tool_props(item.tool, vectors)}
+
+
+def _source_parts(whole: Holdings) -> Iterator[Part]:
+    for sources in batches(whole.sources):
+        yield Part(len(sources), (), partial(_put_sources, sources))
+    for claims in batches(whole.claims):
+        yield Part(len(claims), (), partial(_put_claims, claims))
+
+
+def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> None:
+    for source in sources:
+        session.run(
+            load("sync/put_source"),
+            name=source.name,
+            namespace=source.namespace,
+            rank=source.rank,
+            policy=source.policy,
+            seen_at=source.seen_at,
+        )
+
+
+def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
+    for source, of_source in groupby(claims, key=lambda claim: claim.source):
+        rows = [
+            {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": c.since, "seen_at": c.seen_at}
+            for c in of_source
+        ]
+        session.run(load("sync/put_claims"), source=source, rows=rows)
+
+
+def _change_parts(changes: Sequence[Change]) -> Iterator[Part]:
+    for batch in batches(changes):
+        yield Part(len(batch), (), partial(_put_changes, batch))
+
+
+def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
+    """Those that an earlier attempt has not put."""
+    held = {change.id for change in read_changes(session)}
+    put_changes(session, [change for change in changes if change.id not in held])
+
+
+Progress = Callable[[int, int], None]
+"""Called with (rows copied, rows in all)."""
+
+BOLT_PORT = 7687
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrated:
+    """What is at `target` now. `copied`: rows this run wrote, 0 if the copy was there and only compared."""
+
+    source: str
+    target: str
+    revision: int
+    agents: int
+    tools: int
+    sources: int
+    claims: int
+    settings: int
+    vectors: int
+    copied: int
+    sha256: str
+    """Of everything that is held; equal for equal registries."""
+    seconds: float
+
+
+def migrate_at(source: str, target: str, settings: Settings, progress: Progress | None = None) -> Migrated:
+    """`migrate` between two locations. Raises InvalidSetting if they are one, or if the target is in memory."""
+    # All is read in one transaction, which may take as long as one that writes.
+    patient = replace(settings, neo4j_read_timeout_s=max(settings.neo4j_read_timeout_s, settings.neo4j_write_timeout_s))
+    if target == MEMORY:
+        raise InvalidSetting(f"a copy to {MEMORY} would be gone at once; name a file or a server")
+    with closing(open_store(source, patient)) as source_store, closing(open_store(target, patient)) as target_store:
+        return migrate(source_store, target_store, progress)
+
+
+def migrate(source: Store, target: Store, progress: Progress | None = None) -> Migrated:
+    """Copies one revision of `source` to `target`, which holds no registry; `source` is only read.
+
+    Cut short, it leaves no registry, and the same call goes on with what is there. A target that holds this very
+    revision already is compared with it and left as it is. Raises RegistryNotFound without a source, InvalidSetting,
+    RegistryUnusable for a target that holds another registry, CopyDiffers.
+    """
+    started = time.perf_counter()
+    if _address(source.place) == _address(target.place):
+        raise InvalidSetting(f"{target.place} cannot be copied to itself")
+    wanted = _read_whole(source)
+    held, copied = _state(target), 0
+    if held is None:
+        copied = _copy(wanted, source.place, target, progress)
+    elif held == wanted.state:
+        refuse_differences(wanted, target.read(read_holdings), target.place)
+    else:
+        refuse_registry(target.place, held)
+    return _told(wanted, source, target, copied, time.perf_counter() - started)
+
+
+def refuse_differences(wanted: Holdings, found: Holdings, place: str) -> None:
+    """Raises CopyDiffers."""
+    told = differences(wanted, found)
+    if told:
+        raise CopyDiffers(place, told)
+
+
+def _read_whole(source: Store) -> Holdings:
+    """Raises RegistryNotFound; RegistryUnusable for one that cannot be copied as it is."""
+    if not source.exists:
+        raise RegistryNotFound(source.place)
+    whole = source.read(read_holdings)
+    if whole.state.schema_version != SCHEMA_VERSION:
+        raise RegistryUnusable(source.place, "its schema is an older one. Any write, such as an ingest, renews it.")
+    if not whole.is_sound:
+        raise RegistryUnusable(source.place, "it does not agree with itself. Run `waygraph doctor --deep`.")
+    return whole
+
+
+def _state(store: Store) -> RegistryState | None:
+    try:
+        return store.read(read_state)
+    except RegistryNotFound:
+        return None
+
+
+def _copy(wanted: Holdings, place: str, target: Store, progress: Progress | None) -> int:
+    """How many rows were missing."""
+    origin = Origin(place=place, revision=wanted.state.revision, commit=wanted.state.commit, dimension=wanted.dimension)
+
+    def whole(session: GraphSession) -> None:
+        session.run(load("state/create"), props=asdict(wanted.state))
+        refuse_differences(wanted, read_holdings(session), target.place)
+
+    with target.filling(origin) as filling:
+        copied = _put(parts_of(wanted, _held_ids(filling)), filling, progress)
+        filling.finish(whole)
+    return copied
+
+
+def _put(parts: Sequence[Part], filling: Filling, progress: Progress | None) -> int:
+    total, done = sum(part.rows for part in parts), 0
+    for part in parts:
+        filling.put(part.agent_ids, part.write)
+        done += part.rows
+        if progress:
+            progress(done, total)
+    return total
+
+
+def _held_ids(filling: Filling) -> set[str]:
+    """Agents and tools that an earlier attempt copied, each whole."""
+    return {*read_agents(filling.session), *(item.tool.id for item in read_tools(filling.session))}
+
+
+# -- places --------------------------------------------------------------------------------------------
+
+
+def _address(place: str) -> object:
+    """Equal for two names of one server's database."""
+    if not is_server(place):
+        return place
+    parts = urlsplit(place)
+    return parts.hostname, parts.port or BOLT_PORT, parts.path
+
+
+def _told(whole: Holdings, source: Store, target: Store, copied: int, seconds: float) -> Migrated:
+    return Migrated(
+        source=source.place,
+        target=target.place,
+        revision=whole.state.revision,
+        agents=len(whole.agents),
+        tools=len(whole.tools),
+        sources=len(whole.sources),
+        claims=len(whole.claims),
+        settings=len(whole.settings),
+        vectors=len(whole.vectors),
+        copied=copied,
+        sha256=whole.sha256,
+        seconds=seconds,
+    )

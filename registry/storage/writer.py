@@ -1,0 +1,332 @@
+"""A write session: what a sync or an operator may do from one revision to the next."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from waygraph.cypher import load
+from waygraph.registry.embedding.embedder import Embedder, Progress
+from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
+from waygraph.registry.embedding.factory import ChosenEmbedder
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.precedence import unheard
+from waygraph.registry.graph.read import Held, RegistryState, Stamp, read_agents, read_held, read_state, read_tools
+from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.write import (
+    NewVectors,
+    advance,
+    confirm_source,
+    hold,
+    put_agent_props,
+    put_setting,
+    put_tool_props,
+    remove_agents,
+    touched_agents,
+    write_changes,
+    write_vectors,
+)
+from waygraph.registry.model.changes import AgentEntry, Approved, ChangeSet, OperatorSettings, entries_of
+from waygraph.registry.model.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
+from waygraph.registry.model.nouns import Principal, TextForm
+from waygraph.registry.model.validation import refuse_other_texts
+from waygraph.registry.storage.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
+from waygraph.registry.storage.store import Writing
+
+DEFAULT_TEXTS: TextForm = "contextual"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The revision after a write, and how many texts it had to embed."""
+
+    revision: int
+    texts_embedded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten(Written):
+    """The ids of what went with a source.
+
+    `ingest_again`: sources that speak for an agent now, and say something else than is held until they are read again.
+    """
+
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    ingest_again: tuple[str, ...] = ()
+
+
+class WriteSession:
+    """What is written holds against the revision found at its start. `choose` gives the embedder for a spec."""
+
+    def __init__(
+        self,
+        writing: Writing,
+        choose: Callable[[str], ChosenEmbedder],
+        *,
+        texts: TextForm | None,
+        max_embedded_chars: int,
+        max_changes_kept: int,
+        clock: Callable[[], str],
+    ) -> None:
+        self._engine, self._keep, self._prepare, self._state = writing
+        self._choose, self._clock = choose, clock
+        self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
+        self._held: Held | None = None
+
+    def held(self) -> Held:
+        """As it is before this session writes."""
+        if self._held is None:
+            self._held = read_held(self._engine)
+        return self._held
+
+    def state(self) -> RegistryState | None:
+        return self._state
+
+    def commit(self, changes: ChangeSet, progress: Progress | None = None) -> Written:
+        """Embeds what is new and writes everything in one transaction.
+
+        A change set that changes nothing only confirms the source's claims and keeps the revision.
+        Raises EmbedderMismatch, ModelNotFound, StorageFailed, WriteConflict.
+        """
+        state = self._begin()
+        if changes.is_empty:
+            self._confirm(changes, state.revision)
+            return Written(revision=state.revision)
+        chosen = self._chosen(state) if changes.written else None
+        embedder = chosen.embedder if chosen else None
+        before = texts_embedded(embedder)
+        vectors = self._vectors(changes.written, state.texts, embedder, progress)
+        stamp = Stamp(now=self._clock(), revision=state.revision + 1)
+
+        def work(session: GraphSession) -> None:
+            refuse_other_length(session, vectors, state.embedder)
+            write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
+
+        revision = self._write(state.revision, touched_agents(changes), work)
+        return Written(revision=revision, texts_embedded=texts_embedded(embedder) - before)
+
+    def put_setting(self, said: OperatorSettings) -> Written:
+        """Stores what an operator says; an agent it removes goes with its tools."""
+        state = self._begin()
+        held = self.held()
+        gone = [said.agent_id] if said.removed and said.agent_id in held.agents else []
+        tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
+
+        def work(session: GraphSession) -> None:
+            remove_agents(session, gone, tools)
+            put_setting(session, said)
+
+        return Written(revision=self._write(state.revision, [said.agent_id], work))
+
+    def approve(self, *names: str, principal: Principal | None = None) -> Approved:
+        """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
+
+        An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for a source
+        that claims an agent which the principal may not see; and as `commit`.
+        """
+        state = self._begin()
+        held = self.held()
+        for name in names:
+            if name.startswith(OF_SOURCE):
+                self._claimed_by(name.removeprefix(OF_SOURCE), held, principal)
+        agents, tools = all_waiting(held, names, principal)
+        if not (agents or tools):
+            return Approved(revision=state.revision)
+        entries = approved_entries(held, agents, tools)
+        # Without a tool that joins them, the agents' texts stay as they are.
+        chosen = self._chosen(state) if any(tool.pending for tool in tools) else None
+        vectors = self._vectors(entries, state.texts, chosen.embedder if chosen else None, None)
+        embedded = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
+
+        def work(session: GraphSession) -> None:
+            refuse_other_length(session, vectors, state.embedder)
+            write_vectors(session, embedded, (), vectors)
+            put_agent_props(session, {agent.id: approval_of(agent) for agent in agents})
+            put_tool_props(session, {tool.id: approval_of(tool) for tool in tools})
+
+        revision = self._write(state.revision, [entry.agent.id for entry in entries], work)
+        return Approved(
+            agents=tuple(agent.id for agent in agents), tools=tuple(tool.id for tool in tools), revision=revision
+        )
+
+    def put_statuses(self, statuses: Mapping[str, str]) -> Written:
+        """Agents' statuses; unknown ids are left out. Without a difference the revision stays."""
+        state = self._begin()
+        agents = self.held().agents
+        differing = {
+            agent_id: {"status": status}
+            for agent_id, status in statuses.items()
+            if agent_id in agents and agents[agent_id].agent.status != status
+        }
+        if not differing:
+            return Written(revision=state.revision)
+        revision = self._write(state.revision, differing, lambda session: put_agent_props(session, differing))
+        return Written(revision=revision)
+
+    def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
+        """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
+
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
+        """
+        state = self._begin()
+        held = self.held()
+        mine = self._claimed_by(name, held, principal)
+        shared = {claim.agent_id for claim in held.claims if claim.source != name}
+        gone = [agent_id for agent_id in mine if agent_id not in shared]
+        tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
+
+        def work(session: GraphSession) -> None:
+            remove_agents(session, gone, tools)
+            session.run(load("sync/remove_source"), source=name)
+
+        revision = self._write(state.revision, gone, work)
+        return Forgotten(
+            revision=revision,
+            agents=tuple(sorted(gone)),
+            tools=tuple(sorted(tools)),
+            ingest_again=unheard(held, name, mine),
+        )
+
+    def _claimed_by(self, name: str, held: Held, principal: Principal | None) -> list[str]:
+        """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
+        known = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
+        if principal is not None:
+            known &= {claim.source for claim in held.claims if held.shows(claim.agent_id, principal)}
+        if name not in known:
+            raise UnknownName("source", name, known)
+        claimed = [claim.agent_id for claim in held.claims if claim.source == name]
+        refuse_unseen(held, claimed, principal)
+        return claimed
+
+    def reindex(self, texts: TextForm | None, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
+        """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew.
+
+        `texts` None: the form that it has.
+        """
+        state = self._begin()
+        form = texts or state.texts
+        before = texts_embedded(chosen.embedder)
+        entries = self._all_entries()
+        forms = TextForms(form=form, max_chars=self._max_chars).of_entries(entries)
+        vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
+        props = {"texts": form, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
+        self._prepare(chosen.embedder.dimension if chosen.embedder else 0)
+
+        def work(session: GraphSession) -> None:
+            agents = [entry.agent.id for entry in entries]
+            tools = [tool.id for entry in entries for tool in entry.tools]
+            write_vectors(session, agents, tools, vectors)
+            session.run(load("state/update"), props=props)
+
+        revision = self._write(state.revision, None, work)
+        return Written(revision=revision, texts_embedded=texts_embedded(chosen.embedder) - before)
+
+    def _write(self, revision: int, touched: Collection[str] | None, work: Callable[[GraphSession], None]) -> int:
+        """All of `work` as the next revision, in one transaction. Raises WriteConflict if another was first.
+
+        `touched`: the agents it changes, or whose tools; None: the whole index is made anew.
+        """
+
+        def advancing(session: GraphSession) -> int:
+            # First: it holds the Registry node, so that of two writers the second waits, and then sees that it is.
+            following = advance(session, revision)
+            with self._keep(session, touched):
+                work(session)
+            return following
+
+        following = self._engine.write(advancing)
+        self._held = None
+        assert self._state is not None  # noqa: S101 - it had this revision
+        self._state = replace(self._state, revision=following)
+        return following
+
+    def _begin(self) -> RegistryState:
+        """The registry's state; a new graph becomes a registry, with the embedder that there is."""
+        state = self._state
+        if state is not None:
+            refuse_other_texts(self._texts, state.texts)
+            return state
+        chosen = self._choose("")
+        props = {
+            "revision": 0,
+            "embedder": chosen.fingerprint,
+            "embedder_spec": chosen.spec,
+            "texts": self._texts or DEFAULT_TEXTS,
+            "schema_version": SCHEMA_VERSION,
+        }
+        if chosen.embedder:
+            self._prepare(chosen.embedder.dimension)
+        self._engine.run(load("state/create"), props=props)
+        created = self._state = read_state(self._engine)
+        if created is None or created.revision:
+            raise WriteConflict("another writer made this registry first")
+        refuse_other_texts(self._texts, created.texts)
+        return created
+
+    def _chosen(self, state: RegistryState) -> ChosenEmbedder:
+        """The embedder that made this registry's vectors. Raises EmbedderMismatch if another was chosen."""
+        chosen = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
+        if chosen.fingerprint != state.embedder:
+            raise EmbedderMismatch(has=state.embedder, wants=chosen.fingerprint or "none")
+        return chosen
+
+    def _vectors(
+        self, written: Sequence[AgentEntry], form: TextForm, embedder: Embedder | None, progress: Progress | None
+    ) -> NewVectors:
+        if embedder is None:
+            return NewVectors(vectors={}, keys={})
+        held = self.held()
+        if not held.agents:  # a registry that was copied while it was empty: nothing told the dimension
+            self._prepare(embedder.dimension)
+        ids = [entry.agent.id for entry in written]
+        keys = {agent_id: held.agents[agent_id].vector_key for agent_id in ids if agent_id in held.agents}
+        keys |= {item.tool.id: item.vector_key for items in held.tools_of(ids).values() for item in items}
+        texts = TextForms(form=form, max_chars=self._max_chars).of_entries(written)
+        return new_vectors(texts, keys, embedder, progress)
+
+    def _confirm(self, changes: ChangeSet, revision: int) -> None:
+        now = self._clock()
+
+        def work(session: GraphSession) -> None:
+            hold(session, revision)
+            confirm_source(session, changes, now)
+
+        self._engine.write(work)
+        self._held = None
+
+    def _all_entries(self) -> list[AgentEntry]:
+        tools = [item.tool for item in read_tools(self._engine)]
+        return entries_of((item.agent for item in read_agents(self._engine).values()), tools)
+
+
+def texts_embedded(embedder: Embedder | None) -> int:
+    """How many texts this embedder really embedded so far, cached ones apart."""
+    return int(getattr(embedder, "embedded", 0))
+
+
+def changed_setting(
+    held: Held, agent_id: str, changes: Mapping[str, object], principal: Principal | None = None
+) -> OperatorSettings:
+    """What operators said of an agent so far, with these fields changed.
+
+    Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
+    """
+    if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
+        raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
+    return replace(held.said_of(agent_id), **changes)  # type: ignore[arg-type]
+
+
+def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: str) -> None:
+    """Raises EmbedderMismatch: an embedder's name may be that of whatever answers at an endpoint.
+
+    Asked in the transaction that writes them: by then nobody embeds the registry anew.
+    """
+    wants = next((len(vector) for vector in vectors.vectors.values() if vector is not None), 0)
+    for row in session.run(load("read/some_vector")) if wants else ():
+        if (has := len(row["embedding"])) != wants:
+            raise EmbedderMismatch.of_lengths(embedder, has=has, wants=wants)
+
+
+def refuse_unseen(held: Held, agent_ids: Iterable[str], principal: Principal | None) -> None:
+    """Raises NotAllowed if one of these is held and the principal may not see it. Which one is not said."""
+    if any(agent_id in held.agents and not held.shows(agent_id, principal) for agent_id in agent_ids):
+        raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")
