@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from unicodedata import category
 
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, is_lines
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.http.openai_endpoint import ChatModel, list_in
 from waygraph.registry.index.analyser import CAMEL
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
@@ -20,6 +19,9 @@ from waygraph.registry.model.files import write_atomically
 from waygraph.registry.model.identity import mended, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.registry.http.openai_endpoint import ChatModel
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "get": ("What is the {}?", "Show me the {}", "Look up the {}"),
@@ -159,7 +161,7 @@ NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn"})
 class LanguageModelAuthor:
     """`kept` is the folder of former answers; one that cannot be read or written costs a request, never an error."""
 
-    def __init__(self, model: ChatModel, kept: Path) -> None:
+    def __init__(self, model: "ChatModel", kept: Path) -> None:
         self._model, self._kept, self._can_keep = model, kept, True
 
     def questions(self, agent: Agent, tool: Tool, count: int) -> tuple[str, ...]:
@@ -199,6 +201,8 @@ def parsed(answer: str, count: int) -> tuple[str, ...]:
 
     Lines that are empty, too long or hold what is no text do not count.
     """
+    from waygraph.registry.http.openai_endpoint import list_in  # it imports an HTTP client
+
     told = list_in(answer, "questions")
     if not is_lines(told):
         return ()
