@@ -3,6 +3,7 @@ keep browsers careful.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -23,6 +24,8 @@ CLOSED = {"Connection": "close"}
 """Said where a body is left unread."""
 MANIFESTS = "/v1/manifests"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]*)?", re.ASCII)
+"""A `Host` header (RFC 9112, section 3.2), of the hosts that a service on loopback may have."""
 
 
 class Careful:
@@ -128,8 +131,7 @@ def _careful(send: Send) -> Send:
 
 
 def _host(headers: dict[bytes, bytes]) -> str:
-    """The name that the request is sent to, without its port."""
+    """The host of the `Host` header in lower case, without port and brackets; the whole header if it is malformed."""
     host = headers.get(b"host", b"").decode("latin-1").lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    parts = HOST.fullmatch(host)
+    return (parts["address"] or parts["name"]) if parts else host

@@ -16,6 +16,7 @@ import anyio
 import httpx2
 import pytest
 from fastapi import FastAPI
+from starlette.requests import Request
 
 from tests.service import (
     SECURITY_HEADERS,
@@ -188,6 +189,29 @@ def test_names_of_this_machine_are_answered(service: Served, host: str) -> None:
 def test_with_authentication_any_name_will_do(guarded: Served) -> None:
     """A key says more than a name."""
     assert answered(guarded.raw(request("/v1/agents", host="tools.example")))[0] == 401
+
+
+BAD_HOSTS = (
+    "a/healthz?x=",
+    "localhost/healthz?x=",
+    "localhost:80/healthz?x=",
+    "localhost:/healthz#",
+    "localhost:80@evil.example",
+    "localhost:x",
+    "[::1]/healthz?x=",
+    "[::1]:80/healthz?x=",
+)
+"""`Host` headers that move the path of a URL rebuilt from them (CVE-2026-48710), or that are no host."""
+
+
+@pytest.mark.parametrize("host", BAD_HOSTS)
+def test_a_malformed_host_moves_no_path(service: Served, guarded: Served, host: str) -> None:
+    """CVE-2026-48710: no other path is authorized than the one requested, and Starlette reads that one too."""
+    status, _, body = answered(service.raw(request("/v1/agents", host=host)))
+    assert (status, json.loads(body)["code"]) == (421, "wrong-host")
+    assert answered(guarded.raw(request("/v1/agents", host=host)))[0] == 401
+    scope = {"type": "http", "scheme": "http", "server": ("127.0.0.1", 80), "path": "/v1/agents", "query_string": b""}
+    assert Request({**scope, "headers": [(b"host", host.encode())]}).url.path == "/v1/agents"
 
 
 def test_web_pages_of_others_may_not_read(service: Served) -> None:
