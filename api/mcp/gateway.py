@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from waygraph.api.mcp.tools import Surface
 from waygraph.ingest.execution.availability import Reach
 from waygraph.ingest.execution.services import Services, load_services
-from waygraph.ingest.execution.trust_store import vouched_file
+from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.routing.find_tools.find import agents_of_namespace
 from waygraph.registry.storage.store import is_server

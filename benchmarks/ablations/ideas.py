@@ -23,7 +23,7 @@ from benchmarks.ablations.worths import (
     worth_of_words,
     worths_of,
 )
-from waygraph.ingest.datasets.questions import TemplateAuthor, with_questions
+from waygraph.ingest.manifest.questions import TemplateAuthor, with_questions
 from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.index.search_index import TEXT_LEGS, Leg

@@ -17,12 +17,12 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.execution.call import ToolCall, text
-from waygraph.ingest.execution.configured import Configured, confidential
-from waygraph.ingest.execution.services import Incomplete, Login, Service
-from waygraph.ingest.execution.trust_store import VouchedFile, claims_on, origins_vouched_for
+from waygraph.ingest.execution.claims import claims_on, origins_vouched_for
+from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, confidential
 from waygraph.ingest.execution.web_request import Request, Response, Web
 from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
 from waygraph.ingest.manifest.redaction import MOST_CHARS, struck_json
+from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.formats.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.upstream.connection import Host, Result
 from waygraph.registry.http.client import origin_of

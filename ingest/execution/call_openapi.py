@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote, unquote, unquote_plus
 
 from waygraph.ingest.execution.call import ToolCall, result_of
-from waygraph.ingest.execution.configured import Configured, confidential
 from waygraph.ingest.execution.openapi_request import (
     Body,
     Fault,
@@ -24,7 +23,7 @@ from waygraph.ingest.execution.openapi_request import (
     in_query,
     parameter_of,
 )
-from waygraph.ingest.execution.services import Incomplete, Login, Service, Services
+from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, Services, confidential
 from waygraph.ingest.execution.web_request import Request, Web
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.sources.formats.openapi import METHODS

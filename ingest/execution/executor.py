@@ -17,13 +17,12 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller
-from waygraph.ingest.execution.configured import Configured
 from waygraph.ingest.execution.launches import Launches
 from waygraph.ingest.execution.pool import Pool, calling_pool
-from waygraph.ingest.execution.services import Services, load_services
-from waygraph.ingest.execution.trust_store import VouchedFile, vouched_file
+from waygraph.ingest.execution.services import Configured, Services, load_services
 from waygraph.ingest.execution.web_request import Web
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.trust_store import VouchedFile, vouched_file
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
 from waygraph.registry.model.errors import (
     CallTimedOut,

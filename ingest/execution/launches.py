@@ -15,11 +15,12 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.execution.availability import HOW_TO_NAME
+from waygraph.ingest.execution.claims import Claimed, claims_on, servers_vouched_for
 from waygraph.ingest.execution.pool import LastOf
-from waygraph.ingest.execution.trust_store import Claimed, VouchedFile, VouchedServer, claims_on, servers_vouched_for
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.records import Refusal
+from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer
 from waygraph.ingest.sources.formats.configured_server import Faulty, configured, launch_of
 from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.registry.model.errors import NotCallable, SourceError

@@ -17,15 +17,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from waygraph.ingest.execution.claims import claims_on
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
+from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.files import as_written
+from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.validation import reason_of
+from waygraph.registry.registry import Registry
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -218,3 +224,31 @@ def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
 
 _NOT_KNOWN = "extra_forbidden"
 """As pydantic calls it."""
+
+
+# -- looked up ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """`surroundings` resolve references at each call."""
+
+    registry: Registry
+    services: Services
+    surroundings: Surroundings = field(repr=False)
+
+    async def service(self, agent: Agent) -> Service | None:
+        """None: nothing is configured. Raises RegistryError."""
+        if (own := self.services.of_agent(agent.id)) or not self.services.name_sources:
+            return own
+        claims = await to_thread.run_sync(claims_on, self.registry, agent.id)
+        return self.services.of_source(claim.source for claim in claims)
+
+    def place_of(self, service: Service) -> str:
+        """Where an entry stands, for a person."""
+        return f"[[service]] of {service.agent or service.source!r} in {self.services.place}"
+
+
+def confidential(login: Login, address: str) -> tuple[str, ...]:
+    """What no text of a result or an error shows, longest first: the login, and what of it stands for itself."""
+    return discretion(HttpLaunch(url=address, confidential=login.confidential)).secrets

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
+REGISTRY_PREFIX = "mcp-registry:"
+"""Before the address of an MCP registry; alone it is the official one."""
+
+
 # What every source is, whatever its kind.
 
 

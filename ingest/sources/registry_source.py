@@ -15,7 +15,7 @@ import httpx2
 from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_registry
-from waygraph.ingest.sources.resolve import REGISTRY_PREFIX
+from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.addresses import names_user, split_url
 from waygraph.registry.http.client import IDENTITY, UnusableProxy, coding_of, http_client

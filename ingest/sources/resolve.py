@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from waygraph.ingest.execution.trust_store import VouchedSource, vouched_cards, vouched_file, vouched_servers
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
 from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.records import AgentRecord, Refusal
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
+from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_cards, vouched_file, vouched_servers
 from waygraph.ingest.sources.formats.configured_server import Faulty, configured, launch_of
-from waygraph.ingest.sources.kinds import check_kind
+from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.read import (
     STDIN,
@@ -36,10 +36,6 @@ from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
 # Names for servers that a person points at without naming them: by their command or their address.
-
-
-REGISTRY_PREFIX = "mcp-registry:"
-"""Before the address of an MCP registry; alone it is the official one."""
 
 _RUNNERS = {
     "npx", "bunx", "uvx", "pipx", "uv", "pnpm", "yarn", "bun", "deno", "node", "python", "docker", "podman",

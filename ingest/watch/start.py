@@ -5,8 +5,9 @@ from dataclasses import replace
 from functools import partial
 
 from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.ingest.sources.read import STDIN, Parts, list_path
-from waygraph.ingest.sources.resolve import REGISTRY_PREFIX, OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.watch.events import WatchEvent
 from waygraph.ingest.watch.run import FILE_LOOK_S, Followed, Watching
 from waygraph.ingest.watch.supervisor import Pace

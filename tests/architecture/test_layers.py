@@ -18,7 +18,7 @@ PLANTED = {
     "registry/registry.py": (
         "import neo4j, onnx, Stemmer, fastapi, jsonschema, jwt, matplotlib, mcp, opentelemetry, structlog, typer"
     ),
-    "ingest/sync/apply.py": "import huggingface_hub",
+    "ingest/sync/apply.py": "import huggingface_hub, waygraph.ingest.pipeline",
 }
 """File → a line that breaks rules: each contract is broken by one of them."""
 

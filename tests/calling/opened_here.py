@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.upstream.launches import PROGRAMS
 from waygraph.ingest.execution.launches import Launches
-from waygraph.ingest.execution.trust_store import vouched_file
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sync.apply import sync

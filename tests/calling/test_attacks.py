@@ -18,8 +18,8 @@ from tests.web_pages import web_pages
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.execution.launches import Launches
-from waygraph.ingest.execution.trust_store import vouched_file
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.nouns import Agent

@@ -16,10 +16,11 @@ from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
 from waygraph.ingest.execution import launches as launches_module
+from waygraph.ingest.execution.claims import claims_on
 from waygraph.ingest.execution.launches import FRESH_S
 from waygraph.ingest.execution.pool import LastOf
-from waygraph.ingest.execution.trust_store import claims_on, launch_digest, vouched_file
 from waygraph.ingest.manifest.launch import HttpLaunch, StdioLaunch
+from waygraph.ingest.manifest.trust_store import launch_digest, vouched_file
 from waygraph.ingest.pipeline import Ingestion
 from waygraph.ingest.sources.resolve import Opening, open_sources, open_value
 from waygraph.ingest.watch.start import followed_sources

@@ -9,7 +9,7 @@ import pytest
 from waygraph.ingest.execution import availability
 from waygraph.ingest.execution.availability import Reach
 from waygraph.ingest.execution.services import Service, Services
-from waygraph.ingest.execution.trust_store import VouchedServer, VouchedSource, launch_digest, vouched_file
+from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, launch_digest, vouched_file
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.identity import sealed_agent

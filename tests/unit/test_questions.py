@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.ingest.datasets.questions import (
+from waygraph.ingest.manifest.questions import (
     TRIES,
     LanguageModelAuthor,
     TemplateAuthor,

@@ -23,7 +23,7 @@ from waygraph.api.cli.lazy_commands import after_dashes
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.cli_json import Outcome
 from waygraph.api.cli.render.output import complain, note, show
-from waygraph.ingest.datasets.questions import TEMPLATES, open_author
+from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, opened
 from waygraph.ingest.sources.resolve import name_of_command, shown
 from waygraph.registry.embedding.embedder import Progress
