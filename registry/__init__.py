@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry, Status
     from waygraph.registry.routing.recipes import RECIPES, Recipe, RecipeLeg, Rerank
 
+    __version__: str
+    """The installed version of Waygraph, such as "0.1.0"."""
+
 __all__ = [
     "RECIPES",
     "Agent",
@@ -55,6 +58,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("waygraph")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model.nouns')}"), name)

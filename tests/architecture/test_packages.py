@@ -9,6 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
+import waygraph.registry
 from tests.architecture.tree import ROOT, code_packages, foreign_imports, modules, project, syntax
 
 READ_ENVIRONMENT = {
@@ -52,6 +53,14 @@ def test_importing_the_registry_is_light() -> None:
     """`import waygraph.registry` loads nothing heavy: what is heavy is imported where it is needed."""
     loaded = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
     assert HEAVY & set(loaded.stdout.split()) == set()
+
+
+def test_the_version_can_be_asked() -> None:
+    """In Python as `waygraph.registry.__version__`, on the command line as `python -m waygraph --version`."""
+    version = project()["project"]["version"]
+    assert waygraph.registry.__version__ == version
+    command = [sys.executable, "-m", "waygraph", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"waygraph {version}\n"
 
 
 def test_every_import_is_declared() -> None:

@@ -109,7 +109,8 @@ def test_every_dependency_has_its_reason() -> None:
     for dependency in names:
         unused = IMPORT_NAMES.get(dependency, dependency) not in imported and dependency not in WORKS_UNSEEN
         assert ("not used yet" in told[f"`{dependency}`"].lower()) == unused, dependency
-    dev = {re.split(r"[^\w.-]", entry)[0] for entry in project()["dependency-groups"]["dev"]}
+    groups = project()["dependency-groups"].values()
+    dev = {re.split(r"[^\w.-]", entry)[0] for group in groups for entry in group if isinstance(entry, str)}
     assert {cell.strip("`") for cell in told} == names | dev
 
 
