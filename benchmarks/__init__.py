@@ -1,1 +1,1 @@
-"""Measurements of Waygraph: `python -m benchmarks [NAME…]`. What each number means is in docs/benchmarks.md."""
+"""Measurements of Waygraph: `python -m benchmarks [NAME…]`. What each number means is in evals/README.md."""

@@ -60,7 +60,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
 NAMES = (*BENCHMARKS, *ON_SERVERS)
 TABLE = "table"
 PAGES = Written(
-    page=PROJECT / "docs" / "benchmarks.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures"
+    page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures"
 )
 """What `table` writes."""
 

@@ -1,4 +1,4 @@
-"""What is written from the records in evals/: the tables of docs/benchmarks.md and of the README, and the figures."""
+"""What is written from the records in evals/: the tables of evals/README.md and of the README, and the figures."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings, load_settings
 
 NAME = "peers"
-PAGE = PROJECT / "docs" / "benchmarks.md"
+PAGE = PROJECT / "evals" / "README.md"
 PADDED_TOOLS = 5_001
 EFFORTS = (Effort(budget_s=8, whole_below_ms=inf), Effort(budget_s=12, whole_below_ms=1_000))
 """At the dataset's own size, where quality is judged, and at `PADDED_TOOLS`."""

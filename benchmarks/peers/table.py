@@ -1,4 +1,4 @@
-"""Writes the comparison of docs/benchmarks.md from its record, between markers of its own."""
+"""Writes the comparison of evals/README.md from its record, between markers of its own."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The comparison with other libraries on docs/benchmarks.md is what its record says; `make docs` writes it anew."""
+"""The comparison with other libraries on evals/README.md is what its record says; `make docs` writes it anew."""
 
 import json
 
