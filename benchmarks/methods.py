@@ -9,8 +9,8 @@ from functools import partial
 
 from waygraph.registry.evaluation.run import Routing
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Route
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import AGENTS, PAPER, TOOLS, Recipe, RecipeLeg
+from waygraph.registry.routing.searchable import Searchable
 
 N = 100
 """Of Algorithm 1: nodes that are read."""
@@ -41,7 +41,7 @@ MCP_ZERO = replace(PAPER, name="MCP-Zero", agent_weight=1.0)
 """To be routed by `mcp_zero`."""
 
 
-def mcp_zero(registry: Registry, query: Query, recipe: Recipe, *, servers: int = SERVERS) -> Route:  # noqa: ARG001
+def mcp_zero(registry: Searchable, query: Query, recipe: Recipe, *, servers: int = SERVERS) -> Route:  # noqa: ARG001
     """The `servers` best by vector, then their tools: (s_server × s_tool) × max(s_server, s_tool), s a cosine.
 
     Source: Fei et al., "MCP-Zero" (2025), hierarchical vector routing. A server counts by its best tool.
@@ -55,7 +55,7 @@ def mcp_zero(registry: Registry, query: Query, recipe: Recipe, *, servers: int =
     return replace(first, matches=tuple(matches), elapsed_ms=first.elapsed_ms + tools.elapsed_ms)
 
 
-def unified(registry: Registry, query: Query, recipe: Recipe) -> Route:
+def unified(registry: Searchable, query: Query, recipe: Recipe) -> Route:
     """Algorithm 1 over the N nearest nodes of both kinds: r(e) is the rank among them."""
     agents = registry.route(replace(query, limit=N), recipe=Q_RETRIEVAL)
     tools = registry.find_tools(replace(query, limit=N), recipe=SCALEMCP)

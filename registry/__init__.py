@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         Vote,
     )
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry, Status
+    from waygraph.registry.model.views import Status
+    from waygraph.registry.registry import Registry
     from waygraph.registry.routing.recipes import RECIPES, Recipe, RecipeLeg, Rerank
 
     __version__: str
@@ -52,7 +53,7 @@ _HOMES = {
     "Rerank": "routing.recipes",
     "Registry": "registry",
     "Settings": "model.settings",
-    "Status": "registry",
+    "Status": "model.views",
     "WaygraphError": "model.errors",
 }
 

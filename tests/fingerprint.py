@@ -8,7 +8,7 @@ from typing import Any
 from waygraph.cypher import Statement, load
 from waygraph.registry import Registry
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.storage.store import is_server
+from waygraph.registry.storage.location import is_server
 
 _EVERY_NODE = "MATCH (n) RETURN labels(n) AS labels, properties(n) AS properties"
 _EVERY_EDGE = """

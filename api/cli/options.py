@@ -34,7 +34,7 @@ class Invocation:
 
     def own_place(self, settings: "Settings") -> str | Path:
         """The same, for what needs the registry itself. Raises NeedsRegistry if a service keeps it."""
-        from waygraph.registry.storage.store import refuse_service
+        from waygraph.registry.storage.location import refuse_service
 
         place = self.place(settings)
         refuse_service(place)

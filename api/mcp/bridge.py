@@ -64,10 +64,10 @@ from waygraph.ingest.upstream.wire import (
 from waygraph.registry.http.problems import code_of
 from waygraph.registry.model.errors import ServiceFailed, ServiceUnavailable, WaygraphError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.remote.address import ServiceAddress, api_key
 from waygraph.registry.remote.answers import Broken, answer_of, stranger
 from waygraph.registry.remote.calls import Call, Reply
 from waygraph.registry.remote.transport import Limits, client_options, patience
+from waygraph.registry.storage.location import ServiceAddress, api_key
 
 # The HTTP headers of a message that came over stdio, where there are none (MCP 2026-07-28, Transports).
 

@@ -11,7 +11,7 @@ from waygraph.ingest.execution.services import Services, load_services
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.policy import CallPolicy, load_policy
 from waygraph.registry.routing.find_tools.find import agents_of_namespace
-from waygraph.registry.storage.store import is_server
+from waygraph.registry.storage.location import is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.connection import Context

@@ -38,7 +38,7 @@ from waygraph.registry.model.nouns import word_of
 from waygraph.registry.model.process import die_with, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.storage.store import MEMORY, is_server
+from waygraph.registry.storage.location import MEMORY, is_server
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.tools import Surface

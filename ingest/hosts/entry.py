@@ -132,7 +132,7 @@ def started_here(
 
 def reached_at(place: str, environ: Mapping[str, str], *, namespace: str = "") -> Gateway:
     """The `/mcp` of a service. Raises InvalidSetting for a place that is none."""
-    from waygraph.registry.remote.address import ServiceAddress
+    from waygraph.registry.storage.location import ServiceAddress
 
     url = ServiceAddress.parse(place).url
     return Gateway(url=f"{url}/{namespace}/mcp" if namespace else f"{url}/mcp", keyed=bool(environ.get(KEY)))

@@ -12,18 +12,18 @@ from dataclasses import replace
 from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import seen_flags
-from waygraph.registry.answering import NO_VECTORS
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.precedence import unheard
 from waygraph.registry.graph.read import Held, RegistryState, read_held, read_state
-from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport
+from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import Principal, TextForm, continued
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.registry import Registry
-from waygraph.registry.storage.writer import WriteSession, Written, refuse_unseen
+from waygraph.registry.routing.answering import NO_VECTORS
+from waygraph.registry.storage.writer import WriteSession, refuse_unseen
 
 # Whether servers answer, written of the agents that they are in the registry.
 

@@ -15,7 +15,7 @@ from waygraph.registry.routing.recipes import Recipe
 from waygraph.registry.storage.writer import DEFAULT_TEXTS
 
 if TYPE_CHECKING:
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.routing.searchable import Searchable
 
 
 DEPTH = max(DEPTHS)
@@ -29,10 +29,10 @@ With a reranker they are not, as its model is paid for each: their first answers
 """
 
 Progress = Callable[[int, int], None]
-Routing = Callable[["Registry", Query, Recipe], Route]
+Routing = Callable[["Searchable", Query, Recipe], Route]
 
 
-def by_recipe(registry: "Registry", query: Query, recipe: Recipe) -> Route:
+def by_recipe(registry: "Searchable", query: Query, recipe: Recipe) -> Route:
     """As the registry routes. Raises InvalidQuery, RecipeNeedsTexts."""
     return registry.route(query, recipe=recipe)
 
@@ -120,7 +120,7 @@ def means(measured_queries: Sequence[Mapping[str, float]]) -> dict[str, Mean]:
     return {name: Mean.of([metrics[name] for metrics in measured_queries]) for name in names}
 
 
-def run(registry: "Registry", trial: Trial, asked: Sequence[Asked], progress: Progress | None = None) -> Outcome:
+def run(registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None = None) -> Outcome:
     """Asks every query once, judges the answers, and asks some once more for their time (see `TIMED`).
 
     Raises ValueError without a query, InvalidQuery, RecipeNeedsTexts, NotReranked if the recipe's reranker fails.
@@ -141,7 +141,7 @@ def run(registry: "Registry", trial: Trial, asked: Sequence[Asked], progress: Pr
 
 
 def _times(
-    registry: "Registry", trial: Trial, asked: Sequence[Asked], judgements: Sequence[Judgement]
+    registry: "Searchable", trial: Trial, asked: Sequence[Asked], judgements: Sequence[Judgement]
 ) -> Sequence[float]:
     """In milliseconds, of the last `TIMED` queries."""
     if trial.recipe.rerank:
@@ -150,7 +150,7 @@ def _times(
 
 
 def _judged(
-    registry: "Registry", trial: Trial, asked: Sequence[Asked], progress: Progress | None
+    registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None
 ) -> Iterable[Judgement]:
     with ThreadPoolExecutor(1 if trial.recipe.rerank else THREADS) as threads:
         for done, judgement in enumerate(threads.map(lambda query: _judge(registry, trial, query), asked), start=1):
@@ -159,7 +159,7 @@ def _judged(
                 progress(done, len(asked))
 
 
-def _judge(registry: "Registry", trial: Trial, asked: Asked) -> Judgement:
+def _judge(registry: "Searchable", trial: Trial, asked: Asked) -> Judgement:
     try:
         route, tools = _route(registry, trial, asked), _tools(registry, trial, asked)
     except InvalidQuery as exc:
@@ -178,12 +178,12 @@ def _judge(registry: "Registry", trial: Trial, asked: Asked) -> Judgement:
     )
 
 
-def _route(registry: "Registry", trial: Trial, asked: Asked) -> Route:
+def _route(registry: "Searchable", trial: Trial, asked: Asked) -> Route:
     text, steps = (asked.texts[0], ()) if len(asked.texts) == 1 else ("", asked.texts)
     return _reranked(trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe), asked)
 
 
-def _tools(registry: "Registry", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
+def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
     """None where there is nothing to judge."""
     if not asked.gold_tools or not trial.recipe.ranks_tools or trial.routing is not by_recipe:
         return None

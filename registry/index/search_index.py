@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.index.analyser import fold, fold_path, terms
 from waygraph.registry.model.identity import call_prefix
-from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, TextForm, Tool
+from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool
+from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
@@ -35,21 +36,6 @@ class Scope:
 
     filters: Filters = field(default_factory=Filters)
     principal: Principal | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexState:
-    """Which revision the index shows, and by what its vectors were made (empty: it has none)."""
-
-    revision: int
-    embedder: str
-    embedder_spec: str
-    texts: TextForm
-    dimension: int
-    agents: int
-    tools: int
-    schema_version: int
-    commit: str = ""
 
 
 class Records(Protocol):

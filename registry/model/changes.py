@@ -279,3 +279,23 @@ class SyncReport:
     texts_embedded: int
     dry_run: bool = False
     notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The revision after a write, and how many texts it had to embed."""
+
+    revision: int
+    texts_embedded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten(Written):
+    """The ids of what went with a source.
+
+    `ingest_again`: sources that speak for an agent now, and say something else than is held until they are read again.
+    """
+
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    ingest_again: tuple[str, ...] = ()

@@ -6,13 +6,12 @@ Raises KeyError, TypeError or ValueError for a document that is not of the shape
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from waygraph.registry.graph.user_cypher.sandbox import CypherResult
-from waygraph.registry.index.search_index import IndexState
 from waygraph.registry.model.changes import (
     Approved,
     Change,
     ChangeSet,
     Flagged,
+    Forgotten,
     OperatorSettings,
     Rejected,
     SourceSummary,
@@ -33,9 +32,7 @@ from waygraph.registry.model.nouns import (
     ToolRoute,
     Vote,
 )
-from waygraph.registry.registry import Status
-from waygraph.registry.routing.queries import About, Listed, Page
-from waygraph.registry.storage.writer import Forgotten
+from waygraph.registry.model.views import About, CypherResult, IndexState, Listed, Page, Status
 
 type Json = Mapping[str, Any]
 

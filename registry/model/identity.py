@@ -151,3 +151,9 @@ SKILL_MESSAGE: JsonText = canonical_json(
     }
 )
 """No word of it is searched, and none is embedded."""
+
+
+def describes_object(schema: object) -> bool:
+    """Whether an object is among what the schema says to be of."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return kind == "object" or (isinstance(kind, list) and "object" in kind)

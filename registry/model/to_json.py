@@ -11,21 +11,20 @@ from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.model.identity import parsed
 
 if TYPE_CHECKING:
-    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
     from waygraph.registry.model.changes import (
         Approved,
         Change,
+        Forgotten,
         OperatorSettings,
         Rejected,
         SourceSummary,
         Standing,
         SyncReport,
         Updated,
+        Written,
     )
     from waygraph.registry.model.nouns import Agent, AgentMatch, Query, Route, Tool, ToolMatch, ToolRoute, Vote
-    from waygraph.registry.registry import Status
-    from waygraph.registry.routing.queries import About, Listed
-    from waygraph.registry.storage.writer import Forgotten, Written
+    from waygraph.registry.model.views import About, CypherResult, Listed, Status
 
 
 # What a service takes and gives at most: its own checks, and what its client asks for.

@@ -1,12 +1,13 @@
 """Each method of a registry as what is asked of a service. Nothing here is sent: both clients do that.
 
+The signatures here are those of the clients' methods, which are made of these functions.
 Names, filters and settings are checked here as the registry itself does it, so that a mistake is the same error.
 """
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -25,24 +26,23 @@ from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Rout
 from waygraph.registry.model.to_json import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, cursor
 from waygraph.registry.model.to_json import after as id_of
 from waygraph.registry.model.validation import check_limit, checked, checked_filters, checked_for_tools, setting_changes
-from waygraph.registry.routing.queries import About, Listed, Page
-from waygraph.registry.routing.recipes import HYBRID, RECIPES, Recipe
+from waygraph.registry.model.views import About, Listed, Page
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, HYBRID, RECIPES, Recipe
 from waygraph.registry.routing.router import Ask
 
 if TYPE_CHECKING:
-    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
     from waygraph.registry.model.changes import (
         Approved,
         Change,
         Document,
+        Forgotten,
         OperatorSettings,
         Policy,
         SourceSummary,
         SyncReport,
     )
-    from waygraph.registry.registry import Status
+    from waygraph.registry.model.views import CypherResult, Status
     from waygraph.registry.storage.export.formats import ExportFormat
-    from waygraph.registry.storage.writer import Forgotten
 
 
 # One call of a service as a value: what is sent, and what is made of the answer.
@@ -119,11 +119,11 @@ class Taken:
 def route(
     query: str | Query,
     *,
-    limit: int | None,
-    recipe: str | Recipe,
-    agent_weight: float | None,
-    tool_weight: float | None,
-    principal: Principal | None,
+    limit: int | None = None,
+    recipe: str | Recipe = DEFAULT_RECIPE,
+    agent_weight: float | None = None,
+    tool_weight: float | None = None,
+    principal: Principal | None = None,
 ) -> Call[Route]:
     _refuse_principal(principal)
     name = _recipe_name(recipe)
@@ -142,10 +142,10 @@ def route(
 def find_tools(
     query: str | Query,
     *,
-    limit: int | None,
-    agent_ids: Sequence[str] | None,
-    recipe: str | Recipe,
-    principal: Principal | None,
+    limit: int | None = None,
+    agent_ids: Sequence[str] | None = None,
+    recipe: str | Recipe = DEFAULT_RECIPE,
+    principal: Principal | None = None,
 ) -> Call[ToolRoute]:
     _refuse_principal(principal)
     asked = checked_for_tools(query, limit, agent_ids, max_chars=None)
@@ -156,27 +156,33 @@ def find_tools(
     return _asking("/v1/tools/search", {"text": asked.text, **_asked(asked, _recipe_name(recipe))}, read)
 
 
-def cypher(statement: str, params: Mapping[str, object]) -> "Call[CypherResult]":
+def cypher(statement: str, params: Mapping[str, object] | None = None) -> "Call[CypherResult]":
     from waygraph.registry.graph.user_cypher.sandbox import checked_params
 
-    body = {"statement": statement, "params": checked_params(params)}
+    body = {"statement": statement, "params": checked_params(params or {})}
     return replace(_asking("/v1/cypher", body, lambda reply: from_json.cypher(reply.json())), refused=CypherRefused)
 
 
 # -- looking -------------------------------------------------------------------------------------------
 
 
-def agents(principal: Principal | None) -> Talk[list[Agent]]:
-    page = yield from agents_page(filters=Filters(), after="", limit=None, principal=principal)
+def agents(*, principal: Principal | None = None) -> Talk[list[Agent]]:
+    page = yield from agents_page(principal=principal)
     return [listed.agent for listed in page.items]
 
 
-def tools(agent_id: str | None, principal: Principal | None) -> Talk[list[Tool]]:
-    page = yield from tools_page(agent_id, after="", limit=None, principal=principal)
+def tools(agent_id: str | None = None, *, principal: Principal | None = None) -> Talk[list[Tool]]:
+    page = yield from tools_page(agent_id, principal=principal)
     return list(page.items)
 
 
-def agents_page(*, filters: Filters, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Listed]]:
+def agents_page(
+    *,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    after: str = "",
+    limit: int | None = None,
+    principal: Principal | None = None,
+) -> Talk[Page[Listed]]:
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
     _refuse_principal(principal)
     allowed = checked_filters(filters)
@@ -186,24 +192,26 @@ def agents_page(*, filters: Filters, after: str, limit: int | None, principal: P
     return (yield from _parts(partial(_part, "/v1/agents", params, from_json.agents_page), after, limit))
 
 
-def tools_page(agent_id: str | None, *, after: str, limit: int | None, principal: Principal | None) -> Talk[Page[Tool]]:
+def tools_page(
+    agent_id: str | None = None, *, after: str = "", limit: int | None = None, principal: Principal | None = None
+) -> Talk[Page[Tool]]:
     """As `agents_page`."""
     _refuse_principal(principal)
     path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id is not None else "/v1/tools"
     return (yield from _parts(partial(_part, path, (("schema", "true"),), from_json.tools_page), after, limit))
 
 
-def agent(agent_id: str, principal: Principal | None) -> Call[Agent]:
+def agent(agent_id: str, *, principal: Principal | None = None) -> Call[Agent]:
     _refuse_principal(principal)
     return _looking(_agent_path(agent_id), lambda reply: from_json.agent(reply.json()["agent"]))
 
 
-def about(agent_id: str, principal: Principal | None) -> Call[About]:
+def about(agent_id: str, *, principal: Principal | None = None) -> Call[About]:
     _refuse_principal(principal)
     return _looking(_agent_path(agent_id), lambda reply: from_json.about(reply.json()), (("schema", "true"),))
 
 
-def tool(name: str, principal: Principal | None) -> Call[Tool]:
+def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
     _refuse_principal(principal)
     owner, slash, rest = name.partition("/")
     if slash:
@@ -213,32 +221,39 @@ def tool(name: str, principal: Principal | None) -> Call[Tool]:
     return _looking(path, lambda reply: from_json.tool(reply.json()), (("schema", "true"),))
 
 
-def named(name: str, principal: Principal | None) -> Talk[Agent | Tool]:
+def named(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
     found: Agent | Tool
     try:
-        found = yield agent(name, principal) if "/" not in name else tool(name, principal)
+        found = yield agent(name, principal=principal) if "/" not in name else tool(name, principal=principal)
     except UnknownName as no_agent:
         if "/" in name:
             raise
         try:
-            found = yield tool(name, principal)
+            found = yield tool(name, principal=principal)
         except UnknownName as no_tool:
             raise (no_tool if "__" in name else no_agent) from None
     return found
 
 
-def sources(principal: Principal | None) -> "Call[list[SourceSummary]]":
+def sources(*, principal: Principal | None = None) -> "Call[list[SourceSummary]]":
     _refuse_principal(principal)
     return _looking("/v1/sources", lambda reply: from_json.sources(reply.json()))
 
 
-def changes(*, since: str, agent_id: str, limit: int | None, principal: Principal | None) -> "Talk[list[Change]]":
-    page = yield from changes_page(since=since, agent_id=agent_id, after="", limit=limit, principal=principal)
+def changes(
+    *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
+) -> "Talk[list[Change]]":
+    page = yield from changes_page(since=since, agent_id=agent_id, limit=limit, principal=principal)
     return list(page.items)
 
 
 def changes_page(
-    *, since: str, agent_id: str, after: str, limit: int | None, principal: Principal | None
+    *,
+    since: str = "",
+    agent_id: str = "",
+    after: str = "",
+    limit: int | None = None,
+    principal: Principal | None = None,
 ) -> "Talk[Page[Change]]":
     """As `agents_page`."""
     from waygraph.registry.routing.queries import ChangesAsked
@@ -252,10 +267,9 @@ def changes_page(
     )
 
 
-def status(place: str, principal: Principal | None) -> "Call[Status]":
-    """`place`: where the registry is for whoever asks, whatever the service calls it."""
+def status(*, principal: Principal | None = None) -> "Call[Status]":
     _refuse_principal(principal)
-    return _looking("/v1/status", lambda reply: replace(from_json.status(reply.json()), location=place))
+    return _looking("/v1/status", lambda reply: from_json.status(reply.json()))
 
 
 def stamp() -> Call[str]:
@@ -273,18 +287,19 @@ def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every call
 # -- writing -------------------------------------------------------------------------------------------
 
 
-def ingest(
+def take(
     documents: "Sequence[Document]",
     *,
     source: str,
-    namespace: str,
-    kind: str,
-    policy: "Policy | None",
-    texts: TextForm | None,
-    partial: bool,
-    dry_run: bool,
-    allow_mass_removal: bool,
+    namespace: str = "",
+    kind: str = "",
+    policy: "Policy | None" = None,
+    texts: TextForm | None = None,
+    partial: bool = False,
+    dry_run: bool = False,
+    allow_mass_removal: bool = False,
 ) -> Call[Taken]:
+    """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
     told = [
         {"name": each.name, "unreadable": each.unreadable}
         if each.unreadable
@@ -306,7 +321,27 @@ def ingest(
     return replace(sent, safe=dry_run)
 
 
-def approve(names: Sequence[str], principal: Principal | None) -> "Call[Approved]":
+def _reports[**P](take: Callable[P, Call[Taken]]) -> "Callable[P, Talk[list[SyncReport]]]":
+    """Brings the registry to what a source says now, which the service reads and embeds: a report for each manifest,
+    several of an export.
+
+    `partial`: what the documents do not list is not removed. Raises SourceError, MassRemoval, InvalidSetting and
+    what a write raises; see `take` for what was done before that.
+    """
+
+    @wraps(take)
+    def talk(*args: P.args, **options: P.kwargs) -> "Talk[list[SyncReport]]":
+        taken: Taken = yield take(*args, **options)
+        return taken.all()
+
+    talk.__doc__ = _reports.__doc__
+    return talk
+
+
+ingest = _reports(take)
+
+
+def approve(*names: str, principal: Principal | None = None) -> "Call[Approved]":
     from waygraph.registry.storage.approval import checked_names
 
     _refuse_principal(principal)
@@ -317,32 +352,33 @@ def approve(names: Sequence[str], principal: Principal | None) -> "Call[Approved
 def set_agent(
     agent_id: str,
     *,
-    tags: Sequence[str] | None,
-    visible_to: Sequence[str] | None,
-    everyone: bool,
-    pinned: bool | None,
-    hidden: bool | None,
-    removed: bool | None,
-    principal: Principal | None,
+    tags: Sequence[str] | None = None,
+    visible_to: Sequence[str] | None = None,
+    everyone: bool = False,
+    pinned: bool | None = None,
+    hidden: bool | None = None,
+    removed: bool | None = None,
+    principal: Principal | None = None,
 ) -> "Call[OperatorSettings]":
+    """`removed=True` goes by itself (InvalidSetting)."""
     changes = setting_changes(
         tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
     )
     if removed:
         if len(changes) > 1:
             raise InvalidSetting("over HTTP an agent is removed by itself: set the rest before, in a call of its own")
-        return remove(agent_id, principal)
+        return remove(agent_id, principal=principal)
     _refuse_principal(principal)
     body = changes or {"pinned": None}  # nothing to set, said so that the service takes it
     return _writing("PATCH", _agent_path(agent_id), lambda reply: from_json.settings(reply.json()), body)
 
 
-def remove(agent_id: str, principal: Principal | None) -> "Call[OperatorSettings]":
+def remove(agent_id: str, *, principal: Principal | None = None) -> "Call[OperatorSettings]":
     _refuse_principal(principal)
     return _writing("DELETE", _agent_path(agent_id), lambda reply: from_json.settings(reply.json()))
 
 
-def forget(source: str, principal: Principal | None) -> "Call[Forgotten]":
+def forget(source: str, *, principal: Principal | None = None) -> "Call[Forgotten]":
     _refuse_principal(principal)
     path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
     return _writing("DELETE", path, lambda reply: from_json.forgotten(reply.json()))

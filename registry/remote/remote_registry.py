@@ -1,45 +1,34 @@
-"""A registry that a service keeps, as one that is here."""
+"""A registry that a service keeps, as one that is here. Its methods are the calls of `calls.py`, sent."""
 
+import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Never
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Never, Protocol, Self
 
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.registry import Registry, Status
+from waygraph.registry.model.views import CypherResult, Status
 from waygraph.registry.remote import calls
-from waygraph.registry.remote.address import ServiceAddress
-from waygraph.registry.routing.queries import About, Listed, Page
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
+from waygraph.registry.storage.location import ServiceAddress
 
 if TYPE_CHECKING:
+    from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
     from waygraph.registry.index.search_index import SearchIndex
-    from waygraph.registry.model.changes import (
-        Approved,
-        Change,
-        Document,
-        OperatorSettings,
-        Policy,
-        SourceSummary,
-        SyncReport,
-    )
     from waygraph.registry.remote.calls import Call, Talk
     from waygraph.registry.remote.transport import Connection
-    from waygraph.registry.storage.export.formats import ExportFormat
-    from waygraph.registry.storage.fill import Origin
-    from waygraph.registry.storage.writer import Forgotten, WriteSession
-
-
-# What a service lets through of a store: its place, whether it holds a registry, and typed Cypher.
-#
-# All else of a store is the graph and the index themselves, which stay where the service is.
+    from waygraph.registry.storage.store import Origin
+    from waygraph.registry.storage.writer import WriteSession
 
 
 class ServiceStore:
-    """A `Store`; where it needs the registry itself it raises NeedsRegistry."""
+    """A `Store` of what a service lets through: its place, whether it holds a registry, and typed Cypher.
+
+    All else of a store is the graph and the index themselves, which stay where the service is: NeedsRegistry.
+    """
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
@@ -51,47 +40,95 @@ class ServiceStore:
     @property
     def exists(self) -> bool:
         try:
-            self._connection.ask(calls.status(self.place, None))
+            self._connection.ask(calls.status())
         except RegistryNotFound:
             return False
         return True
 
-    def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
+    def run_read_only(self, statement: str, params: Mapping[str, object]) -> CypherResult:
         return self._connection.ask(calls.cypher(statement, params))
 
     def close(self) -> None:
         self._connection.close()
 
     def index(self, *, fresh: bool = False) -> "SearchIndex":  # noqa: ARG002
-        return self._refuse()
+        return self.refuse()
 
     def look[T](self, work: "Callable[[SearchIndex], T]") -> T:  # noqa: ARG002
-        return self._refuse()
+        return self.refuse()
 
     def read[T](self, work: "Callable[[GraphSession], T]") -> T:  # noqa: ARG002
-        return self._refuse()
+        return self.refuse()
 
     def writing(self, *, trust_index: bool = True) -> Never:  # noqa: ARG002
-        self._refuse()
+        self.refuse()
 
     def filling(self, origin: "Origin") -> Never:  # noqa: ARG002
-        self._refuse()
+        self.refuse()
 
-    def _refuse(self) -> Never:
+    def refuse(self) -> Never:
+        """Raises NeedsRegistry."""
         raise NeedsRegistry(self.place)
 
 
-class RemoteRegistry(Registry):
-    """What a Registry is asked, a service answers: the same methods, nouns and errors. Threads may share one.
+def as_method[M](method: M, call: Callable[..., Any]) -> M:
+    """The method with the documentation and the signature of the call that it sends."""
+    signature = inspect.signature(call)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [itself, *signature.parameters.values()]
+    shown = {"__doc__": call.__doc__, "__signature__": signature.replace(parameters=parameters)}
+    for name, value in shown.items():
+        setattr(method, name, value)
+    return method
+
+
+class Connected(Protocol):
+    """What holds a connection to a service."""
+
+    _connection: "Connection"
+
+
+def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[Connected, P], T]:
+    """The method that sends a call and returns its answer."""
+
+    def method(self: Connected, /, *args: P.args, **options: P.kwargs) -> T:
+        return self._connection.ask(call(*args, **options))
+
+    return as_method(method, call)
+
+
+def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[Connected, P], T]:
+    """The method that sends each call that a talk gives out, until it ends."""
+
+    def method(self: Connected, /, *args: P.args, **options: P.kwargs) -> T:
+        calls = talk(*args, **options)
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    answer = self._connection.ask(call)
+                except WaygraphError as error:
+                    call = calls.throw(error)
+                else:
+                    call = calls.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    return as_method(method, talk)
+
+
+class RemoteRegistry:
+    """Implements Registry over a service: the same methods, nouns and errors. Threads may share one.
 
     Beside the errors of each method: NotAuthenticated, NotAllowed, TooManyRequests, ServiceUnavailable,
     ServiceFailed. A `principal` is refused (InvalidQuery), since the service knows who asks by the key. What works on
-    the graph itself (`read`, `change`, `writing`, `reindex`, `notice`) raises NeedsRegistry.
+    the graph itself (`read`, `change`, `writing`, `reindex`, `put_statuses`, `notice`) raises NeedsRegistry.
     """
 
     def __init__(self, connection: "Connection", settings: Settings) -> None:
-        super().__init__(ServiceStore(connection), settings, {}, "")
-        self._connection = connection
+        self._connection, self._settings = connection, settings
+        self._store = ServiceStore(connection)
 
     @staticmethod
     def open(
@@ -109,214 +146,86 @@ class RemoteRegistry(Registry):
             raise InvalidSetting("a service embeds by the embedder that it was started with; none can be chosen here")
         return RemoteRegistry(Connection(ServiceAddress.parse(str(location)), settings), settings)
 
-    def route(
-        self,
-        query: str | Query,
-        *,
-        limit: int | None = None,
-        recipe: str | Recipe = DEFAULT_RECIPE,
-        agent_weight: float | None = None,
-        tool_weight: float | None = None,
-        principal: Principal | None = None,
-    ) -> Route:
-        call = calls.route(
-            query,
-            limit=limit,
-            recipe=recipe,
-            agent_weight=agent_weight,
-            tool_weight=tool_weight,
-            principal=principal,
-        )
-        return self._ask(call)
+    def __enter__(self) -> Self:
+        return self
 
-    def find_tools(
-        self,
-        query: str | Query,
-        *,
-        limit: int | None = None,
-        agent_ids: Sequence[str] | None = None,
-        recipe: str | Recipe = DEFAULT_RECIPE,
-        principal: Principal | None = None,
-    ) -> ToolRoute:
-        return self._ask(calls.find_tools(query, limit=limit, agent_ids=agent_ids, recipe=recipe, principal=principal))
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
-    def agents(self, *, principal: Principal | None = None) -> list[Agent]:
-        return self._follow(calls.agents(principal))
+    def close(self) -> None:
+        self._connection.close()
 
-    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
-        return self._ask(calls.agent(agent_id, principal))
+    @property
+    def store(self) -> ServiceStore:
+        return self._store
 
-    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
-        return self._follow(calls.tools(agent_id, principal))
+    @property
+    def settings(self) -> Settings:
+        return self._settings
 
-    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
-        return self._ask(calls.tool(name, principal))
-
-    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
-        return self._follow(calls.named(name, principal))
-
-    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
-        return self._ask(calls.about(agent_id, principal))
-
-    def agents_page(
-        self,
-        *,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[Listed]:
-        return self._follow(calls.agents_page(filters=filters, after=after, limit=limit, principal=principal))
-
-    def tools_page(
-        self,
-        agent_id: str | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> Page[Tool]:
-        return self._follow(calls.tools_page(agent_id, after=after, limit=limit, principal=principal))
-
-    def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
-        return self._ask(calls.sources(principal))
-
-    def _changed[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
-        """Whether there is a registry is not asked: its graph is out of reach either way."""
-        return self.change(work, trust_index=trust_index)
-
-    def changes(
-        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
-    ) -> "list[Change]":
-        return self._follow(calls.changes(since=since, agent_id=agent_id, limit=limit, principal=principal))
-
-    def changes_page(
-        self,
-        *,
-        since: str = "",
-        agent_id: str = "",
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> "Page[Change]":
-        talk = calls.changes_page(since=since, agent_id=agent_id, after=after, limit=limit, principal=principal)
-        return self._follow(talk)
-
-    def status(self, *, principal: Principal | None = None) -> Status:
-        """Its `location` is the service's URL."""
-        return self._ask(calls.status(self._connection.place, principal))
+    @property
+    def exists(self) -> bool:
+        return self._store.exists
 
     @property
     def stamp(self) -> str:
-        return self._ask(calls.stamp())
+        return self._connection.ask(calls.stamp())
 
-    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
-        return self._ask(calls.export(format))
+    def status(self, *, principal: Principal | None = None) -> Status:
+        """Its `location` is the service's URL, whatever the service calls it."""
+        return replace(self._connection.ask(calls.status(principal=principal)), location=self._connection.place)
 
-    def ingest(
+    route = ask(calls.route)
+    find_tools = ask(calls.find_tools)
+    cypher = ask(calls.cypher)
+    agents = follow(calls.agents)
+    agent = ask(calls.agent)
+    tools = follow(calls.tools)
+    tool = ask(calls.tool)
+    named = follow(calls.named)
+    about = ask(calls.about)
+    agents_page = follow(calls.agents_page)
+    tools_page = follow(calls.tools_page)
+    sources = ask(calls.sources)
+    changes = follow(calls.changes)
+    changes_page = follow(calls.changes_page)
+    export = ask(calls.export)
+    ingest = follow(calls.ingest)
+    take = ask(calls.take)
+    set = ask(calls.set_agent)
+    remove = ask(calls.remove)
+    approve = ask(calls.approve)
+    forget = ask(calls.forget)
+
+    @property
+    def notice(self) -> Never:
+        self._store.refuse()
+
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:  # noqa: ARG002
+        self._store.refuse()
+
+    def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> Never:  # noqa: ARG002
+        self._store.refuse()
+
+    def change[T](
         self,
-        documents: "Sequence[Document]",
+        work: "Callable[[WriteSession], T]",  # noqa: ARG002
         *,
-        source: str,
-        namespace: str = "",
-        kind: str = "",
-        policy: "Policy | None" = None,
-        texts: TextForm | None = None,
-        partial: bool = False,
-        dry_run: bool = False,
-        allow_mass_removal: bool = False,
-    ) -> "list[SyncReport]":
-        """Brings the registry to what a source says now, which the service reads and embeds: a report for each
-        manifest, several of an export.
+        texts: TextForm | None = None,  # noqa: ARG002
+        trust_index: bool = True,  # noqa: ARG002
+    ) -> T:
+        self._store.refuse()
 
-        `partial`: what the documents do not list is not removed. Raises SourceError, MassRemoval, InvalidSetting and
-        what a write raises; see `take` for what was done before that.
-        """
-        taken = self.take(
-            documents,
-            source=source,
-            namespace=namespace,
-            kind=kind,
-            policy=policy,
-            texts=texts,
-            partial=partial,
-            dry_run=dry_run,
-            allow_mass_removal=allow_mass_removal,
-        )
-        return taken.all()
+    def put_statuses(self, statuses: Mapping[str, str]) -> Never:  # noqa: ARG002
+        self._store.refuse()
 
-    def take(
+    def reindex(
         self,
-        documents: "Sequence[Document]",
         *,
-        source: str,
-        namespace: str = "",
-        kind: str = "",
-        policy: "Policy | None" = None,
-        texts: TextForm | None = None,
-        partial: bool = False,
-        dry_run: bool = False,
-        allow_mass_removal: bool = False,
-    ) -> calls.Taken:
-        """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
-        call = calls.ingest(
-            documents,
-            source=source,
-            namespace=namespace,
-            kind=kind,
-            policy=policy,
-            texts=texts,
-            partial=partial,
-            dry_run=dry_run,
-            allow_mass_removal=allow_mass_removal,
-        )
-        return self._ask(call)
-
-    def set(
-        self,
-        agent_id: str,
-        *,
-        tags: Sequence[str] | None = None,
-        visible_to: Sequence[str] | None = None,
-        everyone: bool = False,
-        pinned: bool | None = None,
-        hidden: bool | None = None,
-        removed: bool | None = None,
-        principal: Principal | None = None,
-    ) -> "OperatorSettings":
-        """`removed=True` goes by itself (InvalidSetting)."""
-        call = calls.set_agent(
-            agent_id,
-            tags=tags,
-            visible_to=visible_to,
-            everyone=everyone,
-            pinned=pinned,
-            hidden=hidden,
-            removed=removed,
-            principal=principal,
-        )
-        return self._ask(call)
-
-    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
-        return self._ask(calls.approve(names, principal))
-
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        return self._ask(calls.forget(source, principal))
-
-    def _ask[T](self, call: "Call[T]") -> T:
-        return self._connection.ask(call)
-
-    def _follow[T](self, talk: "Talk[T]") -> T:
-        """Each call that the talk gives out is asked, until it ends."""
-        try:
-            call = next(talk)
-            while True:
-                try:
-                    answer = self._ask(call)
-                except WaygraphError as error:
-                    call = talk.throw(error)
-                else:
-                    call = talk.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
+        texts: TextForm | None = None,  # noqa: ARG002
+        embedder: str | None = None,  # noqa: ARG002
+        progress: "Progress | None" = None,  # noqa: ARG002
+    ) -> Never:
+        self._store.refuse()

@@ -21,9 +21,9 @@ from waygraph.registry.model.errors import (
     ServiceUnavailable,
 )
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.remote.address import ServiceAddress, api_key
 from waygraph.registry.remote.answers import OF_GATEWAYS, Broken, answer_of, problem_in
 from waygraph.registry.remote.calls import Call, Reply
+from waygraph.registry.storage.location import ServiceAddress, api_key
 
 # What a call is held to: how long, how much; and what it means that httpx2 got no reply.
 

@@ -21,12 +21,13 @@ from waygraph.registry.model.errors import InvalidQuery, UnknownName, nearest
 from waygraph.registry.model.identity import call_name, call_prefix, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, word_of
 from waygraph.registry.model.validation import check_limit
+from waygraph.registry.model.views import About, Listed, Page
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.index.search_index import IndexState
-    from waygraph.registry.model.changes import Change, OperatorSettings, SourceSummary, Standing
+    from waygraph.registry.model.changes import Change, SourceSummary, Standing
     from waygraph.registry.model.nouns import Filters
+    from waygraph.registry.model.views import IndexState
 
 
 # What a name means among the agents and tools that somebody may see: the others are unknown, and never suggested.
@@ -121,35 +122,6 @@ def _call_names_near(index: SearchIndex, name: str, principal: Principal | None)
         owners = [by_prefix[prefix] for prefix in near]
     tools = index.tool_ids_of([owner.id for owner in owners])
     return [made for owner in owners for _, made in _made(owner.id, tools[owner.id])]
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """An agent in a list, with the number of its tools."""
-
-    agent: "Agent"
-    tools: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page[T]:
-    """A part of a list, in order of id. `following`: where the next part begins; empty: nothing follows."""
-
-    items: tuple[T, ...]
-    revision: int
-    following: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """All that is known of one agent. `settings` None: no operator said anything of it."""
-
-    agent: "Agent"
-    tools: "tuple[Tool, ...]"
-    settings: "OperatorSettings | None"
-    sources: tuple[str, ...]
-    """The names of those that claim it."""
-    revision: int
 
 
 def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> About:

@@ -10,7 +10,7 @@ from itertools import batched
 from typing import Any, Literal, get_args
 
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.identity import parsed
+from waygraph.registry.model.identity import describes_object, parsed
 from waygraph.registry.model.nouns import JsonText, Tool
 
 ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]
@@ -98,9 +98,3 @@ def _as_object(schema: object) -> Any:
     if isinstance(schema, Mapping):
         return schema
     return {"not": {}} if schema is False else {}
-
-
-def describes_object(schema: object) -> bool:
-    """Whether an object is among what the schema says to be of."""
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    return kind == "object" or (isinstance(kind, list) and "object" in kind)

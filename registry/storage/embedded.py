@@ -41,8 +41,8 @@ from waygraph.registry.storage.store import Writing, prepare_nothing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
-    from waygraph.registry.storage.fill import Filling, Origin
+    from waygraph.registry.model.views import CypherResult
+    from waygraph.registry.storage.store import Filling, Origin
 
 
 logger = logging.getLogger(__name__)

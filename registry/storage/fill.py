@@ -6,47 +6,14 @@ revision again takes the mark over and goes on; the one that had it is noticed t
 """
 
 import secrets
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from collections.abc import Collection
+from dataclasses import asdict, replace
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
 from waygraph.registry.model.errors import CopyDiffers, RegistryUnusable, WriteConflict
-from waygraph.registry.storage.store import Writing
-
-# How a place that holds no registry is filled with a whole one: readers find nothing there until all of it is.
-
-
-Work = Callable[[GraphSession], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The revision that a copy is of; no other change has its `commit`. `dimension` of its vectors, 0 without any."""
-
-    place: str
-    revision: int
-    commit: str
-    dimension: int = 0
-
-
-class Filling(Protocol):
-    """A place while it is filled. An error on the way leaves no registry."""
-
-    @property
-    def session(self) -> GraphSession:
-        """Shows what an earlier attempt at the same copy has left."""
-        ...
-
-    def put(self, agent_ids: Collection[str], work: Work) -> None:
-        """A part of bounded size: of agents and their tools it changes only these."""
-        ...
-
-    def finish(self, work: Work) -> None:
-        """The last part, which makes the Registry node. It may run more than once."""
-        ...
+from waygraph.registry.storage.store import Origin, Work, Writing
 
 
 class AtOnce:

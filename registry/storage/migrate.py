@@ -37,8 +37,9 @@ from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, 
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.fill import Filling, Origin, refuse_registry
-from waygraph.registry.storage.store import MEMORY, Store, is_server, open_store
+from waygraph.registry.storage.fill import refuse_registry
+from waygraph.registry.storage.location import MEMORY, is_server, open_store
+from waygraph.registry.storage.store import Filling, Origin, Store
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,7 +1,7 @@
 """A write session: what a sync or an operator may do from one revision to the next."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from waygraph.cypher import load
 from waygraph.registry.embedding.embedder import Embedder, Progress
@@ -24,7 +24,15 @@ from waygraph.registry.graph.write import (
     write_changes,
     write_vectors,
 )
-from waygraph.registry.model.changes import AgentEntry, Approved, ChangeSet, OperatorSettings, entries_of
+from waygraph.registry.model.changes import (
+    AgentEntry,
+    Approved,
+    ChangeSet,
+    Forgotten,
+    OperatorSettings,
+    Written,
+    entries_of,
+)
 from waygraph.registry.model.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.validation import refuse_other_texts
@@ -32,26 +40,6 @@ from waygraph.registry.storage.approval import OF_SOURCE, all_waiting, approval_
 from waygraph.registry.storage.store import Writing
 
 DEFAULT_TEXTS: TextForm = "contextual"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """The revision after a write, and how many texts it had to embed."""
-
-    revision: int
-    texts_embedded: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten(Written):
-    """The ids of what went with a source.
-
-    `ingest_again`: sources that speak for an agent now, and say something else than is held until they are read again.
-    """
-
-    agents: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    ingest_again: tuple[str, ...] = ()
 
 
 class WriteSession:

@@ -13,8 +13,8 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 RUFF = Path(sys.executable).with_name("ruff")
 
 PLANTED = {
-    "registry/model/nouns.py": "import waygraph.ingest.sync.apply",
-    "registry/routing/fusion.py": "import grafeo",
+    "registry/model/nouns.py": "import waygraph.ingest.sync.apply, waygraph.registry.model.changes",
+    "registry/routing/fusion.py": "import grafeo, waygraph.registry.storage.store",
     "registry/registry.py": (
         "import neo4j, onnx, Stemmer, fastapi, jsonschema, jwt, matplotlib, mcp, opentelemetry, structlog, typer"
     ),

@@ -15,7 +15,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import CypherFailed, CypherRefused
-from waygraph.registry.storage.store import is_server
+from waygraph.registry.storage.location import is_server
 
 MANIFEST = Manifest(source="s", entries=tuple(entry(agent, ("b", "c.d")) for agent in ("a", "evil", "x")))
 

@@ -16,7 +16,6 @@ from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
-from waygraph.registry.answering import NO_VECTORS
 from waygraph.registry.index.search_index import VECTOR_LEGS, Scope
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.errors import (
@@ -30,8 +29,10 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Route, Tool, Vote
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
+from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.routing.recipes import HYBRID, Calibration
 from waygraph.registry.routing.router import NOTHING_FITS, NOTHING_KNOWN
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 REQUESTS = [
     json.loads(line) for line in (EXAMPLES / "requests" / "queries.jsonl").read_text(encoding="utf-8").splitlines()
@@ -77,6 +78,7 @@ def worth(registry: Registry, recipe: str, text: str, vote: Vote) -> float:
     held, use = RECIPES[recipe], next(use for use in RECIPES[recipe].legs if use.leg == vote.leg)
     if held.merge != "by_score" or use.leg == "name":
         return 1 / (use.k + vote.rank)
+    assert isinstance(registry, LocalRegistry)
     queries = registry._answering.router().queries
     assert queries is not None
     vector = queries.vector(text)
@@ -108,6 +110,7 @@ def test_paper_is_algorithm_1(plain: Registry, weights: tuple[float, float]) -> 
     """The recipe `paper` gives what the paper's Algorithm 1, written down here once more, gives."""
     import numpy as np
 
+    assert isinstance(plain, LocalRegistry)
     agents, tools = plain.agents(), plain.tools()
     embedder = plain._embedders.open(plain.status().state.embedder_spec).embedder
     assert embedder is not None

@@ -15,17 +15,16 @@ from typing import Any
 from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph.user_cypher.sandbox import CypherResult
 from waygraph.registry.model import errors, to_json
 from waygraph.registry.model.changes import Change, Document, SourceSummary, SyncReport
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import Filters, Query
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry, Status
+from waygraph.registry.model.views import CypherResult, Page, Status
+from waygraph.registry.registry import Registry
 from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
-from waygraph.registry.routing.queries import Page
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
 
 NOBODIES = ("nobody", "nobody/x", "nobody__x", "..", ".", "a/..", "../..", "%2e%2e", "\x00", "a b", "海", "x?y#z")

@@ -31,8 +31,9 @@ from waygraph.registry.remote.calls import Reply
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
 from waygraph.registry.storage.integrity.examine import examine, examine_at
+from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.migrate import migrate_at
-from waygraph.registry.storage.store import Store, open_store
+from waygraph.registry.storage.store import Store
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 SOMEBODY = Principal(groups=("red",))
@@ -196,7 +197,7 @@ def test_a_recipe_is_one_that_the_service_knows() -> None:
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.find_tools("x", recipe=own))
     none: Any = None
     assert "a recipe is a name or a Recipe, not" in refused(InvalidQuery, lambda held: held.route("x", recipe=none))
-    call = calls.route("x", limit=None, recipe=RECIPES["paper"], agent_weight=None, tool_weight=None, principal=None)
+    call = calls.route("x", recipe=RECIPES["paper"])
     assert call.json["recipe"] == "paper"  # type: ignore[index]
 
 
@@ -222,31 +223,28 @@ def test_a_format_of_export_is_a_known_one() -> None:
 
 def test_names_keep_to_their_place_in_a_path() -> None:
     """Whatever they hold: slashes, dots, question marks, percent signs."""
-    assert calls.agent("..", None).path == "/v1/agents/%2E%2E"
-    assert calls.tool("a/b/../c?d#e%2F", None).path == "/v1/tools/a/b%2F%2E%2E%2Fc%3Fd%23e%252F"
-    assert calls.tool("a__b", None).path == "/v1/tools/a__b"
-    assert calls.forget("/srv/x", None).path == "/v1/sources/%2Fsrv%2Fx"
+    assert calls.agent("..").path == "/v1/agents/%2E%2E"
+    assert calls.tool("a/b/../c?d#e%2F").path == "/v1/tools/a/b%2F%2E%2E%2Fc%3Fd%23e%252F"
+    assert calls.tool("a__b").path == "/v1/tools/a__b"
+    assert calls.forget("/srv/x").path == "/v1/sources/%2Fsrv%2Fx"
 
 
 def test_only_what_changes_nothing_is_safe() -> None:
     """By each call's own word."""
-    texts: dict[str, Any] = {"source": "s", "namespace": "", "kind": ""}
-    options = {**texts, "policy": None, "texts": None, "partial": False}
-    said: dict[str, Any] = dict.fromkeys(("tags", "visible_to", "pinned", "hidden", "removed", "principal"))
-    writes = [
-        calls.remove("a", None),
-        calls.forget("s", None),
-        calls.approve(["a"], None),
-        calls.set_agent("a", everyone=True, **said),
-        calls.ingest([], dry_run=False, allow_mass_removal=False, **options),
+    writes: list[calls.Call[Any]] = [
+        calls.remove("a"),
+        calls.forget("s"),
+        calls.approve("a"),
+        calls.set_agent("a", everyone=True),
+        calls.take([], source="s"),
     ]
     assert [call.safe for call in writes] == [False] * 5
-    assert all(call.safe for call in (calls.agent("a", None), calls.cypher("RETURN 1", {}), calls.export("json")))
+    assert all(call.safe for call in (calls.agent("a"), calls.cypher("RETURN 1", {}), calls.export("json")))
 
 
 def test_a_list_is_put_together_from_its_parts() -> None:
     """Asked for in the largest parts there are, until nothing follows or there are enough."""
-    talk = calls.agents_page(filters=Filters(tags=("a", "b")), after="", limit=1500, principal=None)
+    talk = calls.agents_page(filters=Filters(tags=("a", "b")), limit=1500)
     first = next(talk)
     assert first.target == "/v1/agents?tag=a&tag=b&limit=1000"
     agents = [{**_agent(f"a{number:04}"), "tools": 0} for number in range(1500)]
@@ -260,12 +258,12 @@ def test_a_list_is_put_together_from_its_parts() -> None:
 
 def test_a_list_that_does_not_go_on_ends() -> None:
     """A service that gives the same cursor again and again is not followed for ever."""
-    talk = calls.tools_page(None, after="", limit=None, principal=None)
+    talk = calls.tools_page()
     page = next(talk).read(_reply({"tools": [], "revision": 3, "following": "YQ"}))
     talk.send(page)
     with pytest.raises(StopIteration):
         talk.send(page)
-    log = calls.changes_page(since="", agent_id="", after="", limit=None, principal=None)
+    log = calls.changes_page()
     part = next(log).read(_reply({"changes": [], "revision": 3, "following": cursor("000000000003-000001")}))
     log.send(part)
     with pytest.raises(StopIteration):

@@ -33,9 +33,9 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.remote import calls
-from waygraph.registry.remote.address import ServiceAddress
 from waygraph.registry.remote.calls import Call
 from waygraph.registry.remote.transport import AsyncConnection, Connection
+from waygraph.registry.storage.location import ServiceAddress
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 WRITTEN = {"revision": 7, "texts_embedded": 0}
@@ -92,26 +92,16 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 def look() -> Call[Any]:
     """Changes nothing."""
-    return calls.agent("a", None)
+    return calls.agent("a")
 
 
 def write() -> Call[Any]:
-    return calls.forget("s", None)
+    return calls.forget("s")
 
 
 def offer(*, dry_run: bool = False) -> Call[calls.Taken]:
     """A source without documents."""
-    return calls.ingest(
-        [],
-        source="s",
-        namespace="",
-        kind="",
-        policy=None,
-        texts=None,
-        partial=False,
-        dry_run=dry_run,
-        allow_mass_removal=False,
-    )
+    return calls.take([], source="s", dry_run=dry_run)
 
 
 def fails[E: WaygraphError](kind: type[E], client: Client, service: Flaky, call: Call[Any], **settings: Any) -> E:
@@ -151,8 +141,8 @@ def test_what_only_reads_is_asked_again(client: Client, first: Behaviour) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        calls.route("x", limit=None, recipe="hybrid", agent_weight=None, tool_weight=None, principal=None),
-        calls.find_tools("x", limit=None, agent_ids=None, recipe="hybrid", principal=None),
+        calls.route("x"),
+        calls.find_tools("x"),
         calls.cypher("RETURN 1", {}),
     ],
 )
@@ -362,10 +352,8 @@ def test_redirects_are_not_followed(client: Client, status: int, call: Callable[
 
 def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> None:
     """Which error it is depends on what was asked; the detail is the service's."""
-    said = calls.set_agent(
-        "a", tags=["x"], visible_to=None, everyone=False, pinned=None, hidden=None, removed=None, principal=None
-    )
-    asked = calls.route("x", limit=None, recipe="hybrid", agent_weight=None, tool_weight=None, principal=None)
+    said = calls.set_agent("a", tags=["x"])
+    asked = calls.route("x")
     for call, kind in ((asked, InvalidQuery), (said, InvalidSetting), (offer(), SourceError)):
         for problem in (trouble(422, "invalid-request", "body.x: too long"), trouble(413, "too-large", "too long")):
             with flaky(problem) as service:

@@ -545,7 +545,7 @@ def test_a_registry_that_is_not_there_names_the_way(run: Run, tmp_path: Path) ->
 
 def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug is not dressed up as a user's mistake."""
-    monkeypatch.setattr("waygraph.registry.registry.Registry.status", lambda _: 1 / 0)
+    monkeypatch.setattr("waygraph.registry.storage.local_registry.LocalRegistry.status", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("status")
 

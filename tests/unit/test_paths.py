@@ -13,7 +13,7 @@ from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.storage.store import is_part_of
+from waygraph.registry.storage.location import is_part_of
 
 NOBODYS = "~no-such-user/x"
 TAKEN: dict[str, Callable[[str], object]] = {

@@ -19,6 +19,7 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
 from waygraph.registry.routing.rerank import parsed
 from waygraph.registry.routing.router import Router
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -171,6 +172,7 @@ def test_rerankers_are_closed_even_if_the_store_is_not(
 ) -> None:
     fake.answers = [order(2, 1)]
     registry.route(TEXT, recipe=RERANKED)
+    assert isinstance(registry, LocalRegistry)
     (reranker,) = registry._rerankers._opened.values()
     closed, close = list[bool](), registry.store.close
 

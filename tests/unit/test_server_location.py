@@ -18,7 +18,7 @@ from waygraph.registry.model.errors import (
     WriteConflict,
 )
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.store import open_store
+from waygraph.registry.storage.location import open_store
 
 SECRET = "s3cret-Tiger"  # noqa: S105 - of nobody
 PLACE = "neo4j://host/neo4j"

@@ -10,10 +10,9 @@ from waygraph.cypher import load
 from waygraph.ingest.sync.apply import counts, refuse_mass_removal
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.graph.read import Held
-from waygraph.registry.model.changes import OperatorSettings, Policy, Rejected
+from waygraph.registry.model.changes import OperatorSettings, Policy, Rejected, Written
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import canonical_json, sealed_tool
-from waygraph.registry.storage.writer import Written
 
 
 @pytest.fixture

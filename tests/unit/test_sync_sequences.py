@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
 from waygraph.registry.embedding.entities import TextForms
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry, Manifest, Written
 from waygraph.registry.model.identity import tool_id
-from waygraph.registry.storage.writer import Written
 
 SOURCES = {"live": 1, "awake": 1, "a": 0, "b": 0, "c": 0}
 KEYS = ("k0", "k1", "k.2", "k/2", "k4")

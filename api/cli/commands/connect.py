@@ -127,7 +127,7 @@ def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
     """Raises InvalidSetting for --url without a service."""
     from waygraph.ingest.hosts.entry import program_of, reached_at, started_here
     from waygraph.registry.model.errors import InvalidSetting
-    from waygraph.registry.storage.store import is_service
+    from waygraph.registry.storage.location import is_service
 
     place = told.place(told.settings())
     if asked.url and not is_service(place):

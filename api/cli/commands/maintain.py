@@ -34,7 +34,7 @@ def export(
     from waygraph.api.cli.render.cli_json import Exported
     from waygraph.registry.model.errors import StorageFailed
     from waygraph.registry.model.files import write_named
-    from waygraph.registry.storage.store import is_part_of
+    from waygraph.registry.storage.location import is_part_of
 
     told = invocation(context)
     output = None if output == STANDARD_OUTPUT else output

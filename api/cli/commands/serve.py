@@ -30,7 +30,7 @@ def mcp(
     A host starts this command; `waygraph connect` writes its entry. Of a registry at a service it passes everything to
     the service's /mcp, so that many hosts share one service and the servers that it has started.
     """
-    from waygraph.registry.storage.store import is_service
+    from waygraph.registry.storage.location import is_service
 
     told = invocation(context)
     settings = told.settings()

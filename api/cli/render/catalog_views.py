@@ -8,8 +8,7 @@ from waygraph.api.cli.render.blocks import Aside, Bar, Block, Cell, Fields, Line
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import OperatorSettings, SourceSummary
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute
-    from waygraph.registry.registry import Status
-    from waygraph.registry.routing.queries import About, Listed
+    from waygraph.registry.model.views import About, Listed, Status
 
 
 # What agents and tools were found, laid out for people.

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation import compare as evaluation
     from waygraph.registry.evaluation.compare import Changed, Difference, Side
     from waygraph.registry.evaluation.record import Record
-    from waygraph.registry.graph.user_cypher.sandbox import CypherResult
-    from waygraph.registry.model.changes import Approved, Change, OperatorSettings
+    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, Written
+    from waygraph.registry.model.views import CypherResult
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import Migrated
-    from waygraph.registry.storage.writer import Forgotten, Written
 
 
 def changes(found: "Sequence[Change]") -> Iterator[Block]:

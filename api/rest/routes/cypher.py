@@ -7,8 +7,8 @@ from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import Calling, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.requests import CypherRequest
-from waygraph.registry.graph.user_cypher.sandbox import CypherResult
 from waygraph.registry.model import to_json
+from waygraph.registry.model.views import CypherResult
 
 router = APIRouter(prefix="/v1", tags=["asking"])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.access.schemas.keywords import OWN
 from waygraph.registry.access.schemas.steps import OutOfSteps, counted, spend
-from waygraph.registry.routing.tool_formats import describes_object
+from waygraph.registry.model.identity import describes_object
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from waygraph.registry.graph.user_cypher.allow_list import NEO4J, Token, check_read_only, tokens_of
 from waygraph.registry.graph.user_cypher.sandbox import (
     CypherPlaces,
-    CypherResult,
     ask_worker,
     checked_params,
     limits,
@@ -33,6 +32,7 @@ from waygraph.registry.graph.user_cypher.sandbox import (
 )
 from waygraph.registry.model.errors import CypherLimit, CypherRefused, ServerRefused, ServerUnavailable
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.views import CypherResult
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.neo4j import Neo4jEngine

@@ -33,6 +33,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.process import processors
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.views import CypherResult
 
 # How many statements that people typed are at work at a time: each is a process with memory of its own.
 
@@ -67,16 +68,6 @@ INTEGERS = 2**63
 MAX_ANSWER_BYTES = 16 * MIB
 MAX_HEARD_BYTES = MAX_ANSWER_BYTES + MIB
 KEPT_NOISE_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CypherResult:
-    """Rows in JSON's types, each with as many values as there are columns, at most `cypher_max_rows` of them."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    truncated: bool
-    elapsed_ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from waygraph.registry.index.search_index import (
     VECTOR_LEGS,
     CallNames,
     Hits,
-    IndexState,
     Leg,
     LegHits,
     Scope,
@@ -34,6 +33,7 @@ from waygraph.registry.index.search_index import (
 from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 from waygraph.registry.model.tracing import span
+from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,9 +33,10 @@ from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, made_of
 from waygraph.registry.index.local.local_index import write_names
 from waygraph.registry.index.local.scoring import write_postings
-from waygraph.registry.index.search_index import IndexState, agent_record
+from waygraph.registry.index.search_index import agent_record
 from waygraph.registry.model.changes import SourceSummary
 from waygraph.registry.model.errors import RegistryError
+from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

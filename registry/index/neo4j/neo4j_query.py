@@ -12,7 +12,6 @@ from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
     Hits,
-    IndexState,
     Leg,
     LegHits,
     Scope,
@@ -22,6 +21,7 @@ from waygraph.registry.index.search_index import (
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.identity import mended
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
+from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector

@@ -24,14 +24,14 @@ from waygraph.registry.routing.tool_formats import TOOL_FORMATS, ToolFormat
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import SourceSummary
     from waygraph.registry.model.nouns import ToolRoute
-    from waygraph.registry.registry import Registry
-    from waygraph.registry.routing.queries import Listed
+    from waygraph.registry.model.views import Listed
+    from waygraph.registry.routing.searchable import Searchable
 
 
 # Which agents a namespace holds: those that its sources claim.
 
 
-def agents_of_namespace(registry: "Registry", namespace: str, principal: Principal | None = None) -> frozenset[str]:
+def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
     """Ids of at least one agent that the principal may see.
 
     Raises UnknownName for a namespace without any, as for one that is not there; only those with some are suggested.
@@ -64,14 +64,14 @@ class Judging:
         return judge(agent, tool, self.policy, by_name=by_name, principal=self.principal, sources=sources)
 
 
-def judging(registry: "Registry", policy: CallPolicy | None, principal: Principal | None) -> Judging:
+def judging(registry: "Searchable", policy: CallPolicy | None, principal: Principal | None) -> Judging:
     """Without a policy the one that says nothing holds."""
     policy = policy or FREE
     claims = _claims(registry, principal) if policy.names_sources else {}
     return Judging(policy=policy, principal=principal, claims=claims)
 
 
-def _claims(registry: "Registry", principal: Principal | None) -> dict[str, frozenset[str]]:
+def _claims(registry: "Searchable", principal: Principal | None) -> dict[str, frozenset[str]]:
     claims: dict[str, set[str]] = {}
     for source in registry.sources(principal=principal):
         for agent_id in source.agent_ids:
@@ -87,7 +87,7 @@ TAGS, SOURCES = 20, 15
 TAG_CHARS = 40
 
 
-def overview(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> dict[str, Any]:
+def overview(registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None) -> dict[str, Any]:
     """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
     the most frequent first; `waiting` and `unreachable` count agents, where there are such.
     """
@@ -113,7 +113,9 @@ def _tags(listed: "Sequence[Listed]") -> Counter[str]:
     return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
 
 
-def _listed(registry: "Registry", principal: Principal | None, agent_ids: frozenset[str] | None) -> "Sequence[Listed]":
+def _listed(
+    registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None
+) -> "Sequence[Listed]":
     if agent_ids is not None and not agent_ids:
         return ()
     filters = Filters(agent_ids=tuple(sorted(agent_ids or ())))
@@ -121,7 +123,7 @@ def _listed(registry: "Registry", principal: Principal | None, agent_ids: frozen
     return [each for each in page.items if not each.agent.hidden]
 
 
-def _held_back(registry: "Registry", principal: Principal | None, sources: "Iterable[SourceSummary]") -> Counter[str]:
+def _held_back(registry: "Searchable", principal: Principal | None, sources: "Iterable[SourceSummary]") -> Counter[str]:
     """How many tools of each agent wait. Tools are listed only where any does."""
     if not any(source.standing and source.standing.pending_tools for source in sources):
         return Counter()
@@ -189,7 +191,7 @@ class _Judged:
 
 
 def find(
-    registry: "Registry",
+    registry: "Searchable",
     asked: FindAsked,
     *,
     principal: Principal | None = None,
@@ -229,7 +231,7 @@ def _check(asked: FindAsked) -> None:
         raise InvalidQuery("query must be a text")
 
 
-def _found(registry: "Registry", asked: FindAsked, principal: Principal | None, limit: int) -> "ToolRoute":
+def _found(registry: "Searchable", asked: FindAsked, principal: Principal | None, limit: int) -> "ToolRoute":
     return registry.find_tools(
         asked.query,
         limit=max(limit, BORNE_BY) if is_name_like(asked.query) else limit,
@@ -244,7 +246,7 @@ def _callable(judged: Sequence[_Judged]) -> int:
 
 
 def _judged(
-    registry: "Registry", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
+    registry: "Searchable", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
 ) -> list[_Judged]:
     """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
     pairs = [(match.agent, match.tool) for match in exact_first(asked.query, matches)]
@@ -304,12 +306,14 @@ def _none_runs(given: Iterable[_Judged]) -> str:
     return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in given))}"
 
 
-def _surveyed(registry: "Registry", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
+def _surveyed(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
     return {"overview": overview(registry, principal, asked.agent_ids), "hint": hint}
 
 
-def _nothing(registry: "Registry", asked: FindAsked, principal: Principal | None, found: "ToolRoute") -> dict[str, Any]:
+def _nothing(
+    registry: "Searchable", asked: FindAsked, principal: Principal | None, found: "ToolRoute"
+) -> dict[str, Any]:
     near = nearest(registry, asked.query, principal, asked.agent_ids)
     answer: dict[str, Any] = {"tools": [], "reason": found.reason}
     if near:
@@ -322,7 +326,7 @@ def _nothing(registry: "Registry", asked: FindAsked, principal: Principal | None
 # What a gateway can do, for whoever asks before it calls.
 
 
-def capabilities(registry: "Registry") -> dict[str, Any]:
+def capabilities(registry: "Searchable") -> dict[str, Any]:
     """As JSON has it. `backends`: what tools are found by; `notice`, where there is one, says what is missing."""
     notice = _notice(registry)
     by_vectors = bool(registry.status().state.embedder) and not notice
@@ -343,7 +347,7 @@ def capabilities(registry: "Registry") -> dict[str, Any]:
     return told | ({"notice": notice} if notice else {})
 
 
-def _notice(registry: "Registry") -> str:
+def _notice(registry: "Searchable") -> str:
     """A service keeps it to itself and tells it with its answers."""
     try:
         return registry.notice

@@ -13,7 +13,7 @@ from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, ToolM
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
 
 if TYPE_CHECKING:
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.routing.searchable import Searchable
 
 
 NEAREST = 3
@@ -64,7 +64,7 @@ def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
     return sorted(matches, key=lambda match: exactness(query, match.tool))
 
 
-def owner_of(registry: "Registry", tool: Tool, principal: Principal | None) -> Agent:
+def owner_of(registry: "Searchable", tool: Tool, principal: Principal | None) -> Agent:
     """Raises UnknownName, also for a hidden agent: an operator took it away from all who ask."""
     agent = registry.agent(tool.agent_id, principal=principal)
     if agent.hidden:
@@ -73,7 +73,7 @@ def owner_of(registry: "Registry", tool: Tool, principal: Principal | None) -> A
 
 
 def named_outright(
-    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> tuple[Agent, Tool] | None:
     """The tool of exactly this id or call name, also one that waits for approval, and its agent."""
     for each in _readings(name):
@@ -89,7 +89,7 @@ def named_outright(
 
 
 def nearest(
-    registry: "Registry", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> list[str]:
     """Call names of what is nearest to the query by meaning or words, to a name by its letters; best first."""
     matches = _near(registry, query, principal, agent_ids)
@@ -100,7 +100,7 @@ def nearest(
 
 
 def _by_spelling(
-    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> list[str]:
     """What the registry itself takes for meant: without vectors no search finds a misspelt name."""
     near: list[Agent | Tool] = []
@@ -114,7 +114,7 @@ def _by_spelling(
 
 
 def _near(
-    registry: "Registry", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> Sequence[ToolMatch]:
     among = None if agent_ids is None else sorted(agent_ids)
 
@@ -158,7 +158,7 @@ def reading_tool(skill: Agent) -> Tool:
 
 
 def skill_read(
-    registry: "Registry", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", name: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> Tool | None:
     """The tool that reads the skill of this id, or whose own id or call name this is. Raises UnknownName if it is of a
     hidden one.
@@ -184,7 +184,7 @@ _AGREEING: tuple[Leg, ...] = ("capability_vector", "capability_text")
 
 
 def tool_meant(
-    registry: "Registry",
+    registry: "Searchable",
     *,
     name: str = "",
     query: str = "",
@@ -224,7 +224,7 @@ def is_exact_name(tool: Tool, name: str) -> bool:
 
 
 def _matches(
-    registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> list[ToolMatch]:
     if not bare(asked):
         return []
@@ -257,7 +257,7 @@ def _is_agreed(match: ToolMatch) -> bool:
 
 
 def _unknown(
-    registry: "Registry", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> UnknownName:
     near = nearest(registry, asked, principal, agent_ids) if bare(asked) else []
     error = UnknownName("tool", _short(asked), (), hint=f"Nearest: {', '.join(near)}." if near else "")

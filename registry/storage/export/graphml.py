@@ -6,7 +6,7 @@ import networkx as nx
 
 from waygraph.registry.model.changes import SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.storage.export.formats import Contents
+from waygraph.registry.storage.snapshot import Contents
 
 type Graph = nx.DiGraph[str]
 

@@ -15,7 +15,7 @@ from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import parsed
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.storage.export.formats import Contents
+from waygraph.registry.storage.snapshot import Contents
 
 FORMAT_VERSION = 1
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from waygraph.registry.index.analyser import STOP_WORDS, terms
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.storage.export.formats import Contents
 from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, Circle, Layout, lay_out, tool_places
+from waygraph.registry.storage.snapshot import Contents
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,14 +6,15 @@ from pathlib import Path
 
 from waygraph.registry.model.errors import NeedsRegistry
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.integrity.embedded_checks import examine_embedded
 from waygraph.registry.storage.integrity.findings import Finding
-from waygraph.registry.storage.store import open_store
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.location import open_store
+from waygraph.registry.storage.store import Stored
 
 
-def examine(registry: Registry, *, deep: bool = False) -> list[Finding]:
+def examine(registry: Stored, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry.
 
     Quick checks read only what is published. `deep` waits for the write lock, then recomputes every hash of the
@@ -40,5 +41,5 @@ def examine_at(
     if deep:  # all of it is read in one transaction, which may take as long as one that writes
         patience_s = max(settings.neo4j_read_timeout_s, settings.neo4j_write_timeout_s)
         settings = replace(settings, neo4j_read_timeout_s=patience_s)
-    with Registry(open_store(location, settings), settings, environ, settings.embedder) as registry:
+    with LocalRegistry(open_store(location, settings), settings, environ, settings.embedder) as registry:
         return examine(registry, deep=deep)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
-from waygraph.registry.registry import Registry
+from waygraph.registry.routing.searchable import Searchable
 
 LIBRARIES = ("grafeo", "neo4j", "pystemmer", "numpy", "onnxruntime")
 
@@ -62,7 +62,7 @@ def absent(place: str) -> Finding:
     )
 
 
-def embedder_finding(registry: Registry) -> Finding:
+def embedder_finding(registry: Searchable) -> Finding:
     """Whether queries become vectors as the registry's texts did."""
     try:
         notice = registry.notice

@@ -17,7 +17,6 @@ from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
     Finding,
@@ -29,12 +28,13 @@ from waygraph.registry.storage.integrity.findings import (
 )
 from waygraph.registry.storage.integrity.graph_checks import REINDEX, Graph, graph_findings, unless
 from waygraph.registry.storage.server import ServerStore
+from waygraph.registry.storage.store import Stored
 
 REMAKE_INDEXES = "run `waygraph reindex`: it makes indexes and constraints anew"
 ANY_WRITE = "any write mends it, such as ingesting a source again"
 
 
-def examine_server(registry: Registry, store: ServerStore, *, deep: bool = False) -> list[Finding]:
+def examine_server(registry: Stored, store: ServerStore, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry."""
     findings = [_server(store)]
     if findings[0].ok:

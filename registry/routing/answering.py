@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.index.search_index import SearchIndex
@@ -11,7 +12,6 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.recipes import Rerank
 from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widened
 from waygraph.registry.routing.router import Ask, Router
-from waygraph.registry.storage.store import Store
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""
@@ -26,13 +26,21 @@ CHOSEN_WORDS = (
 )
 
 
+class Indexed(Protocol):
+    """Where the current index is: the part of a store that answers need."""
+
+    def index(self, *, fresh: bool = False) -> SearchIndex: ...
+
+    def look[T](self, work: Callable[[SearchIndex], T]) -> T: ...
+
+
 class Answering:
     """Answers queries over the current generation. `spec`: the embedder asked for by name, or ``: the registry's own.
 
     Threads may share it.
     """
 
-    def __init__(self, store: Store, embedders: OpenedEmbedders, rerankers: OpenedRerankers, spec: str) -> None:
+    def __init__(self, store: Indexed, embedders: OpenedEmbedders, rerankers: OpenedRerankers, spec: str) -> None:
         self.spec = spec
         self._store, self._embedders, self._rerankers = store, embedders, rerankers
         self._lock = threading.Lock()

@@ -1,0 +1,355 @@
+"""A registry whose graph is read here: in a file, in memory, or on a graph server. Its methods: `registry.py`."""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from waygraph.registry.embedding.embedder import parse_spec
+from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings, load_settings
+from waygraph.registry.model.tracing import span
+from waygraph.registry.model.validation import (
+    check_texts,
+    checked,
+    checked_filters,
+    checked_for_tools,
+    checked_statuses,
+    setting_changes,
+)
+from waygraph.registry.model.views import About, Listed, Page, Status
+from waygraph.registry.routing.answering import Answering
+from waygraph.registry.routing.queries import (
+    about,
+    agent_named,
+    agents_page,
+    named,
+    seen_sources,
+    seen_state,
+    standing_sources,
+    tool_named,
+    tools_page,
+    visible_agents,
+)
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
+from waygraph.registry.routing.rerank import OpenedRerankers
+from waygraph.registry.routing.router import Ask
+from waygraph.registry.storage.location import named_place, open_store
+from waygraph.registry.storage.store import Store
+
+if TYPE_CHECKING:
+    from waygraph.registry.embedding.embedder import Progress
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, SourceSummary, Written
+    from waygraph.registry.model.views import CypherResult
+    from waygraph.registry.storage.export.formats import ExportFormat
+    from waygraph.registry.storage.writer import WriteSession
+
+
+class LocalRegistry:
+    """Implements Registry over a store. Reading needs only what the last write published."""
+
+    def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
+        self._store, self._settings = store, settings
+        self._embedders = OpenedEmbedders(settings, environ)
+        self._rerankers = OpenedRerankers(settings, environ)
+        self._answering = Answering(store, self._embedders, self._rerankers, spec)
+
+    @staticmethod
+    def open(
+        location: str | os.PathLike[str],
+        *,
+        embedder: str | None = None,
+        settings: Settings | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> "LocalRegistry":
+        """Raises as `Registry.open`, and NeedsRegistry for the location of a service."""
+        location = named_place(location)
+        environ = os.environ if environ is None else environ
+        settings = load_settings(environ) if settings is None else settings
+        spec = embedder or settings.embedder
+        if spec:
+            parse_spec(spec)
+        store = open_store(location, settings)
+        registry = LocalRegistry(store, settings, environ, spec)
+        with ExitStack() as unless_open:
+            unless_open.callback(registry.close)
+            if store.exists:
+                registry._answering.check()
+            unless_open.pop_all()
+        return registry
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of files and connections. A closed registry answers nothing more."""
+        with ExitStack() as closing:
+            for part in (self._embedders, self._rerankers, self._answering, self._store):
+                closing.callback(part.close)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def route(
+        self,
+        query: str | Query,
+        *,
+        limit: int | None = None,
+        recipe: str | Recipe = DEFAULT_RECIPE,
+        agent_weight: float | None = None,
+        tool_weight: float | None = None,
+        principal: Principal | None = None,
+    ) -> Route:
+        ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
+        asked = checked(query, self._settings.max_query_chars, limit)
+        with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
+            return self._answering.route(asked, ask)
+
+    def find_tools(
+        self,
+        query: str | Query,
+        *,
+        limit: int | None = None,
+        agent_ids: Sequence[str] | None = None,
+        recipe: str | Recipe = DEFAULT_RECIPE,
+        principal: Principal | None = None,
+    ) -> ToolRoute:
+        asked = checked_for_tools(query, limit, agent_ids, self._settings.max_query_chars)
+        ask = Ask.of(_recipe(recipe), None, None, principal)
+        with span("find_tools", recipe=ask.recipe.name):
+            return self._answering.find_tools(asked, ask)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def agents(self, *, principal: Principal | None = None) -> list[Agent]:
+        return self._store.look(lambda index: visible_agents(index, principal))
+
+    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
+        return self._store.look(lambda index: agent_named(index, agent_id, principal))
+
+    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
+        return list(self.tools_page(agent_id, principal=principal).items)
+
+    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
+        return self._store.look(lambda index: tool_named(index, name, principal))
+
+    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+        return self._store.look(lambda index: named(index, name, principal))
+
+    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
+        return self._store.look(partial(about, agent_id=agent_id, principal=principal))
+
+    def agents_page(
+        self,
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Listed]:
+        allowed = checked_filters(filters)
+        return self._store.look(lambda index: agents_page(index, allowed, principal, after, limit))
+
+    def tools_page(
+        self,
+        agent_id: str | None = None,
+        *,
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Tool]:
+        return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
+
+    def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
+        return self._store.look(lambda index: standing_sources(index, principal))
+
+    def changes(
+        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
+    ) -> "list[Change]":
+        return list(self.changes_page(since=since, agent_id=agent_id, limit=limit, principal=principal).items)
+
+    def changes_page(
+        self,
+        *,
+        since: str = "",
+        agent_id: str = "",
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> "Page[Change]":
+        from waygraph.registry.routing.queries import ChangesAsked, seen_changes
+
+        asked = ChangesAsked.of(since, agent_id, after, limit)
+        return self.read(lambda session: seen_changes(session, asked, principal))
+
+    def status(self, *, principal: Principal | None = None) -> Status:
+
+        def seen(index: SearchIndex) -> Status:
+            sources = len(seen_sources(index, principal))
+            return Status(location=self._store.place, state=seen_state(index, principal), sources=sources)
+
+        return self._store.look(seen)
+
+    @property
+    def stamp(self) -> str:
+        state = self._store.index(fresh=True).state
+        return f"{state.revision}.{state.commit}"
+
+    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
+        from waygraph.registry.storage.export.formats import export
+
+        return export(self, format)
+
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        return self._store.read(work)
+
+    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
+        with span("cypher"):
+            return self._store.run_read_only(statement, params or {})
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        return self._store.exists
+
+    @contextmanager
+    def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
+        from waygraph.registry.storage.embedded import now
+        from waygraph.registry.storage.writer import WriteSession
+
+        check_texts(texts)
+        with self._store.writing(trust_index=trust_index) as writing:
+            yield WriteSession(
+                writing,
+                self._choose,
+                texts=texts,
+                max_embedded_chars=self._settings.max_embedded_chars,
+                max_changes_kept=self._settings.max_changes_kept,
+                clock=now,
+            )
+
+    def change[T](
+        self, work: "Callable[[WriteSession], T]", *, texts: TextForm | None = None, trust_index: bool = True
+    ) -> T:
+        give_up = time.monotonic() + self._settings.write_timeout_s
+        for attempt in count(1):
+            try:
+                with span("write"), self.writing(texts=texts, trust_index=trust_index) as session:
+                    return work(session)
+            except WriteConflict:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(random.uniform(0, min(0.5, 0.01 * 2 ** min(attempt, 10))))  # noqa: S311 - jitter, not a secret
+        raise AssertionError("unreachable")
+
+    def _changed[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
+        """What only changes what is there makes no registry. Raises RegistryNotFound."""
+        if not self.exists:
+            raise RegistryNotFound(self._store.place)
+        return self.change(work, trust_index=trust_index)
+
+    def set(
+        self,
+        agent_id: str,
+        *,
+        tags: Sequence[str] | None = None,
+        visible_to: Sequence[str] | None = None,
+        everyone: bool = False,
+        pinned: bool | None = None,
+        hidden: bool | None = None,
+        removed: bool | None = None,
+        principal: Principal | None = None,
+    ) -> "OperatorSettings":
+        from waygraph.registry.storage.writer import changed_setting
+
+        changes = setting_changes(
+            tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
+        )
+
+        def work(session: "WriteSession") -> "OperatorSettings":
+            held = session.held()
+            said = changed_setting(held, agent_id, changes, principal)
+            if said != held.said_of(agent_id):
+                session.put_setting(said)
+            return said
+
+        return self._changed(work)
+
+    def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
+        return self.set(agent_id, removed=True, principal=principal)
+
+    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
+        from waygraph.registry.storage.approval import checked_names
+
+        wanted = checked_names(names)
+        return self._changed(lambda session: session.approve(*wanted, principal=principal))
+
+    def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
+        checked_statuses(statuses)
+        return self._changed(lambda session: session.put_statuses(statuses))
+
+    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
+        return self._changed(lambda session: session.forget_source(source, principal))
+
+    def reindex(
+        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
+    ) -> "Written":
+        check_texts(texts)
+
+        def work(session: "WriteSession") -> "tuple[ChosenEmbedder, Written]":
+            state = session.state()
+            own = state.embedder_spec if state else ""
+            chosen = self._embedders.open_for_documents(embedder or self._answering.spec or own or DEFAULT_EMBEDDER)
+            return chosen, session.reindex(texts, chosen, progress)
+
+        chosen, written = self._changed(work, trust_index=False)
+        self._answering.spec = chosen.spec
+        return written
+
+    # -- for those who look after it ---------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def notice(self) -> str:
+        return self._answering.router(fresh=True).notice
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _choose(self, spec: str) -> ChosenEmbedder:
+        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
+
+        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
+        """
+        wanted = self._answering.spec or spec or DEFAULT_EMBEDDER
+        try:
+            return self._embedders.open_for_documents(wanted)
+        except ModelNotFound:
+            if spec or self._answering.spec:
+                raise
+            return ChosenEmbedder(embedder=None, spec=wanted)
+
+
+def _recipe(recipe: str | Recipe) -> Recipe:
+    """Raises UnknownRecipe."""
+    return recipe_named(recipe) if isinstance(recipe, str) else recipe
