@@ -67,7 +67,6 @@ def invocation(context: typer.Context) -> Invocation:
 
 TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 Policy = Literal["accept", "hold", "strict"]
-Surface = Literal["default", "rfc"]
 """What the core knows and the help repeats, which must not import it; a test compares them."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]

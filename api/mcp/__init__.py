@@ -1,1 +1,6 @@
-"""The gateway: the registry and its tools over MCP."""
+"""The registry and its tools over MCP: the official SDK's server, on standard input and output and over HTTP."""
+
+from typing import Literal
+
+Surface = Literal["default", "rfc"]
+"""`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it."""

@@ -4,10 +4,8 @@ Messages pass as they are, in both protocol eras and both ways. What HTTP has an
 and the session of the handshake era, which is begun anew, unseen by the host, when the service has lost it.
 """
 
-import os
 import random
 import re
-import sys
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -45,10 +43,8 @@ from mcp.types import (
     RequestId,
 )
 
-from waygraph.api.mcp.host_messages import host_messages
-from waygraph.api.mcp.host_pipes import host_pipes
-from waygraph.api.mcp.last_answers import stopped_by_signal, until_answered
 from waygraph.api.mcp.results import protocol_error
+from waygraph.api.mcp.stdio_transport import host_streams, leave, until_signal
 from waygraph.ingest.upstream.wire import (
     KINDS,
     UNREAD,
@@ -364,29 +360,22 @@ async def run_bridge(place: str, settings: Settings, *, namespace: str = "") -> 
     api_key(address, settings)  # refused here, not in a task
     # A host that has closed its end of our output is gone, which is no error.
     with quietly(), suppress(BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with host_pipes() as pipes, host_messages(pipes) as streams:
-            read, write = until_answered(streams)
+        async with host_streams() as (read, write):
             hush()  # the loggers are there by now
             url = f"{address.url}/{namespace}/mcp" if namespace else f"{address.url}/mcp"
             if await _bridged(read, write, partial(Link, url, address, settings)):
-                return
-            # Told to stop: where the host gave no pipe, a thread waits for its next line, and nothing wakes it.
-            sys.stderr.flush()
-            os._exit(0)
+                leave()
 
 
 async def _bridged(read: Any, write: Any, link: Callable[[Heard], Link]) -> bool:
-    """Whether the host left; False: SIGTERM or SIGINT came."""
-    reading = anyio.CancelScope()
+    """Whether SIGTERM or SIGINT came; else the host left."""
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(stopped_by_signal, reading)
         bridge = Bridge(write, link, tasks)
         async with read, write:
-            with reading:
-                await bridge.run(read)
+            is_stopped = await until_signal(lambda: bridge.run(read))
             await bridge.close()
         tasks.cancel_scope.cancel()
-    return not reading.cancelled_caught
+    return is_stopped
 
 
 type _Answers = MemoryObjectSendStream[JSONRPCResponse | JSONRPCError]

@@ -1,14 +1,12 @@
 """One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from waygraph.api.mcp.gateway import at_once
 from waygraph.api.mcp.host_callbacks import OnBehalf
 from waygraph.api.mcp.tools import USE_TOOL
 from waygraph.api.telemetry.audit import arguments_without_secrets
@@ -21,10 +19,11 @@ from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.routing.find_tools.find import judging
-from waygraph.registry.routing.find_tools.resolve import is_exact_name, named_outright, tool_meant
+from waygraph.registry.routing.find_tools.resolve import is_exact_name, tool_meant
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Asker, Gateway
+    from waygraph.api.mcp.gateway import Gateway
+    from waygraph.api.mcp.sessions import Asker
     from waygraph.api.telemetry.audit import Attempt
     from waygraph.ingest.upstream.connection import Result
     from waygraph.registry.access.policy import Judgement
@@ -109,22 +108,14 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
     }
 
 
-SHORT_SCHEMA_CHARS = 4_096
-_SLOW = re.compile("attern|[rR]ef")
-"""Patterns have to be compiled, and what refers to itself, or to the same again and again, grows without end."""
-SMALL_ARGUMENTS = 1_024
-"""So many values, and characters of texts and names, however deep."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a host wants run: a tool by its name, or the one that fits a query; times as a ToolCall has them."""
+    """What a host wants run: a tool by its name, or the one that fits a query."""
 
     name: str = ""
     query: str = ""
     arguments: Mapping[str, Any]
     deadline_s: float
-    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +125,7 @@ class _Meant:
     judgement: "Judgement"
 
 
-def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float, waited_s: float = 0.0) -> Wanted:
+def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
     """What the arguments of use_tool say. Raises InvalidArguments."""
     params = arguments.get("params", {})
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
@@ -145,7 +136,7 @@ def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float, waited_s
     if faults:
         raise InvalidArguments(USE_TOOL, faults)
     name, query = arguments.get("name", ""), arguments.get("query", "")
-    return Wanted(name=name, query=query, arguments=params, deadline_s=deadline_s, waited_s=waited_s)
+    return Wanted(name=name, query=query, arguments=params, deadline_s=deadline_s)
 
 
 async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
@@ -154,9 +145,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         asker.caller.require("use")
         if wanted.query.strip():
             asker.caller.require("route")
-        named = _at_hand(gateway, asker, wanted)
-        ask = at_once if named else gateway.ask
-        meant = await ask(lambda: _meant(gateway, asker, wanted, attempt, named))
+        meant = await gateway.ask(lambda: _meant(gateway, asker, wanted, attempt))
         if meant.judgement.verdict == "ask":
             await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
@@ -165,7 +154,6 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             tool=meant.tool,
             arguments=wanted.arguments,
             deadline_s=wanted.deadline_s,
-            waited_s=wanted.waited_s,
             caller="" if asker.caller == LOCAL else asker.caller.id,
             host=OnBehalf(host, meant.agent),
         )
@@ -175,45 +163,12 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         return result
 
 
-type _Named = tuple["Agent", "Tool"] | None
-
-
-def _at_hand(gateway: "Gateway", asker: "Asker", wanted: Wanted) -> _Named:
-    """What a full name means, if to check it takes microseconds: small arguments, a short and simple schema.
-
-    A name that nobody bears is searched for, and a foreign schema may be made to be slow.
-    """
-    if not gateway.is_here or wanted.query.strip() or not _are_small(wanted.arguments):
-        return None
-    found = named_outright(gateway.registry, wanted.name, asker.principal, None)
-    is_quick = found and len(schema := found[1].input_schema) <= SHORT_SCHEMA_CHARS and not _SLOW.search(schema)
-    return found if is_quick else None
-
-
-def _are_small(arguments: Mapping[str, Any]) -> bool:
-    """However large they are, no more than SMALL_ARGUMENTS of it is looked at."""
-    left, todo = SMALL_ARGUMENTS, list[Any]([arguments])
-    while todo:
-        value = todo.pop()
-        left -= len(value) if isinstance(value, (str, list, Mapping)) else 1
-        if left < 0:
-            return False
-        if isinstance(value, Mapping):
-            todo += (*value.keys(), *value.values())
-        elif isinstance(value, list):
-            todo += value
-    return True
-
-
-def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", named: _Named) -> _Meant:
+def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt") -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
-    if named and (within is None or named[0].id in within):
-        agent, tool = named
-    else:
-        tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
-        agent = registry.agent(tool.agent_id, principal=principal)
+    tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
+    agent = registry.agent(tool.agent_id, principal=principal)
     attempt.target = tool.id
     return _judged(gateway, asker, wanted, agent, tool)
 

@@ -1,7 +1,7 @@
 """The host of a call, to what runs the call: what it takes, how it is asked, what reaches it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import anyio
 from mcp import MCPError
@@ -23,13 +23,9 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from waygraph.api.mcp.connection import Context
-from waygraph.api.mcp.gateway import Session
+from waygraph.api.mcp.sessions import Asker, Context, Session
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
 from waygraph.registry.model.nouns import Agent
-
-if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Asker
 
 _LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 Request = CreateMessageRequest | ElicitRequest | ListRootsRequest
@@ -133,7 +129,7 @@ class OfSession:
 class SessionHost(OfSession, Heard):
     """A host of the handshake era, asked over its connection while it waits for the answer of the call."""
 
-    def __init__(self, ctx: Context, asker: "Asker") -> None:
+    def __init__(self, ctx: Context, asker: Asker) -> None:
         super().__init__(ctx, asker.session)
         self.owner = asker.owner
 

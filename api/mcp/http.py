@@ -18,18 +18,19 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp.connection import Context, connection_of, session_of
-from waygraph.api.mcp.gateway import Ask, Asker, Parts, discovery_of
+from waygraph.api.mcp import Surface
+from waygraph.api.mcp.gateway import Ask, Parts
 from waygraph.api.mcp.results import compact, protocol_error
-from waygraph.api.mcp.start import open_gateway
-from waygraph.api.mcp.tools import Surface
+from waygraph.api.mcp.server import open_server
+from waygraph.api.mcp.sessions import Asker, Context, connection_of, session_of
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.errors import TooManySessions
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Rules
     from waygraph.api.telemetry.audit import Audit
+    from waygraph.ingest.execution.services import Services
     from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.registry.access.policy import CallPolicy
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
@@ -124,14 +125,16 @@ class HttpGateway:
         registry: "Registry",
         settings: "Settings",
         surroundings: "Surroundings",
-        rules: "Rules",
+        policy: "CallPolicy",
+        services: "Services",
         *,
         audit: "Audit",
         ask: Ask,
         surface: Surface = "default",
         alone: bool = True,
     ) -> None:
-        self._registry, self._settings, self._surroundings, self._rules = registry, settings, surroundings, rules
+        self._registry, self._settings, self._surroundings = registry, settings, surroundings
+        self._policy, self._services = policy, services
         self._audit, self._ask, self._surface, self._alone = audit, ask, surface, alone
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
@@ -140,17 +143,19 @@ class HttpGateway:
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
-        discovery = discovery_of(self._registry, self._settings, self._rules, self._ask, self._surface)
         parts = Parts(
-            discovery=discovery,
+            registry=self._registry,
             settings=self._settings,
             surroundings=self._surroundings,
-            rules=self._rules,
+            policy=self._policy,
+            services=self._services,
             audit=self._audit,
+            ask=self._ask,
             asker_of=_asker_of,
+            surface=self._surface,
             parks=self._alone,
         )
-        async with open_gateway(parts) as server:
+        async with open_server(parts) as server:
             server.middleware.append(seated)
             self._sessions = StreamableHTTPSessionManager(
                 server,

@@ -1,18 +1,15 @@
 """Hosts that want to know when the list of tools is another one: told in both eras, a moment after it changed."""
 
 import logging
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import anyio
 from mcp.server.connection import Connection
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
+from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.tools_list import Listed
 from waygraph.registry.model.errors import WaygraphError
-
-if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Gateway
 
 _log = logging.getLogger("waygraph.gateway")
 
@@ -41,12 +38,9 @@ class Listeners:
             for connection in list(self._connections):
                 tasks.start_soon(_told, connection)
 
-    async def follow(self, gateway: "Gateway", listed: Listed | None = None, look_s: float = LOOK_S) -> None:
-        """Tells whenever other tools are pinned than were listed, or they changed. Runs until it is cancelled.
-
-        `listed`: what a host was told before; None: nothing before now.
-        """
-        seen = listed or await _looked(gateway, None)
+    async def follow(self, gateway: Gateway, look_s: float = LOOK_S) -> None:
+        """Tells whenever other tools are pinned than were listed, or they changed. Runs until it is cancelled."""
+        seen = await _looked(gateway, None)
         while True:
             await anyio.sleep(look_s)
             now = await _looked(gateway, seen)
@@ -60,7 +54,7 @@ async def _told(connection: Connection) -> None:
         await connection.send_tool_list_changed()
 
 
-async def _looked(gateway: "Gateway", before: Listed | None) -> Listed:
+async def _looked(gateway: Gateway, before: Listed | None) -> Listed:
     """A registry that cannot be read now has changed nothing that anybody could be told of."""
     try:
         return await gateway.ask(lambda: Listed.now(gateway, before))

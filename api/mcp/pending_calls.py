@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,12 +19,10 @@ from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
 from waygraph.api.mcp.host_callbacks import OfSession, as_request, takes, untakable
+from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question
 from waygraph.registry.model.errors import CallError, InvalidQuery
-
-if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Asker
 
 PARKED_S = ANSWER_S
 """So long does a call wait for its host to come back."""
@@ -69,7 +67,7 @@ class Wanted:
 class _Call(OfSession):
     """One call under way. It is the `Host` of what it runs."""
 
-    def __init__(self, parking: "Parking", asker: "Asker", capabilities: ClientCapabilities | None) -> None:
+    def __init__(self, parking: "Parking", asker: Asker, capabilities: ClientCapabilities | None) -> None:
         self.ticket = secrets.token_urlsafe(32)
         self.caller_id, self.owner, self._session = asker.caller.id, asker.owner, asker.session
         self._parking, self._capabilities = parking, capabilities
@@ -184,7 +182,7 @@ class Parking:
                 tasks.cancel_scope.cancel()
 
     async def begin(
-        self, asker: "Asker", capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
+        self, asker: Asker, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
     ) -> Result | Wanted:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:

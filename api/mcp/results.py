@@ -10,13 +10,27 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from mcp import MCPError
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+)
+
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, told_outside
-from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.errors import UpstreamAnswered, WaygraphError
 
 logger = logging.getLogger("waygraph.mcp")
 
-INVALID_PARAMS, INTERNAL_ERROR, CONNECTION_CLOSED = -32602, -32603, -32000
-"""Codes of the protocol's errors (JSON-RPC 2.0 §5.1, and the SDK's for a connection that is none)."""
+_OF_A_CONNECTION = frozenset(
+    {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, CONNECTION_CLOSED, REQUEST_TIMEOUT, *range(-32029, -32019)}
+)
+"""Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
+end it or agree on another protocol."""
 OWN_FAULT = "the gateway met a fault of its own; its log knows more"
 TOO_LATE = "no answer was ready in time"
 
@@ -33,17 +47,24 @@ def told(error: WaygraphError | TimeoutError) -> Result:
     return refused(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
 
 
-def as_protocol_has_it(error: WaygraphError | TimeoutError) -> tuple[int, str]:
-    """Code and message of what is told in place of what is no call's answer."""
+def failed(error: WaygraphError | TimeoutError) -> Result:
+    """The error as a tool's result. Raises MCPError for what an upstream server answered in the protocol."""
+    if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
+        raise MCPError(code=error.code, message=error.message, data=error.data) from error
+    return told(error)
+
+
+def as_error(error: WaygraphError | TimeoutError) -> MCPError:
+    """The error of a request that is no call."""
     if isinstance(error, TimeoutError):
-        return INTERNAL_ERROR, TOO_LATE
-    return INVALID_PARAMS, sentence(error)
+        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE)
+    return MCPError(code=INVALID_PARAMS, message=sentence(error))
 
 
-def unforeseen(error: Exception) -> tuple[int, str]:
-    """The same of what nobody foresaw: the log has it, the host learns that it happened."""
+def internal(error: Exception) -> MCPError:
+    """An exception that nothing expects: the log has it, the host learns that it happened."""
     logger.exception("a request of a host failed", exc_info=error)
-    return INTERNAL_ERROR, OWN_FAULT
+    return MCPError(code=INTERNAL_ERROR, message=OWN_FAULT)
 
 
 def sentence(error: WaygraphError) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -27,21 +27,20 @@ from mcp.types import (
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_use_tool
-from waygraph.api.mcp.connection import Context, connection_of
-from waygraph.api.mcp.failures import as_error, failed, internal
+from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.host_callbacks import Heard, SessionHost, takes
 from waygraph.api.mcp.list_changed import Listeners
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
+from waygraph.api.mcp.results import as_error, compact, failed, internal, text
+from waygraph.api.mcp.sessions import Asker, Context, connection_of
 from waygraph.api.mcp.tools import IDENTITY, USE_TOOL, instructions, questions, version
-from waygraph.api.mcp.tools_list import Pages
+from waygraph.api.mcp.tools_list import tools_page
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.find_tools.find import capabilities
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
-    from waygraph.api.mcp.gateway import Asker, Gateway
-    from waygraph.api.mcp.tools_list import Listed
     from waygraph.ingest.upstream.connection import Host, Result
 
 
@@ -98,8 +97,6 @@ def _for_older_hosts(answer: dict[str, Any]) -> dict[str, Any]:
     """
     if "structuredContent" not in answer or isinstance(answer["structuredContent"], dict):
         return answer
-    from waygraph.api.mcp.results import compact, text
-
     value = answer.pop("structuredContent")
     if not answer.get("content") and value is not None:
         answer["content"] = [text(compact(value))]
@@ -122,8 +119,17 @@ class GatewayServer(Server[dict[str, Any]]):
         return super().create_initialization_options(notifies, experimental_capabilities, extensions)
 
 
-def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
-    """It answers while `running` is entered."""
+@asynccontextmanager
+async def open_server(parts: Parts) -> AsyncGenerator[GatewayServer]:
+    """The server over its gateway: calls may wait for their hosts, and hosts are told of changes."""
+    listeners = Listeners()
+    async with open_gateway(parts) as gateway, anyio.create_task_group() as tasks:
+        tasks.start_soon(listeners.follow, gateway)
+        yield _server_of(gateway, listeners)
+        tasks.cancel_scope.cancel()
+
+
+def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     answers = _Answers(gateway, listeners)
     server = GatewayServer(
         IDENTITY["name"],
@@ -143,28 +149,16 @@ def server_of(gateway: "Gateway", listeners: Listeners) -> GatewayServer:
     return server
 
 
-@asynccontextmanager
-async def running(gateway: "Gateway", listeners: Listeners, listed: "Listed | None") -> AsyncGenerator[None]:
-    """The gateway at work: calls may wait for their hosts, and hosts are told of changes, also since `listed`."""
-    parked = gateway.parking.open() if gateway.parking is not None else nullcontext()
-    async with parked, anyio.create_task_group() as tasks:
-        tasks.start_soon(listeners.follow, gateway, listed)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
-
-
 class _Answers:
     """What the server answers, method by method."""
 
-    def __init__(self, gateway: "Gateway", listeners: Listeners) -> None:
-        self._gateway, self._listeners, self._pages = gateway, listeners, Pages()
+    def __init__(self, gateway: Gateway, listeners: Listeners) -> None:
+        self._gateway, self._listeners = gateway, listeners
 
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
-            page = await self._pages.page(self._gateway, asker, params.cursor or "")
+            page = await self._gateway.ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
         except (WaygraphError, TimeoutError) as error:
             raise as_error(error) from error
         return as_it_is(ctx, page)
@@ -193,14 +187,14 @@ class _Answers:
             asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
-        deadline_s, waited_s = gateway.deadline_s(ctx.meta), gateway.waited_s(ctx)
+        deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == USE_TOOL and gateway.surface != "rfc":
-            wanted = wanted_by_use_tool(arguments, deadline_s, waited_s)
+            wanted = wanted_by_use_tool(arguments, deadline_s)
         else:
-            wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s, waited_s=waited_s)
+            wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s)
         return await self._run(ctx, asker, wanted, hearing)
 
-    async def _run(self, ctx: Context, asker: "Asker", wanted: Wanted, hearing: Heard) -> "Result | Awaited":
+    async def _run(self, ctx: Context, asker: Asker, wanted: Wanted, hearing: Heard) -> "Result | Awaited":
         async def run(host: "Host") -> Mapping[str, Any]:
             return await call_tool(self._gateway, asker, wanted, host)
 

@@ -3,9 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from waygraph.api.mcp import Surface
+from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.results import Result, told_as_text
+from waygraph.api.mcp.sessions import Asker
 from waygraph.registry.access.schemas.words import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query
@@ -14,12 +17,8 @@ from waygraph.registry.routing.find_tools.find import DEFAULT_LIMIT, MAX_LIMIT, 
 from waygraph.registry.routing.find_tools.resolve import reading_tool
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.gateway import Asker, Discovery
     from waygraph.registry.routing.find_tools.describe import Detail
 
-
-Surface = Literal["default", "rfc"]
-"""`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it."""
 
 IDENTITY = {"name": "waygraph", "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
@@ -150,7 +149,7 @@ def instructions(surface: Surface) -> str:
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
 
 Arguments = Mapping[str, Any]
-type Question = Callable[[Discovery, Asker, Arguments], Awaitable[Result]]
+type Question = Callable[[Gateway, Asker, Arguments], Awaitable[Result]]
 
 
 def questions(surface: Surface) -> Mapping[str, Question]:
@@ -158,11 +157,11 @@ def questions(surface: Surface) -> Mapping[str, Question]:
     return {FIND_TOOLS: find_tools} if surface == "rfc" else {FIND_TOOLS: find_tools, ROUTE_AGENTS: route_agents}
 
 
-async def find_tools(discovery: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
+async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
     """Raises what finding raises."""
     asker.caller.require("route")
     _refuse_astray(FIND_TOOLS, arguments)
-    is_rfc = discovery.surface == "rfc"
+    is_rfc = gateway.surface == "rfc"
     detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
     remembers = "known" not in arguments
     known = asker.session.known if remembers else _versions(arguments["known"])
@@ -173,13 +172,13 @@ async def find_tools(discovery: "Discovery", asker: "Asker", arguments: Argument
             limit=arguments.get("limit", DEFAULT_LIMIT),
             detail=detail,
             known=known,
-            agent_ids=discovery.agents_within(asker),
+            agent_ids=gateway.agents_within(asker),
             use_tool=not is_rfc,
         )
-        why_not = discovery.reach.now().why_not
-        return find(discovery.registry, asked, principal=asker.principal, policy=discovery.policy, why_not=why_not)
+        why_not = gateway.reach.now().why_not
+        return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
 
-    answer = await discovery.ask(found)
+    answer = await gateway.ask(found)
     tools = answer.get("tools", [])
     if detail != "names":
         asker.session.sent(tools)
@@ -188,7 +187,7 @@ async def find_tools(discovery: "Discovery", asker: "Asker", arguments: Argument
     return told_as_text(answer)
 
 
-async def route_agents(discovery: "Discovery", asker: "Asker", arguments: Arguments) -> Result:
+async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
     """Raises what routing raises."""
     asker.caller.require("route")
     _refuse_astray(ROUTE_AGENTS, arguments)
@@ -197,15 +196,15 @@ async def route_agents(discovery: "Discovery", asker: "Asker", arguments: Argume
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
 
     def routed() -> dict[str, Any]:
-        within = discovery.agents_within(asker)
+        within = gateway.agents_within(asker)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
         query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters)
-        route = discovery.registry.route(query, principal=asker.principal)
-        why_not = discovery.reach.now().why_not
+        route = gateway.registry.route(query, principal=asker.principal)
+        why_not = gateway.reach.now().why_not
         told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
 
-    return told_as_text(await discovery.ask(routed))
+    return told_as_text(await gateway.ask(routed))
 
 
 def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:

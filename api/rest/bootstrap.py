@@ -41,7 +41,7 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.storage.location import MEMORY, is_server
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp.tools import Surface
+    from waygraph.api.mcp import Surface
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.request_log import Application
     from waygraph.api.telemetry.traces import Traces

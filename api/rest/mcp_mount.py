@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.routing import Route
 
-from waygraph.api.mcp.gateway import load_rules
 from waygraph.api.rest import problems
 from waygraph.api.rest.http_faults import ENDLESS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
+from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.registry.access.policy import load_policy
 from waygraph.registry.http.addresses import split_url
 
 if TYPE_CHECKING:
+    from waygraph.api.mcp import Surface
     from waygraph.api.mcp.http import HttpGateway
-    from waygraph.api.mcp.tools import Surface
     from waygraph.api.rest.dependencies import Service
     from waygraph.registry.access.visibility import Caller
 
@@ -42,7 +43,8 @@ class OfferedGateway:
         """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
         self._service, self._surface, self._alone = service, surface, alone
         self._surroundings = Surroundings.here(environ)
-        self._rules = load_rules(service.settings)
+        settings = service.settings
+        self._policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
         self._opened: asyncio.Future[HttpGateway] | None = None
 
     @asynccontextmanager
@@ -105,7 +107,8 @@ class OfferedGateway:
             service.registry,
             service.settings,
             self._surroundings,
-            self._rules,
+            self._policy,
+            self._services,
             audit=service.audit,
             ask=service.lanes.ask,
             surface=self._surface,

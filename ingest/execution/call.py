@@ -26,15 +26,13 @@ STOPPING = "the gateway is being stopped"
 class ToolCall:
     """One call that may be made: policy and arguments are checked by whoever makes it.
 
-    `deadline_s` is all its time, and `waited_s` how much of it was over when it came. `caller` tells callers apart;
-    empty: nobody is told apart.
+    `deadline_s` is all its time. `caller` tells callers apart; empty: nobody is told apart.
     """
 
     agent: Agent
     tool: Tool
     arguments: Mapping[str, Any] = field(repr=False)
     deadline_s: float
-    waited_s: float = 0.0
     caller: str = ""
     host: Host = field(default_factory=Deaf, repr=False, compare=False)
 

@@ -101,7 +101,7 @@ class Executor:
     async def call(self, call: ToolCall) -> Result:
         """Raises NotCallable, CallTimedOut, UpstreamError; UpstreamAnswered for an error of the protocol."""
         way = self._way(call)
-        with anyio.move_on_after(call.deadline_s - call.waited_s) as scope, self._cancelling(scope):
+        with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
             async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
                     return await way.call(replace(call, host=Unhurried(call.host, scope)))

@@ -1,7 +1,6 @@
 """What tools answer reaches a host as it is; what stands against a call is told in one shape."""
 
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +12,8 @@ from mcp import MCPError
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served, served
-from waygraph.api.mcp import calls, tools
-from waygraph.api.mcp.failures import failed
-from waygraph.api.mcp.results import protocol_error
+from waygraph.api.mcp import tools
+from waygraph.api.mcp.results import failed, protocol_error
 from waygraph.registry.model.errors import (
     EmbedderRefused,
     KeysUnusable,
@@ -136,27 +134,6 @@ def test_what_is_not_known_is_not_overlooked(
     assert error["code"] == "invalid-arguments"
     assert at in error["message"]
     assert told.replace("'", '"') in error["message"].replace("'", '"')
-
-
-SLOW_TO_CHECK: list[dict[str, Any]] = [
-    {"list": list(range(2_000))},
-    {"nested": [[[number] for number in range(600)]]},
-    {"text": "x" * 2_000},
-    {"x" * 2_000: 1},
-]
-
-
-@pytest.mark.parametrize("arguments", SLOW_TO_CHECK, ids=lambda arguments: next(iter(arguments))[:6])
-def test_large_arguments_are_checked_where_nobody_waits_for_it(
-    service: Served, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
-) -> None:
-    """Not by the thread that answers all hosts, which checks small ones itself."""
-    threads: list[int] = []
-    monkeypatch.setattr(calls, "check_arguments", lambda *_: threads.append(threading.get_ident()))
-    for given in ({"list": [1, {"text": "small"}]}, arguments):
-        modern(service.url, "tools/call", name="box__paint", arguments=given)
-    small, large = threads
-    assert small != large
 
 
 @pytest.mark.parametrize("name", ["box__ad", "box/ad", "no_such_tool_at_all", "use_tools", "x" * 5_000])

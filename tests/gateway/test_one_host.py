@@ -12,9 +12,8 @@ from mcp.types import ElicitResult
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
 from tests.service import served
-from waygraph.api.mcp.connection import Context
-from waygraph.api.mcp.gateway import Asker, Session
 from waygraph.api.mcp.host_callbacks import OnBehalf, SessionHost
+from waygraph.api.mcp.sessions import Asker, Context, Session
 from waygraph.ingest.upstream import inflight
 from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.visibility import LOCAL

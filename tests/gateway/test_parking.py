@@ -9,8 +9,8 @@ import pytest
 from mcp.types import ClientCapabilities, ElicitationCapability
 
 from waygraph.api.mcp import pending_calls as parking_module
-from waygraph.api.mcp.gateway import Asker, Session
 from waygraph.api.mcp.pending_calls import Parking, Wanted
+from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.errors import InvalidQuery

@@ -13,8 +13,8 @@ from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, ove
 from tests.gateway.test_answers import ENVELOPE, modern
 from tests.service import Served, process, served
 from waygraph.api.mcp import list_changed
-from waygraph.api.mcp.gateway import MAX_KNOWN, Session
 from waygraph.api.mcp.list_changed import Listeners
+from waygraph.api.mcp.sessions import MAX_KNOWN, Session
 from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Registry
 

@@ -158,7 +158,7 @@ def test_a_look_for_changes_that_fails_ends_no_gateway(monkeypatch: pytest.Monke
         return now(gateway, before)
 
     monkeypatch.setattr(Listed, "now", look)
-    monkeypatch.setattr(Listeners.follow, "__defaults__", (None, 0.05))
+    monkeypatch.setattr(Listeners.follow, "__defaults__", (0.05,))
     with served() as service:
         client = service.client()
         assert client.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200

@@ -19,7 +19,6 @@ from waygraph.api.cli.app import app, main
 from waygraph.api.cli.reference import help_page
 from waygraph.api.cli.render.output import BROKEN_PIPE
 from waygraph.api.cli.render.progress import progress_bar
-from waygraph.api.mcp import tools
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import AGENT_KINDS
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
@@ -631,7 +630,6 @@ def test_the_help_repeats_what_the_core_knows() -> None:
     assert f"[default: {DEFAULT_RECIPE}]" in route
     assert get_args(options.TextForm) == get_args(nouns.TextForm)
     assert get_args(options.Policy) == get_args(changes.Policy)
-    assert get_args(options.Surface) == get_args(tools.Surface)
 
 
 def test_a_closed_pipe_has_the_status_of_its_signal() -> None:

@@ -1,15 +1,21 @@
 """`mcp`: the registry and its tools, for a host of a language model."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.options import Invocation, Surface, invocation
+from waygraph.api.cli.options import Invocation, invocation
+from waygraph.api.mcp import Surface
+from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.process import uncollected
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
 
 
 def mcp(
@@ -51,10 +57,9 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
 
 def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
     """Raises UnknownName for a namespace that the registry does not have; one that is not there yet may get it."""
-    from waygraph.api.mcp.stdio import loading
     from waygraph.registry.routing.find_tools.find import agents_of_namespace
 
-    with told.open(settings) as registry, loading(registry):
+    with told.open(settings) as registry, _loading(registry):
         if namespace and registry.exists:
             agents_of_namespace(registry, namespace)  # a mistyped name is told now, not by each of its requests
         with uncollected():
@@ -71,6 +76,24 @@ def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace
                 namespace=namespace,
             )
         )
+
+
+@contextmanager
+def _loading(registry: "Registry") -> Iterator[None]:
+    """Loads index and model in a thread while the SDK is imported, which takes as long."""
+    thread = Thread(target=_load, args=(registry,), name="load", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()  # it uses the registry, which is closed next
+
+
+def _load(registry: "Registry") -> None:
+    """Why something cannot be had is told to who asks for it."""
+    with suppress(WaygraphError):
+        if registry.exists:
+            registry.route("are you ready")
 
 
 # `serve`: the registry over REST.
