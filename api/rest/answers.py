@@ -62,6 +62,8 @@ def etag(stamp: str, caller: "Caller") -> str:
         sees = "nothing"
     elif caller.principal is not None:
         sees = "\n".join(("groups", *sorted(set(caller.principal.groups))))
+    if "admin" in caller.scopes:
+        sees += "\nadmin"
     return f'"{sha256("\x00".join((stamp, sees, _VERSION)).encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'
 
 

@@ -31,7 +31,9 @@ class Agent(Answer):
     description: str
     kind: AgentKind
     version: str
-    transport: dict[str, Any] | None = Field(description="How it is reached; references stand where secrets would.")
+    transport: dict[str, Any] | None = Field(
+        description="How it is reached. Without the scope `admin`: its kind and public address."
+    )
     tags: list[str]
     visible_to: list[str] = Field(description="The groups that may see it; empty: everyone.")
     pinned: bool

@@ -36,6 +36,34 @@ def path_keys(text: str) -> frozenset[str]:
     return frozenset(segment for segment in segments if _is_key(segment))
 
 
+# Tokens that no flag and no name announces. The prefixes are those of services that hand out keys; what has none is a
+# secret if it is made by chance and an argument of its own. Package names and paths change little between kinds of
+# characters.
+
+
+_TOKEN = re.compile(
+    r"(?<![\w-])(?:(?:sk-|glpat-|xox[abeprs]-|xapp-|pypi-|gh[opsur]_|github_pat_|hf_|npm_|[rsp]k_(?:live|test)_|gsk_"
+    r"|shp(?:at|ss)_|dop_v1_|lin_api_|figd_|tvly-|pplx-|xai-|ntn_|secret_|wg_|ya29\.|SG\.|AKIA|ASIA|AIza|r8_)"
+    r"(?=[\w.-]*?[A-Za-z0-9]{16})(?=[A-Za-z_.-]*\d)[\w.-]+"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?)"
+)
+_RANDOM = re.compile(r"[\w.~+=-][\w.~+/=-]{19,}")
+_HEX = re.compile(r"(?i)(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{32,}")
+_KIND_CHANGE = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+_RANDOM_CHANGES = 0.45
+"""So many changes a character, between small letters, capitals and digits. Of base 62 by chance .62 are expected, of
+words written together (`GoogleSheetsServer2`) less than .35."""
+
+
+def _is_random(argument: str) -> bool:
+    """Whether an argument as a whole looks made by chance: a UUID, long hexadecimal digits, or base 62 or 64."""
+    if not _RANDOM.fullmatch(argument) or argument.startswith(("-", "./", "../", "~/")):
+        return False
+    pieces = [piece for piece in _LONG_PIECE.findall(argument) if len(piece) >= 20]
+    changes = (len(_KIND_CHANGE.findall(piece)) / len(piece) for piece in pieces)
+    return _is_key(argument) or bool(_HEX.fullmatch(argument)) or any(each >= _RANDOM_CHANGES for each in changes)
+
+
 def _told(found: re.Match[str]) -> str:
     return REFERENCE if _is_key(found[0]) else found[0]
 
@@ -211,10 +239,20 @@ def _with_reference(pair: re.Match[str]) -> str:
 def _arguments(arguments: Iterable[object]) -> list[object]:
     kept: list[object] = []
     before = ""
-    for argument in arguments:
-        kept.append(_argument(before, argument))
+    for place, argument in enumerate(arguments, start=1):
+        told = _argument(before, argument)
+        name = before if before.startswith("-") else f"argument_{place}"
+        kept.append(_without_chance(name, argument) if told == argument and isinstance(argument, str) else told)
         before = argument if isinstance(argument, str) else ""
     return kept
+
+
+def _without_chance(name: str, argument: str) -> str:
+    """A reference in place of what was made by chance: the argument, or its value in `--flag=value`."""
+    flag, equals, value = argument.partition("=")
+    if equals and flag.startswith("-") and _is_random(value):
+        return f"{flag}={_reference(flag, value)}"
+    return _reference(name, argument) if _is_random(argument) else argument
 
 
 def _argument(before: str, argument: object) -> object:
@@ -305,7 +343,7 @@ def _text(text: str) -> str:
         kept = _cleaned(parsed)
         return text if kept == parsed else _written(kept)
     text = _URL.sub(_address, _without_defaults(text))
-    return _line(_without_pairs(_BEARER.sub(_bearer, text)))
+    return _line(_TOKEN.sub("${token}", _without_pairs(_BEARER.sub(_bearer, text))))
 
 
 def _parsed(text: str) -> object:

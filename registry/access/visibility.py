@@ -3,16 +3,20 @@
 A library and a command that a person runs see everything (`principal=None`). A service asks in the name of a `Caller`.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from waygraph.registry.http.addresses import is_public, split_url
 from waygraph.registry.model.errors import NotAllowed
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, reachable
+from waygraph.registry.model.identity import canonical_json
+from waygraph.registry.model.nouns import Agent, Filters, JsonText, Principal, Tool, reachable
 
-Scope = Literal["route", "read", "write", "cypher", "use"]
-"""What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools."""
+Scope = Literal["route", "read", "write", "cypher", "use", "admin"]
+"""What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools; read how
+servers are started."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
@@ -32,6 +36,11 @@ class Caller:
     def sees_everything(self) -> bool:
         return self.principal is None
 
+    @property
+    def transport_filter(self) -> Callable[[JsonText], JsonText] | None:
+        """What the caller may read of an agent's transport; None: all of it."""
+        return None if "admin" in self.scopes else public_transport
+
     def require(self, scope: Scope) -> None:
         """Raises NotAllowed without this scope."""
         if scope not in self.scopes:
@@ -46,6 +55,47 @@ class Caller:
 
 LOCAL = Caller(id="local", name="without authentication", scopes=frozenset(SCOPES), principal=None)
 """Whoever calls a service that asks nobody who they are."""
+
+
+# How an agent is started and reached: commands, arguments, paths and internal addresses are for operators.
+
+
+_PUBLIC_FIELDS = frozenset({"type", "protocolBinding", "protocolVersion", "preferredTransport"})
+_INTERNAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".corp", ".intranet")
+
+
+def public_transport(stated: JsonText) -> JsonText:
+    """The kind of a transport, its protocol and its public address: all that callers without scope `admin` read.
+
+    Empty if nothing of it is public, and for a text that is no JSON object.
+    """
+    try:
+        fields = json.loads(stated)
+    except ValueError:
+        return ""
+    if not isinstance(fields, dict):
+        return ""
+    public = {name: value for name, value in fields.items() if name in _PUBLIC_FIELDS and isinstance(value, str)}
+    if "command" in fields:
+        public.setdefault("type", "stdio")
+    elif address := _public_address(fields.get("url")):
+        public["url"] = address
+    return canonical_json(public) if public else ""
+
+
+def _public_address(url: object) -> str:
+    """Without login, query and fragment; empty if its host is not one of the open internet, by its name."""
+    parts = split_url(url) if isinstance(url, str) else None
+    host = (parts and parts.hostname) or ""
+    if parts is None or parts.scheme not in {"http", "https"} or not _is_public_host(host):
+        return ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _is_public_host(host: str) -> bool:
+    if ":" in host or host.replace(".", "").isdigit():
+        return is_public(host)
+    return "." in host.strip(".") and not host.rstrip(".").endswith(_INTERNAL_NAMES) and "$" not in host
 
 
 def visible(agent: Agent, principal: Principal | None) -> bool:

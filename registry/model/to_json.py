@@ -4,11 +4,11 @@
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.identity import parsed
+from waygraph.registry.model.identity import canonical_json, parsed
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import (
@@ -61,27 +61,31 @@ def after(text: str) -> str:
 
 
 type Shape = dict[str, object]
+type TransportFilter = Callable[[str], str] | None
+"""What is shown of an agent's transport, as JSON texts; None: all of it."""
 
 
 # -- answers -------------------------------------------------------------------------------------------
 
 
-def route(found: "Route", *, votes: bool = True, schemas: bool = True) -> Shape:
+def route(found: "Route", *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None) -> Shape:
     """Without `votes` their lists are empty; without `schemas` tools are brief."""
     return {
         "query": query(found.query),
-        "matches": [agent_match(match, votes=votes, schemas=schemas) for match in found.matches],
-        "pinned": [agent_match(match, votes=votes, schemas=schemas) for match in found.pinned],
-        "steps": [route(step, votes=votes, schemas=schemas) for step in found.steps],
+        "matches": [agent_match(match, votes=votes, schemas=schemas, transport=transport) for match in found.matches],
+        "pinned": [agent_match(match, votes=votes, schemas=schemas, transport=transport) for match in found.pinned],
+        "steps": [route(step, votes=votes, schemas=schemas, transport=transport) for step in found.steps],
         **_circumstances(found),
     }
 
 
-def tool_route(found: "ToolRoute", *, votes: bool = True, schemas: bool = True) -> Shape:
+def tool_route(
+    found: "ToolRoute", *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None
+) -> Shape:
     """As `route`."""
     return {
         "query": query(found.query),
-        "matches": [tool_match(match, votes=votes, schemas=schemas) for match in found.matches],
+        "matches": [tool_match(match, votes=votes, schemas=schemas, transport=transport) for match in found.matches],
         **_circumstances(found),
     }
 
@@ -98,20 +102,20 @@ def query(asked: "Query") -> Shape:
     }
 
 
-def agent_match(match: "AgentMatch", *, votes: bool, schemas: bool) -> Shape:
+def agent_match(match: "AgentMatch", *, votes: bool, schemas: bool, transport: TransportFilter = None) -> Shape:
     of_tool = tool if schemas else brief_tool
     return {
-        "agent": agent(match.agent),
+        "agent": agent(match.agent, transport),
         "score": match.score,
         "tools": [of_tool(each) for each in match.tools],
         "votes": [vote(each) for each in match.votes] if votes else [],
     }
 
 
-def tool_match(match: "ToolMatch", *, votes: bool, schemas: bool) -> Shape:
+def tool_match(match: "ToolMatch", *, votes: bool, schemas: bool, transport: TransportFilter = None) -> Shape:
     return {
         "tool": tool(match.tool) if schemas else brief_tool(match.tool),
-        "agent": agent(match.agent),
+        "agent": agent(match.agent, transport),
         "score": match.score,
         "votes": [vote(each) for each in match.votes] if votes else [],
     }
@@ -144,14 +148,14 @@ def _circumstances(found: "Route | ToolRoute") -> Shape:
 # -- what is held --------------------------------------------------------------------------------------
 
 
-def agent(held: "Agent") -> Shape:
+def agent(held: "Agent", transport: TransportFilter = None) -> Shape:
     return {
         "id": held.id,
         "name": held.name,
         "description": held.description,
         "kind": held.kind,
         "version": held.version,
-        "transport": parsed(held.transport),
+        "transport": parsed(transport(held.transport) if transport else held.transport),
         "tags": list(held.tags),
         "visible_to": list(held.visible_to),
         "pinned": held.pinned,
@@ -199,17 +203,17 @@ def brief_tool(held: "Tool") -> Shape:
     }
 
 
-def agents(listed: "Iterable[Listed]") -> Shape:
-    return {"agents": [{**agent(each.agent), "tools": each.tools} for each in listed]}
+def agents(listed: "Iterable[Listed]", transport: TransportFilter = None) -> Shape:
+    return {"agents": [{**agent(each.agent, transport), "tools": each.tools} for each in listed]}
 
 
 def tools(listed: "Iterable[Tool]", *, schemas: bool = True) -> Shape:
     return {"tools": [tool(each) if schemas else brief_tool(each) for each in listed]}
 
 
-def about(known: "About", *, schemas: bool = True) -> Shape:
+def about(known: "About", *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
     return {
-        "agent": agent(known.agent),
+        "agent": agent(known.agent, transport),
         **tools(known.tools, schemas=schemas),
         "settings": settings(known.settings) if known.settings else None,
         "sources": list(known.sources),
@@ -284,11 +288,11 @@ def forgotten(done: "Forgotten") -> Shape:
     return {**written(done), **{name: list(ids) for name, ids in told.items()}}
 
 
-def changes(found: "Iterable[Change]") -> Shape:
-    return {"changes": [change(each) for each in found]}
+def changes(found: "Iterable[Change]", transport: TransportFilter = None) -> Shape:
+    return {"changes": [change(each, transport) for each in found]}
 
 
-def change(kept: "Change") -> Shape:
+def change(kept: "Change", transport: TransportFilter = None) -> Shape:
     return {
         "id": kept.id,
         "at": kept.at,
@@ -300,10 +304,19 @@ def change(kept: "Change") -> Shape:
         "fields": list(kept.fields),
         "before_hash": kept.before_hash,
         "after_hash": kept.after_hash,
-        "before": parsed(kept.before),
-        "after": parsed(kept.after),
+        "before": _changed_texts(kept.before, transport),
+        "after": _changed_texts(kept.after, transport),
         "flags": list(kept.flags),
     }
+
+
+def _changed_texts(kept: str, transport: TransportFilter) -> object:
+    """An excerpt of a transport that is too long to be kept whole is for those who read all of it."""
+    fields = parsed(kept)
+    if transport is None or not isinstance(fields, dict) or "transport" not in fields:
+        return fields
+    stated = fields["transport"]
+    return fields | {"transport": parsed(transport(canonical_json(stated) if isinstance(stated, Mapping) else ""))}
 
 
 def approved(done: "Approved") -> Shape:

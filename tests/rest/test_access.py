@@ -31,19 +31,19 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "sources": ("read", lambda c: c.get("/v1/sources")),
     "changes": ("read", lambda c: c.get("/v1/changes")),
     "status": ("read", lambda c: c.get("/v1/status")),
-    "export": ("read", lambda c: c.get("/v1/export")),
+    "export": ("read admin", lambda c: c.get("/v1/export")),
     "metrics": ("read", lambda c: c.get("/metrics")),
     "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
     "approve": ("write", lambda c: c.post("/v1/approvals", json={"names": ["a"]})),
     "set_agent": ("write", lambda c: c.patch("/v1/agents/a", json={"pinned": False})),
     "remove_agent": ("write", lambda c: c.delete("/v1/agents/a")),
     "forget_source": ("write", lambda c: c.delete("/v1/sources/s")),
-    "cypher": ("cypher", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
+    "cypher": ("cypher admin", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
     "healthz": ("", lambda c: c.get("/healthz")),
     "readyz": ("", lambda c: c.get("/readyz")),
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
 }
-"""Operation → the scope that it needs; empty: anybody."""
+"""Operation → the scopes that it needs; empty: anybody."""
 NEED_EVERYTHING = {"export", "metrics", "cypher"}
 
 
@@ -62,15 +62,17 @@ def test_every_operation_is_in_the_table(guarded: Served) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_needs_its_scope_and_no_other(filled: Served, operation: str) -> None:
-    """A key of every other scope is refused, and one of this scope alone is not; nobody without a key is let in."""
-    needed, call = OPERATIONS[operation]
-    if needed:
-        others = tuple(scope for scope in SCOPES if scope != needed)
-        for scopes in (*((each,) for each in others), others):
-            told = assert_problem(call(filled.caller(*scopes, everything=True)), 403, NotAllowed)
+    """A key without one of its scopes is refused, and one of them alone is not; nobody without a key is let in."""
+    scopes, call = OPERATIONS[operation][0].split(), OPERATIONS[operation][1]
+    if scopes:
+        for needed in scopes:
+            others = tuple(scope for scope in SCOPES if scope != needed)
+            told = assert_problem(call(filled.caller(*others, everything=True)), 403, NotAllowed)
             assert repr(needed) in told["detail"]
+        for other in set(SCOPES).difference(scopes):
+            assert_problem(call(filled.caller(other, everything=True)), 403, NotAllowed)
         assert_problem(call(filled.client()), 401, NotAuthenticated)
-        assert call(filled.caller(needed, everything=True)).status_code == 200
+        assert call(filled.caller(*scopes, everything=True)).status_code == 200
     else:
         assert call(filled.client()).status_code == 200
 
@@ -198,8 +200,9 @@ def test_tokens_of_an_issuer_are_callers(tmp_path: Path) -> None:
             assert [each["id"] for each in assert_good(stranger.get("/v1/agents"))["agents"]] == ["open"]
             assert_problem(stranger.get("/v1/agents/money"), 404, "unknown-name")
             assert_problem(stranger.delete("/v1/agents/open"), 403, NotAllowed)
-            assert_problem(stranger.get("/v1/export"), 403, NotAllowed)
-            assert caller(groups=["admins"]).get("/v1/export").status_code == 200
+            operator = "openid waygraph:read waygraph:admin"
+            assert_problem(caller(groups=["kitchen"], scope=operator).get("/v1/export"), 403, NotAllowed)
+            assert caller(groups=["admins"], scope=operator).get("/v1/export").status_code == 200
             assert_problem(caller(scope="openid").get("/v1/agents"), 403, NotAllowed)
             for claims in ({"exp": 1}, {"aud": "another"}, {"iss": "https://evil.example"}, {"sub": None}):
                 told = assert_problem(caller(**claims).get("/v1/agents"), 401, NotAuthenticated)

@@ -91,7 +91,7 @@ def test_revoke_takes_a_whole_key(file: Path, capsys: pytest.CaptureFixture[str]
     ("words", "status", "told"),
     [
         (("create", "a"), 2, "Missing option '--scope'"),
-        (("create", "a", "--scope", "admin"), 2, "known: route, read, write, cypher, use"),
+        (("create", "a", "--scope", "root"), 2, "known: route, read, write, cypher, use, admin"),
         (("create", "a", "--scope", "read", "--expires-in", "soon"), 2, "valid number"),
         (("create", "a", "--scope", "read", "--expires-in", "1e300"), 2, "no number of days"),
         (("create", "a", "--scope", "read", "--expires-in", "nan"), 2, "no number of days"),

@@ -153,8 +153,8 @@ def test_no_key_with_one_character_changed_is_good(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"scopes": []}, "at least one scope of route, read, write, cypher, use"),
-        ({"scopes": ["read", "admin"]}, "scope 'admin' is not known; known: route, read, write, cypher, use"),
+        ({"scopes": []}, "at least one scope of route, read, write, cypher, use, admin"),
+        ({"scopes": ["read", "root"]}, "scope 'root' is not known; known: route, read, write, cypher, use, admin"),
         ({"name": ""}, "is no name"),
         ({"name": " a"}, "is no name"),
         ({"name": "a\nb"}, "is no name"),
@@ -268,7 +268,7 @@ DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "twice": lambda d: d["keys"].append(d["keys"][0]),
     "field missing": lambda d: d["keys"][0].pop("revoked_at"),
     "unknown field of a key": lambda d: d["keys"][0].update(allowed_from="10.0.0.0/8"),
-    "unknown scope": lambda d: d["keys"][0].update(scopes=["admin"]),
+    "unknown scope": lambda d: d["keys"][0].update(scopes=["root"]),
     "no scope": lambda d: d["keys"][0].update(scopes=[]),
     "no hash": lambda d: d["keys"][0].update(sha256=""),
     "hash and line": lambda d: d["keys"][0].update(sha256=d["keys"][0]["sha256"] + "\n"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from waygraph.ingest.manifest.transport import references_only
 
 SECRET = "ghp_4f9aSecretValue0"  # noqa: S105
+RANDOM, UUID = "qZ7rT2mKx9Lw4Vb8Nc3Y", "123e4567-e89b-12d3-a456-426614174000"
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,14 @@ SECRET = "ghp_4f9aSecretValue0"  # noqa: S105
         ({"url": f"https://host/mcp?{SECRET}"}, {"url": "https://host/mcp?${query}"}),
         ({"env": {"TOKEN": f"${{TOKEN:-{SECRET}}}"}}, {"env": {"TOKEN": "${TOKEN}"}}),
         ({"command": f"npx  x --token '{SECRET}' -y"}, {"command": "npx  x --token '${token}' -y"}),
+        ({"args": ["server", SECRET]}, {"args": ["server", "${token}"]}),
+        ({"command": f"server {SECRET}"}, {"command": "server ${token}"}),
+        ({"args": ["server", "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln"]}, {"args": ["server", "${token}"]}),
+        ({"args": ["-y", "server", RANDOM]}, {"args": ["-y", "server", "${argument_3}"]}),
+        ({"args": ["server", UUID, RANDOM]}, {"args": ["server", "${argument_2}", "${argument_3}"]}),
+        ({"args": ["--workspace", RANDOM]}, {"args": ["--workspace", "${workspace}"]}),
+        ({"args": [f"--workspace={RANDOM}"]}, {"args": ["--workspace=${workspace}"]}),
+        ({"args": ["9f86d081884c7d659a2feaa0c55ad015"]}, {"args": ["${argument_1}"]}),
         ({"url": "https://h", "api_key": SECRET}, {"url": "https://h", "api_key": "${api_key}"}),
     ],
 )
@@ -53,6 +62,9 @@ def test_a_secret_becomes_a_reference(transport: dict[str, object], kept: dict[s
         {"type": "http", "url": "https://host:8080/mcp"},
         {"command": "uvx", "args": ["server", "--port", "80", "--verbose"], "cwd": "/srv"},
         {"args": ["--token", "--verbose"]},
+        {"args": ["pypi-query-mcp-server", "sk-learn-mcp-server-2024", "GoogleSheetsMcpServer2024", "npm_reader"]},
+        {"args": ["/srv/qZ7rT2mKx9Lw4Vb8Nc3Y", "git+https://h/a/b@9f86d081884c7d659a2feaa0c55ad01512345678"]},
+        {"args": ["mcp-server-2024-11-05-beta"], "sha256": "9f86d081884c7d659a2feaa0c55ad01512345678"},
         {"args": ["--author", "ann", "--tokenizer", "bpe", "--max-tokens", "12", "--max-tokens=12"]},
         {"args": ["mcp/auth:latest", "auth.example.com:8080", "https://auth:80/x", "https://h/@scope/x"]},
         {"args": ["https://${HOST}:${PORT}/x?key=${KEY}", "Bearer ${X}", "${input:api-key}"]},

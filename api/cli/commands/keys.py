@@ -24,7 +24,9 @@ def create(
     *,
     scope: Annotated[
         list[str],
-        typer.Option("--scope", metavar="SCOPE", help="What it may do: route, read, write, cypher, use. Repeat."),
+        typer.Option(
+            "--scope", metavar="SCOPE", help="What it may do: route, read, write, cypher, use, admin. Repeat."
+        ),
     ],
     group: Annotated[
         list[str] | None,

@@ -105,7 +105,7 @@ async def agents(request: Request, service: Serving, caller: ForRead, part: Anno
         page = service.registry.agents_page(
             filters=part.filters(), after=start, limit=part.limit, principal=caller.principal
         )
-        return {**to_json.agents(page.items), **_place(page.revision, page.following)}
+        return {**to_json.agents(page.items, caller.transport_filter), **_place(page.revision, page.following)}
 
     return await unless_known(request, service, caller, listed)
 
@@ -117,7 +117,8 @@ async def agent(
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
 
     def told() -> "Shape":
-        return to_json.about(service.registry.about(agent_id, principal=caller.principal), schemas=detail.tool_schema)
+        known = service.registry.about(agent_id, principal=caller.principal)
+        return to_json.about(known, schemas=detail.tool_schema, transport=caller.transport_filter)
 
     return await unless_known(request, service, caller, told)
 
@@ -206,7 +207,7 @@ async def changes(
         page = service.registry.changes_page(
             since=part.since, agent_id=part.agent, after=start, limit=part.limit, principal=caller.principal
         )
-        return {**to_json.changes(page.items), **_place(page.revision, page.following)}
+        return {**to_json.changes(page.items, caller.transport_filter), **_place(page.revision, page.following)}
 
     return await unless_known(request, service, caller, listed)
 
@@ -224,7 +225,8 @@ async def status(request: Request, service: Serving, caller: ForRead) -> Respons
 
 @router.get("/export", **operation("export"))
 async def export(service: Serving, caller: ForRead, asked: Annotated[Exported, Query()]) -> Response:
-    """The whole registry as a file. It needs a caller who sees everything."""
+    """The whole registry as a file. It needs the scope `admin` and a caller who sees everything."""
+    caller.require("admin")
     caller.require_everything("an export")
     content = await service.lanes.wait(lambda: service.registry.export(asked.format))
     headers = {"Content-Disposition": f'attachment; filename="registry.{asked.format}"'}

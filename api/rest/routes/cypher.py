@@ -17,12 +17,13 @@ router = APIRouter(prefix="/v1", tags=["asking"])
 async def cypher(asked: CypherRequest, service: Serving, caller: Calling) -> Response:
     """Ask the graph in Cypher. A statement only reads, with a limit of rows, time and memory.
 
-    It needs a caller who sees everything: what a statement counts cannot be limited to some agents.
+    It needs a caller who sees everything and has the scope `admin`: a statement reads every property of every agent.
     """
 
     def ask() -> CypherResult:
         with service.audit.attempt(caller, "cypher", asked.statement, parameters=asked.params):
             caller.require("cypher")
+            caller.require("admin")
             caller.require_everything("Cypher")
             return service.registry.cypher(asked.statement, asked.params)
 

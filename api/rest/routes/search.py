@@ -50,7 +50,9 @@ async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute)
 
     def found() -> "Shape":
         route = service.registry.find_tools(asked.query(), recipe=asked.recipe, principal=caller.principal)
-        shape = to_json.tool_route(route, votes=asked.explain, schemas=asked.tool_schema)
+        shape = to_json.tool_route(
+            route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter
+        )
         return {**shape, **defined([match.tool for match in route.matches], asked.format)}
 
     return as_json(await service.lanes.ask(found))
@@ -76,7 +78,7 @@ def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
         tool_weight=asked.tool_weight,
         principal=caller.principal,
     )
-    shape = to_json.route(route, votes=asked.explain, schemas=asked.tool_schema)
+    shape = to_json.route(route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter)
     return {**shape, **defined([tool for match in route.matches for tool in match.tools], asked.format)}
 
 
