@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-full test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,10 +22,13 @@ setup: $(READY) ## a virtual environment in .venv with everything that the other
 demo: $(READY) ## ingest the example catalogue into a fresh registry and route six requests
 	@$(BIN)/python scripts/demo.py
 
-test: $(READY) $(MODEL) ## every test but the trials of minutes
-	@scripts/tests $(BIN) -n $(JOBS) --dist loadfile -m "not slow"
+test: $(READY) $(MODEL) ## the tests that need memory and files alone: about four minutes
+	@scripts/tests $(BIN) -n $(JOBS) -m "not slow and not full"
 
-check: lint types test ## all that CI runs: lint, types, test
+check: lint types test-full ## all that CI runs: lint, types, test-full
+
+test-full: $(READY) $(MODEL) ## every test but the trials of minutes: also Neo4j, MCP servers and hosts that others wrote
+	@scripts/tests $(BIN) -n $(JOBS) -m "not slow"
 
 lint: $(READY) ## style, format and the import direction
 	@$(BIN)/ruff check .
@@ -37,8 +40,8 @@ types: $(READY) ## mypy --strict and pyright, tests included
 	@$(BIN)/mypy tests
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, large registries
-	@$(BIN)/python -m pytest -m slow --timeout 1800
+torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, large registries, 500 examples a property
+	@$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile nightly --timeout 1800
 
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks
@@ -61,7 +64,7 @@ bench-peers: ## measure Waygraph beside other libraries, which get a virtual env
 	@.venv/peers/bin/python -m benchmarks.peers
 
 test-neo4j: $(READY) $(MODEL) ## all tests that need a Neo4j, on 5.26 and on 2026
-	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 scripts/tests $(BIN) -n $(JOBS) --dist loadfile -m "not slow" -k neo4j
+	@WAYGRAPH_TEST_NEO4J_RELEASES=5.26,2026 WAYGRAPH_REQUIRE_NEO4J=1 scripts/tests $(BIN) -n $(JOBS) -m "not slow" -k neo4j
 
 docs: $(READY) ## write anew what is generated: the command line, the schema, the README's answers, measured tables
 	@scripts/docs $(BIN)

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.neo4j_fixtures"]
+pytest_plugins = ["tests.neo4j_fixtures", "tests.tiers"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Timings decide no test: neither how long an example takes, nor how long it takes to think of one.
-settings.register_profile("waygraph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("waygraph")
+# Timings decide no test: neither how long an example takes, nor how long it takes to generate one. Examples share the
+# fixtures of their function: such tests change nothing, or work under names of their own.
+CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("ci", deadline=None, suppress_health_check=CHECKS, max_examples=50)
+settings.register_profile("nightly", deadline=None, suppress_health_check=CHECKS, max_examples=500)
+settings.load_profile("ci")
 
 # What is started in the background of a script ignores Ctrl-C, and so would every program that a test starts and stops.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

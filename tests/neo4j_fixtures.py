@@ -36,10 +36,14 @@ def selected_releases(environ: Mapping[str, str] = ENVIRON) -> dict[str, Release
 TARGETS = {"given": LTS} if ENVIRON.get(f"{GIVEN}_URI") else selected_releases()
 """A server that is given has its own release and is met once."""
 
+SERVERS = tuple(f"neo4j {name}" for name in TARGETS)
+"""The shared servers, as tests' parameters name them."""
+
 
 @pytest.fixture(scope="session")
 def neo4j_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Target]]:
-    """Name of a release → a server of it, started when it is first asked for, one for all tests of this worker."""
+    """Name of a release → a server of it, started when it is first asked for. tests/conftest.py sends
+    all tests that need it to one worker."""
     with ExitStack() as running:
 
         @cache
@@ -52,9 +56,9 @@ def neo4j_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         yield started
 
 
-@pytest.fixture(scope="session", params=list(TARGETS))
+@pytest.fixture(scope="session", params=list(TARGETS), ids=SERVERS)
 def neo4j_target(request: pytest.FixtureRequest, neo4j_servers: Callable[[str], Target]) -> Target:
-    """A server for all tests of this worker: `wipe` it before you count on its being empty."""
+    """The shared server: `wipe` it before you count on its being empty."""
     return neo4j_servers(request.param)
 
 

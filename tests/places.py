@@ -6,13 +6,12 @@ from pathlib import Path
 
 from neo4j import Driver, GraphDatabase
 
-from tests.neo4j_fixtures import TARGETS, empty
+from tests.neo4j_fixtures import SERVERS, empty
 from tests.neo4j_server import DATABASE, Target
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.model.settings import Settings
 
-SERVERS = tuple(f"neo4j {name}" for name in TARGETS)
 PLACES = ("grafeo in memory", "grafeo file", *SERVERS)
 
 Servers = Callable[[str], Target]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tests.places import SERVERS, Place, Servers, new_place
+from tests.neo4j_fixtures import SERVERS
+from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry

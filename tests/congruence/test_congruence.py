@@ -17,7 +17,8 @@ import pytest
 
 from tests.congruence.worlds import Edit, Question, World, reindexed
 from tests.fake_openai import KEY, fake_openai
-from tests.places import SERVERS, Place, Servers, new_place
+from tests.neo4j_fixtures import SERVERS
+from tests.places import Place, Servers, new_place
 from waygraph.cypher import load, names
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.embedding.texts import query_text

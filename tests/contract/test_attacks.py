@@ -9,7 +9,8 @@ import pytest
 from tests.attacks import ATTACKS, HARMLESS, Attack
 from tests.contract.test_lookup import entry
 from tests.fingerprint import fingerprint
-from tests.places import PLACES, SERVERS, Servers, new_place
+from tests.neo4j_fixtures import SERVERS
+from tests.places import PLACES, Servers, new_place
 from tests.shelf import Shelf
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings

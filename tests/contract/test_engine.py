@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grafeo
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.places import PLACES, Servers, new_place, server_engine
@@ -263,7 +263,6 @@ def test_a_value_that_no_engine_takes_is_our_error(engine: GraphEngine, value: o
     assert engine.run(GET) == []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     text=st.text(st.characters(codec="utf-8"), max_size=40),
     name=st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),

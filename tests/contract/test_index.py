@@ -10,10 +10,11 @@ from typing import cast, get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.places import SERVERS, Place, Servers, on_server
+from tests.neo4j_fixtures import SERVERS
+from tests.places import Place, Servers, on_server
 from tests.snapshots import load_snapshot
 from waygraph.registry.access.visibility import routable
 from waygraph.registry.index.local import generation
@@ -36,7 +37,6 @@ GROUPS = ("red", "green", "blue")
 TAGS = ("sea", "land", "air")
 TOPICS = ("harbour", "weather", "invoice", "calendar", "translation", "library", "orchard", "railway")
 
-UNHURRIED = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 MakeIndex = Callable[[Snapshot], SearchIndex]
 
@@ -184,7 +184,6 @@ def pairs(hits: LegHits) -> list[tuple[str, str]]:
 # -- scope ---------------------------------------------------------------------------------------
 
 
-@UNHURRIED
 @given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
 def test_nothing_outside_the_scope_shows_in_any_leg(
     index: SearchIndex, scope: Scope, text: str, seed: int, depth: int
@@ -197,7 +196,6 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
             assert entity.partition("/")[0] == owner
 
 
-@UNHURRIED
 @given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 40))
 def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: str, seed: int, depth: int) -> None:
     """A leg under a scope is the leg over everything with the others left out, filled up to the depth."""
@@ -214,7 +212,6 @@ def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: 
 # -- order ---------------------------------------------------------------------------------------
 
 
-@UNHURRIED
 @given(text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
 def test_order_is_total_and_the_same_every_time(index: SearchIndex, text: str, seed: int, depth: int) -> None:
     """Scores never rise, no entity comes twice, and asking again gives the same list."""

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.world import data_folder
@@ -188,9 +187,6 @@ def record_of(sample: Sample, place: Place) -> str:
 
 
 @every_sample
-@hypothesis_settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 @given(data=st.data())
 def test_any_value_anywhere_costs_at_most_its_record(sample: Sample, written: Written, data: st.DataObject) -> None:
     """Nothing but SourceError is raised, and that only for a value outside the records."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from threading import Event, Thread
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf
@@ -111,9 +111,6 @@ def test_what_only_looks_like_a_call_name_is_unknown(registry: Registry, name: s
     assert unknown(registry, name).name in (name, name.partition("/")[0])
 
 
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
-)
 @given(name=st.text("ab_n1-. /", max_size=70))
 def test_no_two_names_mean_one_tool(registry: Registry, name: str) -> None:
     """Whatever is found has that id or that call name."""
@@ -220,9 +217,7 @@ agents = st.sampled_from(["a", "b.c", "b_c", "b__c", "9", "-x", "é"]).map(agent
 tool_names = st.text("ab_.- é", min_size=1, max_size=8).filter(lambda name: bool(name.strip()))
 
 
-@settings(
-    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
-)
+@settings(max_examples=15)
 @given(owned=st.dictionaries(agents, st.sets(tool_names, max_size=4), max_size=4))
 def test_any_registrys_call_names_lead_back(owned: dict[str, set[str]]) -> None:
     """Of random agents and tools, each call name means its tool."""

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.fleet import manifest as fleet_manifest
@@ -274,7 +274,7 @@ def test_filters_apply_before_ranking(registry: Registry) -> None:
 GROUPS = ("red", "green", "blue")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(
     walls=st.lists(st.sets(st.sampled_from(GROUPS)), min_size=6, max_size=6),
     hidden=st.sets(st.integers(0, 5)),

@@ -7,8 +7,8 @@ from threading import Barrier
 
 import pytest
 
-from tests.neo4j_fixtures import wipe
-from tests.places import SERVERS, Servers, new_place, server_engine
+from tests.neo4j_fixtures import SERVERS, wipe
+from tests.places import Servers, new_place, server_engine
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphEngine
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.neo4j_fixtures import wipe
-from tests.places import SERVERS, Servers, new_place
+from tests.neo4j_fixtures import SERVERS, wipe
+from tests.places import Servers, new_place
 from waygraph.cypher import Statement, load, load_for, names
 from waygraph.cypher.loader import TYPES
 from waygraph.ingest.sources.read import read_path

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.service import Served, agent, assert_good, ingest
@@ -24,9 +24,7 @@ def parts(client: httpx2.Client, path: str, noun: str, limit: int) -> Iterator[l
 
 @pytest.mark.parametrize("path", PATHS)
 @given(limit=st.integers(1, 250))
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=15)
 def test_the_parts_are_the_whole(example: Served, path: str, limit: int) -> None:
     """Nothing twice, nothing left out, each part but the last full, the last never empty."""
     client = example.client()

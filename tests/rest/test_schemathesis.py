@@ -40,7 +40,6 @@ schema = schemathesis.openapi.from_dict(document())
 @schema.parametrize()
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     phases=(Phase.explicit, Phase.generate),
     derandomize=True,

@@ -7,7 +7,7 @@ from typing import IO
 
 import anyio
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
@@ -46,7 +46,6 @@ def ours(line: bytes) -> JSONRPCMessage | None:
 @example(document={"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}})
 @example(document={"jsonrpc": "2.0", "id": None, "method": "ping"})
 @example(document={"jsonrpc": "2.0", "id": 1, "method": "ping", "result": {}})
-@settings(max_examples=500, deadline=None)
 def test_a_line_is_the_message_that_the_sdk_takes_it_for(document: dict[str, object]) -> None:
     line = json.dumps(document).encode()
     assert ours(line) == of_the_sdk(line)

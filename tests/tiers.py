@@ -1,0 +1,54 @@
+"""The tiers of the suite and the order of its work. A pytest plugin.
+
+`make test` leaves out what is marked `full` or `slow`, `make check` what is marked `slow`. Tests of the shared Neo4j
+and of FULL_FOLDERS are marked `full` here, single ones and files by hand.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+TESTS: Final = Path(__file__).parent
+FULL_FOLDERS: Final = ("live", "congruence", "clients", "faults", "bridge")
+"""Folders that `make test` leaves out, those that take longest first."""
+SHARED_SERVER: Final = re.compile(r"neo4j (?:given|\d)")
+
+
+def needs_shared_server(nodeid: str) -> bool:
+    """Whether a parameter names a server of `neo4j_servers`: `tests/contract/test_x.py::test_y[neo4j 5.26]`."""
+    return SHARED_SERVER.search(nodeid.partition("[")[2]) is not None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if _place(item) <= len(FULL_FOLDERS):
+        item.add_marker(pytest.mark.full)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first, so that no worker ends late."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """0 for the shared server, then the FULL_FOLDERS, then the rest."""
+    if needs_shared_server(item.nodeid):
+        return 0
+    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+    return 1 + (FULL_FOLDERS.index(folder) if folder in FULL_FOLDERS else len(FULL_FOLDERS))
+
+
+class _ByFileAndServer(LoadScopeScheduling):  # type: ignore[misc]  # untyped base
+    """A worker runs a file at a time. One worker runs all tests of the shared Neo4j, which has one database."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "neo4j" if needs_shared_server(nodeid) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False
+    return _ByFileAndServer(config, log)
