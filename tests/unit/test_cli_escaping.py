@@ -32,16 +32,6 @@ def test_ordinary_text_of_any_script_stays() -> None:
     assert one_line(text) == many_lines(text) == text
 
 
-def test_one_line_has_no_line_break_or_tab() -> None:
-    """White space of any kind becomes single spaces, so a cell cannot break its row."""
-    assert one_line(" a\r\nb\tc\u2028d \n") == "a b c d"
-
-
-def test_many_lines_keep_their_breaks() -> None:
-    """Line breaks stay, a lone carriage return cannot overwrite the line before it, tabs are widened."""
-    assert many_lines("a\n\tb\rc") == "a\n    b\nc"
-
-
 def test_every_control_and_format_character_is_spelled_or_a_joiner() -> None:
     """No character of the categories Cc and Cf that moves text gets through; only joiners and script signs do."""
     through = {chr(code) for code in range(0x110000) if escaped(chr(code)) == chr(code)}

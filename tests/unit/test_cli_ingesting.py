@@ -60,18 +60,6 @@ def test_what_stands_after_dashes_is_started_and_asked(run: Run, program: Path) 
     assert run("find", "high water", "--json").status == 0
 
 
-def test_a_command_that_is_not_there_fails_in_one_line(run: Run) -> None:
-    answer = run("ingest", "--", "no-such-program-anywhere", "--fast")
-    assert answer.status == 1
-    assert "error: no-such-program-anywhere --fast: command not found" in answer.err
-
-
-def test_nothing_to_ingest_is_wrong_usage(run: Run) -> None:
-    answer = run("ingest")
-    assert answer.status == 2
-    assert "name a source, or a command after --" in answer.err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -108,13 +96,6 @@ def test_an_option_that_no_source_takes_is_refused(
     assert said in answer.err
     assert "s3cret" not in answer.err + answer.out
     assert run("status").out == before
-
-
-def test_an_option_that_one_of_several_sources_takes_is_no_mistake(run: Run, catalog: Path) -> None:
-    """A header goes to the address among files."""
-    answer = run("ingest", catalog, "http://localhost:1/mcp", "--header", "X-Key: s3cret")
-    assert "is for an address" not in answer.err
-    assert "agents" in run("status").out
 
 
 def test_a_variable_of_ours_reaches_the_command_and_not_the_graph(
@@ -172,30 +153,6 @@ def test_what_is_held_of_a_server_that_is_not_asked_stays(run: Run, home: Path) 
     assert len(json.loads(run("tools", "--json").out)["tools"]) == 1
 
 
-def test_since_is_asked_of_registries_alone(run: Run, home: Path) -> None:
-    """Elsewhere it would say nothing, without a word."""
-    answer = run("ingest", home / ".cursor" / "mcp.json", "--since", "2026-01-01T00:00:00Z")
-    assert answer.status == 1
-    assert "only an MCP registry is asked what changed" in answer.err
-
-
-def test_one_launch_through_two_configurations_is_one_agent(run: Run, home: Path, tmp_path: Path) -> None:
-    """It goes when the last of them names it no more."""
-    other = tmp_path / "mcp.json"
-    text = (home / ".cursor" / "mcp.json").read_text()
-    other.write_text(text.replace('"tides":', '"waters":'))
-    first = home / ".cursor" / "mcp.json"
-    assert run("ingest", first, other).status == 0
-    listed = json.loads(run("agents", "--json").out)["agents"]
-    assert [agent["id"] for agent in listed] == ["tides"]
-    first.write_text('{"mcpServers": {}}')
-    assert run("ingest", first, "--allow-mass-removal").status == 0
-    assert len(json.loads(run("agents", "--json").out)["agents"]) == 1
-    other.write_text('{"mcpServers": {}}')
-    assert run("ingest", other, "--allow-mass-removal").status == 0
-    assert json.loads(run("agents", "--json").out)["agents"] == []
-
-
 def test_servers_are_asked_here_for_a_registry_that_a_service_keeps(run: Run, program: Path, tmp_path: Path) -> None:
     """The service gets what they said, and never a command; what failed is counted there and removes nothing."""
     config = tmp_path / "mcp.json"
@@ -230,10 +187,3 @@ def test_a_source_that_gives_nothing_and_says_why_is_a_failure(run: Run, program
     empty = tmp_path / "empty.json"
     empty.write_text('{"mcpServers": {}}')
     assert run("ingest", empty).status == 0
-
-
-def test_an_address_without_a_document_and_without_a_server_tells_of_both(run: Run, tmp_path: Path) -> None:
-    with served(tmp_path / "there.grafeo") as service:
-        answer = run("ingest", f"{service.url}/nothing.json")
-    assert answer.status == 1
-    assert "answers 404 (Not Found); as an MCP server: " in answer.err

@@ -1,8 +1,6 @@
 """`waygraph keys`, in this process, over a file of the test's own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,21 +70,6 @@ def test_list_tells_the_state_of_each(capsys: pytest.CaptureFixture[str], file: 
     assert "chmod 600" in said(capsys, "list")[1]
 
 
-def test_without_a_file_the_list_is_empty(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And none is made by looking."""
-    assert json.loads(said(capsys, "list", "--json")[0]) == {"keys": []}
-    assert not file.exists()
-
-
-def test_revoke_takes_a_whole_key(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends the key and says when; it does not print it again."""
-    text = created(capsys, "a", "--scope", "read")["key"]
-    out, err = said(capsys, "revoke", text, "--json")
-    assert json.loads(out)["state"] == "revoked"
-    assert text not in out + err
-    assert KeyFile(file).find(text) is None
-
-
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
@@ -107,21 +90,3 @@ def test_what_cannot_be_is_told(
     """In one line or with the usage, and no file is made."""
     assert told in said(capsys, *words, status=status)[1]
     assert not file.exists()
-
-
-def test_a_damaged_file_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By every command, in one line; it stays as it is."""
-    file.write_text("{}")
-    for words in (("list",), ("create", "a", "--scope", "read"), ("revoke", "000000000000")):
-        out, err = said(capsys, *words, status=1)
-        assert out == ""
-        assert err.startswith(f"error: {file} cannot be used as a file of API keys")
-    assert file.read_text() == "{}"
-
-
-def test_help_loads_nothing_of_it() -> None:
-    """`waygraph keys --help` is as quick as the other pages."""
-    program = "import sys; from waygraph.api.cli.app import main; main(['keys', '--help']); print(*sys.modules)"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert "create" in told
-    assert {"waygraph.registry.access", "pydantic", "jwt"}.isdisjoint(told)

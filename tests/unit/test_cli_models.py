@@ -9,7 +9,6 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
-from waygraph.registry.http.openai_endpoint import ChatModel
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
@@ -53,45 +52,10 @@ def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.Capt
     assert len(fake.requests) == len(tools)
 
 
-@pytest.mark.usefixtures("fake")
-def test_an_author_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ingest", FX, "--questions", "2", "--questions-by", "me"]) == 2
-    assert "expected templates or openai:MODEL" in capsys.readouterr().err
-
-
-def test_the_models_connections_are_closed(fake: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever became of the sources."""
-    closed, close = list[str](), ChatModel.close
-
-    def closing(self: ChatModel) -> None:
-        closed.append(self.model)
-        close(self)
-
-    monkeypatch.setattr(ChatModel, "close", closing)
-    fake.answers = ["no"]
-    assert main(["ingest", FX, "absent.json", "--questions", "2", "--questions-by", "openai:writer"]) == 1
-    assert closed == ["writer"]
-
-
 def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ingest", FX, "--questions", "2", "--questions-by", "openai:writer", "--dry-run"]) == 0
     assert "a dry run asks no language model" in capsys.readouterr().err
     assert fake.requests == []
-
-
-def test_tools_without_questions_are_counted(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the model says of one tool costs the others nothing."""
-    fake.answers = ["no"]
-    assert main(["ingest", FX, "--questions", "2", "--questions-by", "openai:writer"]) == 0
-    told = capsys.readouterr().err
-    tools = json.loads(said(capsys, "tools", "bureau-fx", "--json"))["tools"]
-    assert len(fake.requests) == 2 * len(tools) > 2
-    assert f"no questions were made up for {len(tools)} tools" in told
-
-
-@pytest.mark.usefixtures("fake")
-def test_no_questions_need_no_author() -> None:
-    assert main(["ingest", FX, "--questions", "0", "--questions-by", "me"]) == 0
 
 
 @pytest.mark.parametrize("embedder", ["", "none"])

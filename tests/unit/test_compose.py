@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.neo4j_server import LTS
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.model.settings import PREFIX, Settings
 
@@ -84,51 +83,10 @@ def test_compose_asks_for_the_password(file: Path) -> None:
     assert "NEO4J_PASSWORD" in done.stderr
 
 
-def test_the_image_is_the_release_that_is_tested(neo4j: dict[str, Any]) -> None:
-    """One exact version, that of the tests, rather than a tag that moves."""
-    assert neo4j["image"] == LTS.image
-    assert re.fullmatch(r"neo4j:\d+\.\d+\.\d+-community", neo4j["image"])
-
-
-def test_the_password_comes_from_the_environment_and_must(neo4j: dict[str, Any]) -> None:
-    """`:?` makes Compose refuse an empty one as well; there is no default."""
-    assert re.fullmatch(r"neo4j/\$\{NEO4J_PASSWORD:\?[^}]+\}", neo4j["environment"]["NEO4J_AUTH"])
-
-
-def test_settings_are_names_that_the_image_knows(neo4j: dict[str, Any]) -> None:
-    """The image makes a setting of every NEO4J_ variable (`_` a dot, `__` an underscore) and refuses unknown ones."""
-    names = (name.removeprefix("NEO4J_") for name in neo4j["environment"] if name != "NEO4J_AUTH")
-    settings = {name.replace("__", "\0").replace("_", ".").replace("\0", "_") for name in names}
-    assert settings == {"server.memory.heap.max_size", "server.memory.pagecache.size"}
-
-
 def test_ports_are_bound_to_loopback(neo4j: dict[str, Any], waygraph: dict[str, Any]) -> None:
     """The database's HTTP and Bolt, and the service, for this machine alone."""
     assert sorted(neo4j["ports"]) == ["127.0.0.1:7474:7474", "127.0.0.1:7687:7687"]
     assert waygraph["ports"] == ["127.0.0.1:8080:8080"]
-
-
-def test_data_is_in_named_volumes(compose: dict[str, Any], neo4j: dict[str, Any], waygraph: dict[str, Any]) -> None:
-    """What the images keep in /data and /logs outlives the containers; no folder of this machine is named."""
-    of_neo4j, of_waygraph = (dict(volume.split(":") for volume in each["volumes"]) for each in (neo4j, waygraph))
-    assert sorted(of_neo4j.values()) == ["/data", "/logs"]
-    assert sorted(of_waygraph.values()) == ["/data"]
-    assert sorted([*of_neo4j, *of_waygraph]) == sorted(compose["volumes"])
-
-
-def test_health_is_checked_without_the_password(neo4j: dict[str, Any]) -> None:
-    """A program of the image asks a port that is open inside; the password is in no command line."""
-    check = neo4j["healthcheck"]
-    assert check["test"] == ["CMD", "wget", "-q", "--spider", "http://127.0.0.1:7474"]
-    assert check["retries"] >= 3
-    assert {"interval", "timeout", "start_period"} <= set(check)
-
-
-def test_it_has_time_to_shut_down(neo4j: dict[str, Any]) -> None:
-    """More than the 10 s that Docker gives: Neo4j itself waits as long for connections to end."""
-    seconds = re.fullmatch(r"(\d+)s", neo4j["stop_grace_period"])
-    assert seconds is not None
-    assert int(seconds[1]) >= 30
 
 
 def test_the_service_is_on_the_database_and_starts_after_it(compose: dict[str, Any], waygraph: dict[str, Any]) -> None:

@@ -92,16 +92,6 @@ def test_the_program_finds_it(folder: Path, tmp_path: Path) -> None:
     assert "Argo" in told.stdout, told.stderr
 
 
-def test_a_built_in_kind_cannot_be_replaced(folder: Path, tmp_path: Path) -> None:
-    """Neither by name nor by claiming what every document looks like."""
-    install(folder, "greedy", {"acme_fleet": FLEET}, {"catalogue": "acme_fleet:GREEDY"})
-    with on_path(folder):
-        [manifest] = read_path(written(tmp_path, {"waygraph": 1, "agents": [{"id": "mine"}]}), S)
-        assert [entry.key for entry in manifest.entries] == ["mine"]
-        told = reason(written(tmp_path, {"x": 1}))
-    assert "'catalogue' of the package greedy 1.0 is left out: Waygraph has a kind of that name" in told
-
-
 @pytest.mark.parametrize(
     ("point", "why"),
     [
@@ -135,15 +125,6 @@ def test_what_another_package_gives_is_looked_at_before_it_is_taken(
         assert (
             reason(written(tmp_path, {"fleet": fleet})) == f"the kind fleet of the package acme-fleet 1.0 failed: {why}"
         )
-
-
-def test_of_two_packages_the_first_by_name_has_the_kind(folder: Path, tmp_path: Path) -> None:
-    """The other one is told."""
-    install(folder, "beta", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND"})
-    install(folder, "alpha", {}, {"fleet": "acme_fleet:KIND"})
-    with on_path(folder):
-        told = reason(written(tmp_path, {"x": 1}))
-    assert "'fleet' of the package beta 1.0 is left out: alpha 1.0 has a kind of that name" in told
 
 
 def test_what_fails_in_another_packages_code_is_a_source_error(folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.contributing import install, on_path
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.model.errors import EmbedderRefused, InvalidSetting
+from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
@@ -61,15 +61,6 @@ def test_a_registry_is_made_and_read_by_it(site: Path, tmp_path: Path) -> None:
         assert registry.notice == ""
 
 
-def test_without_the_package_it_is_said_which_is_missing(site: Path, tmp_path: Path) -> None:
-    settings, place = Settings(cache_dir=str(tmp_path / "cache")), tmp_path / "r.grafeo"
-    filled(place, "acme:letters", settings).close()
-    sys.path.remove(str(site))
-    with Registry.open(place, settings=settings) as registry, pytest.raises(EmbedderRefused) as caught:
-        registry.route(TEXT)
-    assert str(caught.value).startswith("embedder 'acme' is not known; known: none, onnx, openai, sentence-transfor")
-
-
 def test_the_program_finds_it(site: Path, tmp_path: Path) -> None:
     """As a whole process, which is told of the folder as of any installed package."""
     command = [sys.executable, "-m", "waygraph.api.cli.app", "--registry", str(tmp_path / "r.grafeo")]
@@ -83,11 +74,6 @@ def test_the_program_finds_it(site: Path, tmp_path: Path) -> None:
     assert told.returncode == 0, told.stderr
     with Registry.open(tmp_path / "r.grafeo") as registry:
         assert registry.status().state.embedder == "acme:letters@1"
-
-
-def test_unknown_ones_are_told_with_all_that_there_are(site: Path) -> None:
-    with pytest.raises(EmbedderRefused, match=r"known: .*sentence-transformers, acme, .*Did you mean 'acme'\?"):
-        open_embedder("acne:letters", Settings(), {})
 
 
 @pytest.mark.parametrize(
@@ -136,19 +122,3 @@ def test_agents_stand_in_its_rerankers_order(site: Path) -> None:
         brought = sys.modules["acme_words"].Longest
         assert brought.closed == 0
     assert brought.closed == 1
-
-
-@pytest.mark.parametrize(("model", "why"), [("twice", ": expected each of "), ("never", " failed: RuntimeError")])
-def test_a_reranker_that_fails_leaves_the_fused_order(site: Path, model: str, why: str) -> None:
-    with filled(":memory:", "none", Settings()) as registry:
-        fused = registry.route(TEXT, recipe="lexical").matches
-        route = registry.route(TEXT, recipe=recipe_named("lexical", rerank=f"longest:{model}"))
-        assert [match.agent.id for match in route.matches] == [match.agent.id for match in fused]
-        assert route.not_reranked.startswith(f"the reranker longest of the package acme-order 1.0{why}")
-        assert TEXT not in route.not_reranked
-
-
-def test_an_unknown_reranker_is_told_with_all_that_there_are(site: Path) -> None:
-    expected = "expected openai:MODEL or cross-encoder:MODEL or longest:MODEL"
-    with filled(":memory:", "none", Settings()) as registry, pytest.raises(InvalidSetting, match=expected):
-        registry.route(TEXT, recipe=recipe_named("lexical", rerank="shortest:any"))

@@ -47,23 +47,10 @@ def test_a_file_that_disagrees_with_its_header_is_refused(change: tuple[str, str
         parse("test/agents", GOOD.replace(*change))
 
 
-def test_a_file_without_a_header_or_a_text_is_refused() -> None:
-    """An empty file, and one of comments only."""
-    for source in ("", "MATCH (n) RETURN n", "// Nothing.\n// params: none\n// returns: none\n"):
-        with pytest.raises(BadStatement):
-            parse("test/empty", source)
-
-
 def test_what_stands_in_quotes_is_no_parameter() -> None:
     """`$name` and `;` inside a string, a name in backticks or a comment are text."""
     source = "// Quoted.\n// params: none\n// returns: none\nMATCH (n {a: '$x;', `$y`: \"$z\"}) RETURN n // $w;"
     assert parse("test/quoted", source).params == {}
-
-
-def test_an_unknown_statement_names_the_known_ones() -> None:
-    """The error lists what there is."""
-    with pytest.raises(BadStatement, match="sync/put_agents"):
-        load("sync/put_agent")
 
 
 @pytest.mark.parametrize(
@@ -82,14 +69,6 @@ def test_parameters_must_be_the_declared_ones(given: dict[str, object]) -> None:
     """Missing, unknown or of another type: refused before any engine sees them. A boolean is no number."""
     with pytest.raises(BadStatement):
         parse("test/agents", GOOD).check(given)
-
-
-def test_declared_parameters_pass() -> None:
-    """The right names and types; a float may be given as a whole number."""
-    parse("test/agents", GOOD).check({"ids": ["a"], "limit": 3})
-    weighed = parse("test/w", "// W.\n// params: weight float\n// returns: none\nRETURN $weight")
-    weighed.check({"weight": 1})
-    weighed.check({"weight": 1.5})
 
 
 def test_who_may_see_what_is_asked_in_the_same_words_everywhere() -> None:

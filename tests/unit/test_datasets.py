@@ -55,13 +55,6 @@ def test_a_folder_is_read_as_it_stands(tmp_path: Path) -> None:
     assert dataset.asked("steps", split="test") == ()
 
 
-def test_a_catalogue_may_lie_elsewhere() -> None:
-    """The examples' requests name the catalogue that `waygraph ingest` reads."""
-    dataset = read_dataset(ROOT / "examples" / "requests", Settings())
-    assert dataset.size["agents"] == 36
-    assert len(dataset.asked("questions")) == 48
-
-
 def test_the_checksum_is_that_of_the_files(tmp_path: Path) -> None:
     """It changes with a letter; another one than the dataset states is refused."""
     first = read_dataset(written(tmp_path, AGENTS, [QUERY]), Settings()).checksum
@@ -106,20 +99,6 @@ def test_what_is_wrong_is_told_with_its_line(
         read_dataset(written(tmp_path, agents, queries), Settings())
 
 
-@pytest.mark.parametrize(
-    ("about", "told"),
-    [
-        ({"catalogue": "c.json"}, "unknown field 'catalogue'; did you mean 'catalog'"),
-        ({"name": 5}, "name: expected a text, found int"),
-        ({"catalog": ["c.json"]}, "catalog: expected a text, found list"),
-        ([], "expected an object, found list"),
-    ],
-)
-def test_what_is_told_of_a_dataset_is_checked(tmp_path: Path, about: object, told: str) -> None:
-    with pytest.raises(InvalidDataset, match=rf"dataset\.json: {told}"):
-        read_dataset(written(tmp_path, AGENTS, [QUERY], about), Settings())
-
-
 def test_a_catalogue_may_be_a_pattern(tmp_path: Path) -> None:
     """Its checksum is of the files that it meets."""
     parts = tmp_path / "parts"
@@ -135,16 +114,6 @@ def test_a_catalogue_may_be_a_pattern(tmp_path: Path) -> None:
     whole = parts / "mail.json"
     whole.write_text(whole.read_text(encoding="utf-8") + " ", encoding="utf-8")
     assert read_dataset(folder, Settings()).checksum != first.checksum
-
-
-def test_a_line_ends_where_json_lines_end_it(tmp_path: Path) -> None:
-    """What Unicode counts as an end of line stands in texts; a mark of the byte order stands before them."""
-    text = "one\u2028two\u0085three"
-    folder = written(tmp_path, AGENTS, [json.dumps({**QUERY, "text": text}, ensure_ascii=False)])
-    queries = folder / "queries.jsonl"
-    queries.write_bytes(b"\xef\xbb\xbf" + queries.read_bytes().replace(b"\n", b"\r\n"))
-    [question] = read_dataset(folder, Settings()).questions
-    assert question.need.text == text
 
 
 def test_an_agent_of_an_export_is_named_by_its_id(tmp_path: Path) -> None:
@@ -166,11 +135,6 @@ def test_an_agent_of_an_export_is_named_by_its_id(tmp_path: Path) -> None:
     with Registry.open(":memory:", embedder="none") as judged:
         report = sync(judged, read.catalogue)
     assert (sorted(report.changes.created_agents), report.changes.rejected) == (sorted(ids), ())
-
-
-def test_a_folder_without_a_dataset_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDataset, match=r"is no dataset: a folder that holds queries\.jsonl; or tools\.json and"):
-        read_dataset(tmp_path, Settings())
 
 
 KNOWN = {

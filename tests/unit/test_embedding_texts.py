@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.texts import (
-    TDWA,
     Parts,
     agent_texts,
     parameter_text,
@@ -38,12 +37,6 @@ SEARCH = Tool(
 )
 
 
-def test_plain_texts_are_those_of_the_paper() -> None:
-    """The plain text of a tool and of an agent is `name: description`."""
-    assert tool_texts("plain", GITHUB, SEARCH, 1000) == ("search: Find issues.",)
-    assert agent_texts("plain", GITHUB, ["search"], 1000) == ("GitHub: Repositories and issues.",)
-
-
 def test_without_a_description_the_name_stands_alone() -> None:
     """An empty description leaves no colon behind."""
     bare = Tool(id="a/t", agent_id="a", name="t")
@@ -67,11 +60,6 @@ def test_a_contextual_agent_names_its_first_25_tools() -> None:
     assert text.endswith(", t24")
 
 
-def test_an_agent_without_tools_speaks_of_none() -> None:
-    """No tools, no `Tools:`."""
-    assert agent_texts("contextual", GITHUB, [], 1000) == ("GitHub: Repositories and issues.",)
-
-
 ASKED = replace(SEARCH, questions=("Where is the bug?", "Any open issue?"))
 
 
@@ -91,11 +79,6 @@ def test_tdwa_weighs_the_parts_as_the_paper_does(form: TextForm, weights: tuple[
     assert parts.weights == weights
     parameters = ("q (what to find), limit",) if form == "tdwa-1" else ()
     assert parts.texts == ("search", "Find issues.", *parameters, "Where is the bug?", "Any open issue?")
-
-
-def test_the_weights_of_the_paper_add_up_to_one() -> None:
-    for weights in TDWA.values():
-        assert weights.name + weights.description + weights.parameters + weights.questions == pytest.approx(1)
 
 
 def test_what_a_tool_lacks_leaves_its_weight_to_the_rest() -> None:
@@ -156,14 +139,6 @@ def test_the_key_tells_weights_and_questions() -> None:
     assert made("contextual", SEARCH)[1] == made("contextual", ASKED)[1]
 
 
-@pytest.mark.parametrize("form", ["plain", "contextual", "concat"])
-def test_texts_are_cut_at_the_limit(form: TextForm) -> None:
-    """No text is longer than `limit_chars`."""
-    tool = Tool(id="a/t", agent_id="a", name="t", description="x" * 500)
-    assert {len(text) for text in tool_texts(form, GITHUB, tool, 100)} == {100}
-    assert max(len(text) for text in tool_parts("tdwa-1", GITHUB, tool, 100).texts) == 100
-
-
 @pytest.mark.parametrize(
     "schema",
     ["", "null", "true", "[]", "{", '{"properties": []}', '{"properties": null}', '{"type": "string"}', "[" * 100_000],
@@ -171,12 +146,6 @@ def test_texts_are_cut_at_the_limit(form: TextForm) -> None:
 def test_a_schema_that_is_none_has_no_parameters(schema: str) -> None:
     """Whatever stands where a schema should be, nothing is raised."""
     assert parameter_text(schema) == ""
-
-
-def test_odd_properties_keep_their_names() -> None:
-    """A property whose schema is no object, or whose description is no text, gives its name."""
-    schema = {"properties": {"a": True, "b": {"description": 5}, "c": {"description": " "}, "d": None}}
-    assert parameter_text(json.dumps(schema)) == "a, b, c, d"
 
 
 @pytest.mark.parametrize(
@@ -249,22 +218,6 @@ def test_a_huge_query_is_cleaned_in_linear_time(part: str) -> None:
     started = time.process_time()
     query_text(part * 400_000)
     assert time.process_time() - started < 5
-
-
-def test_a_unit_mean_has_length_one() -> None:
-    """The mean of a group of rows is scaled to length 1; a lone row stays as it is."""
-    matrix = np.array([[1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
-    means = unit_mean(matrix, [2, 1])
-    np.testing.assert_allclose(means, [[2**-0.5, 2**-0.5], [0.6, 0.8]], atol=1e-6)
-    assert means.dtype == np.float32
-
-
-@pytest.mark.parametrize("lengths", [[0, 2, 0, 1, 0], [0, 0, 3]])
-def test_an_empty_group_is_a_row_of_zeros(lengths: list[int]) -> None:
-    """Groups of no rows do not shift the others."""
-    means = unit_mean(np.ones((3, 4), dtype=np.float32), lengths)
-    for row, length in zip(means, lengths, strict=True):
-        assert np.linalg.norm(row) == pytest.approx(1.0 if length else 0.0)
 
 
 def test_rows_that_cancel_out_give_zeros() -> None:

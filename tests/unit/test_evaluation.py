@@ -16,8 +16,8 @@ from waygraph.registry.evaluation.compare import differences
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.metrics import measured
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
-from waygraph.registry.evaluation.run import Grid, Outcome, Trial, varied
-from waygraph.registry.model.errors import InvalidDataset, InvalidQuery, InvalidSetting, StorageFailed, UnknownName
+from waygraph.registry.evaluation.run import Grid, Outcome, Trial
+from waygraph.registry.model.errors import InvalidDataset, InvalidQuery, InvalidSetting
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, PAPER, RECIPES, TOOLS
 
@@ -71,18 +71,6 @@ def test_steps_are_asked_alone_or_united() -> None:
     assert judgement.tools == ()
 
 
-def test_a_question_of_one_step_finds_no_tools_united() -> None:
-    """The few of one step would stand for all."""
-    whole = read_dataset(REQUESTS, Settings())
-    need = whole.questions[0].need
-    dataset = replace(whole, questions=(Question(id="q", need=need, steps=(need,)),))
-    trial = Trial(recipe=LEXICAL, texts="contextual", embedder="none")
-    united, alone = outcomes(dataset, replace(trial, by="united"), trial)
-    assert (united.tools, bool(alone.tools)) == ({}, True)
-    told = record_of(dataset, [united, alone], {})["outcomes"]
-    assert [(outcome["judged"], outcome["judged_tools"]) for outcome in told] == [(1, 0), (1, 1)]
-
-
 def test_what_cannot_be_varied_is_refused_or_left_as_it_is() -> None:
     with pytest.raises(InvalidSetting, match="k=-1"):
         Grid(recipes=[PAPER], ks=[-1.0]).trials()
@@ -95,43 +83,6 @@ def test_what_cannot_be_varied_is_refused_or_left_as_it_is() -> None:
     merged = Grid(recipes=[HYBRID, PAPER], ks=[1.0, 10.0])
     assert [trial.name for trial in merged.trials()] == ["hybrid", "paper k=1", "paper k=10"]
     assert merged.without_k == [HYBRID]
-
-
-def test_what_is_varied_to_what_it_is_stays_as_it_is() -> None:
-    """It withholds what it withheld; with other weights it was not calibrated."""
-    assert varied(HYBRID, weights=(HYBRID.agent_weight, HYBRID.tool_weight), depth=HYBRID.depth) == HYBRID
-    assert varied(HYBRID, weights=(2.0, 1.0)).calibration is None
-    assert HYBRID.calibration is not None
-
-
-def test_orders_are_compared_where_a_recipe_is_varied() -> None:
-    """None of them withholds, whatever the recipe's own weights are: else the one that does seemed to be worse."""
-    grid = Grid(recipes=[HYBRID, LEXICAL], weights=[(1.0, 1.0), (2.0, 1.0)])
-    calibrated = [(trial.recipe.name, trial.recipe.calibration is not None) for trial in grid.trials()]
-    assert calibrated == [("hybrid", False)] * 2 + [("lexical", True)] * 2
-    assert grid.never_withholding == [HYBRID]
-    own = Grid(recipes=[HYBRID], weights=[(HYBRID.agent_weight, HYBRID.tool_weight)])
-    assert [trial.recipe for trial in own.trials()] == [HYBRID]
-    assert not own.never_withholding
-
-
-def test_records_of_other_queries_are_not_compared(record: Record) -> None:
-    """Also where their ids are alike."""
-    other = json.loads(json.dumps(record))
-    for query in other["outcomes"][0]["queries"]:
-        query["text"] += "?"
-    with pytest.raises(InvalidDataset, match="no query in common"):
-        differences(record, other, "Recall@1")
-
-
-def test_a_record_that_cannot_be_written_leaves_the_former_one(record: Record, tmp_path: Path) -> None:
-    with pytest.raises(StorageFailed, match="cannot be written: "):
-        write_record(record, tmp_path)
-    half = {**record, "dataset": {**record["dataset"], "name": "half \ud800"}}
-    write_record(half, tmp_path / "a.json")
-    assert read_record(tmp_path / "a.json")["dataset"]["name"] == "half \ud800"
-    write_record(record, tmp_path / "link.json")
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["a.json", "link.json"]
 
 
 def test_queries_are_embedded_once_for_all_trials_over_a_registry(
@@ -170,13 +121,6 @@ def test_a_grid_holds_every_combination() -> None:
     assert {trial.texts for trial in trials if trial.recipe.name == "paper"} == {"plain"}
     one = next(trial for trial in trials if trial.name == "paper (1.5, 1) k=10 plain")
     assert (one.recipe.agent_weight, {use.k for use in one.recipe.legs}) == (1.5, {10})
-
-
-def test_a_dataset_that_nothing_can_be_judged_of_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(InvalidDataset, match="has no steps with gold"):
-        outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", by="steps"))
-    with pytest.raises(InvalidDataset, match="has no split 'tset'; it has: "):
-        outcomes(dataset, Trial(recipe=LEXICAL, texts="contextual", embedder="none", split="tset"))
 
 
 def test_a_query_that_cannot_be_asked_is_named(dataset: Dataset) -> None:
@@ -240,14 +184,6 @@ def test_records_of_two_methods_are_compared_way_by_way(record: Record) -> None:
     ]
     both = {**other, "outcomes": [*other["outcomes"], *one["outcomes"]]}
     assert [each.name for each in differences(both, one, "Recall@5")] == ["hybrid, questions", "hybrid, steps"]
-
-
-def test_unknown_metrics_and_strange_records_are_told(record: Record) -> None:
-    with pytest.raises(UnknownName, match="metric"):
-        differences(record, record, "Recal@5")
-    two = {**record, "outcomes": [{**record["outcomes"][0], "name": name} for name in ("x", "y")]}
-    with pytest.raises(UnknownName, match="outcome"):
-        differences(record, two, "Recall@5")
 
 
 def test_every_recipe_can_be_tried(dataset: Dataset) -> None:

@@ -20,12 +20,11 @@ from waygraph.registry import Registry
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_settings, read_tools
 from waygraph.registry.model.changes import ChangeSet, Manifest
-from waygraph.registry.model.errors import RegistryNotFound, UnknownName
+from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.export.formats import FORMATS, ExportFormat, export
-from waygraph.registry.storage.export.graphml import node, xml_text
-from waygraph.registry.storage.export.page import hashed_words, json_in_html
-from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, Circle, agent_radius, lay_out, tool_places
+from waygraph.registry.storage.export.page import json_in_html
+from waygraph.registry.storage.export.page_layout import Circle, lay_out
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 LIVEMCPBENCH = Path(__file__).parents[3] / "shared" / "data" / "livemcpbench" / "tools.json"
@@ -224,38 +223,7 @@ def test_odd_records_come_back_word_for_word(registry: Registry, other: Registry
     assert graph_of(other) == graph_of(registry)
 
 
-def test_a_source_without_agents_is_exported(registry: Registry, tmp_path: Path) -> None:
-    """A source that claims nothing now is still one of the sources."""
-    take_document(registry, tmp_path / "idle.json", catalogue({"id": "files"}))
-    registry.remove("files")
-    exported = export(registry, "json")
-    assert json.loads(exported)["sources"] == [
-        {"name": "idle", "namespace": "idle", "rank": 0, "policy": "accept", "claims": []}
-    ]
-    assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
-
-
-def test_an_agent_is_a_line(filled: Registry) -> None:
-    """Two exports can be compared line by line."""
-    lines = export(filled, "json").splitlines()
-    assert sum(line.startswith('{"id": ') for line in lines) == len(filled.agents())
-
-
 # -- all forms ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_the_same_revision_gives_the_same_text(registry: Registry, form: ExportFormat) -> None:
-    """An export is a function of what is published."""
-    take(registry, read_path(str(CATALOG), SETTINGS))
-    assert export(registry, form) == export(registry, form)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_an_empty_registry_can_be_exported(registry: Registry, tmp_path: Path, form: ExportFormat) -> None:
-    """No agent is no error."""
-    take_document(registry, tmp_path / "none.json", catalogue())
-    assert export(registry, form)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -263,12 +231,6 @@ def test_without_a_registry_nothing_is_exported(registry: Registry, form: Export
     """The error says that there is none."""
     with pytest.raises(RegistryNotFound):
         export(registry, form)
-
-
-def test_another_format_is_refused_by_name(registry: Registry) -> None:
-    """The error names the formats there are."""
-    with pytest.raises(UnknownName, match="graphml, html, json"):
-        export(registry, "yaml")  # type: ignore[arg-type]
 
 
 # -- GraphML --------------------------------------------------------------------------------------
@@ -287,14 +249,6 @@ def test_graphml_has_every_node_and_edge(filled: Registry) -> None:
     assert len(claims) == len(filled.agents())
 
 
-def test_graphml_shows_what_holds_now(filled: Registry) -> None:
-    """The operator's word counts: pinned, hidden and added tags are there."""
-    nodes = nx.parse_graphml(export(filled, "graphml")).nodes
-    assert nodes["agent:quarry-sql"]["tags"] == "data, database, sql, trusted"
-    assert nodes["agent:quarry-sql"]["pinned"] is True
-    assert nodes["agent:harbor-git"]["hidden"] is True
-
-
 def test_graphml_is_well_formed_whatever_agents_say(registry: Registry, tmp_path: Path) -> None:
     """Control characters are left out, markup is text, and a source's odd name stays its own."""
     take_document(registry, tmp_path / "odd.json", catalogue(*ODD), name="odd\x01\ufffe<name>")
@@ -303,12 +257,6 @@ def test_graphml_is_well_formed_whatever_agents_say(registry: Registry, tmp_path
     nodes = nx.parse_graphml(text).nodes
     assert nodes["tool:shapes/a/b c"]["description"] == HOSTILE.replace("\x07", "")
     assert nodes["source:odd\\u0001\\ufffe<name>"]["label"] == "odd<name>"
-
-
-def test_different_things_have_different_nodes() -> None:
-    """Names that differ only in what XML cannot hold are not merged."""
-    assert node("source", "a\x00") != node("source", "a\x01")
-    assert xml_text("a\x00\x0b\ud800\uffff🦊\n") == "a🦊\n"
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -390,21 +338,6 @@ def _least_gap(circles: tuple[Circle, ...]) -> float:
     )
 
 
-def test_many_that_are_like_no_other_have_places() -> None:
-    """A thousand of them, of many sizes, keep apart too, and soon."""
-    sizes = [int(number) for number in np.random.default_rng(5).integers(0, 60, 1000)]
-    layout = lay_out(np.zeros((1000, 4)), sizes)
-    assert _least_gap(layout.agents) >= -1e-6
-    assert max(agent.x for agent in layout.agents) < 2 * max(agent.y for agent in layout.agents)
-
-
-@pytest.mark.parametrize("agents", [0, 1, 2, 3])
-def test_few_agents_have_places(agents: int) -> None:
-    """None, one, two or three agents that are like no other are a map as well."""
-    layout = lay_out(np.zeros((agents, 4)), [1] * agents)
-    assert len(layout.agents) == agents
-
-
 def test_alike_agents_share_a_region() -> None:
     """Two groups of agents that point in two directions become two regions."""
     groups = np.eye(2)[[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]
@@ -412,24 +345,6 @@ def test_alike_agents_share_a_region() -> None:
         [[0], [1]],
         [[1], [0]],
     )
-
-
-@pytest.mark.parametrize("tools", [0, 1, 11, 12, 200])
-def test_tools_stand_around_their_agent(tools: int) -> None:
-    """Within the agent's circle, clear of the agent and of each other."""
-    places = np.asarray(tool_places(Circle(5, 7, agent_radius(tools)), tools)).reshape(-1, 2)
-    away = np.hypot(*(places - [5, 7]).T)
-    assert len(places) == tools
-    assert ((away > AGENT_RADIUS) & (away < agent_radius(tools))).all()
-    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(tools)
-    assert tools < 2 or gaps.min() > 8
-
-
-def test_words_tell_what_is_alike_without_a_model() -> None:
-    """Texts that share rare words are nearer than texts that share common ones; a text without words is a zero."""
-    rows = hashed_words([["mail", "send"], ["mail", "read"], ["send", "file"], ["send", "code"], []])
-    assert rows[0] @ rows[1] > rows[0] @ rows[2]
-    assert not rows[4].any()
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")

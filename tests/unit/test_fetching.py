@@ -1,9 +1,7 @@
 """Documents by their address: limits, redirects, certificates; no secret is sent or told where it must not be."""
 
-import asyncio
 import gzip
 import json
-import socket
 import threading
 import time
 import zlib
@@ -82,16 +80,6 @@ def test_the_content_says_what_it_is(path: str, body: bytes, keys: list[str], me
         assert keys_of(web.url + path) == keys
 
 
-def test_an_address_is_asked_while_an_event_loop_runs() -> None:
-    """As in a notebook, or in a program that is asynchronous."""
-
-    async def program() -> list[str]:
-        with web_pages({"/fleet": ok(CATALOGUE)}) as web:
-            return keys_of(f"{web.url}/fleet")
-
-    assert asyncio.run(program()) == ["far"]
-
-
 def test_a_document_is_a_source_under_its_address(tmp_path: Path) -> None:
     """Without login and query values, which still are sent; places name the address too."""
     with web_pages({"/list.jsonl": ok(LINES)}) as web:
@@ -134,14 +122,6 @@ def test_what_is_no_document_is_told_in_one_line(answer: Any, reason: str) -> No
     assert error.status in (0, answer[0])
 
 
-def test_a_host_that_is_not_there_is_told() -> None:
-    """By name, and by a port where nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        assert refused(f"http://127.0.0.1:{taken.getsockname()[1]}/a").reason == "cannot be reached: no connection"
-    assert "cannot be resolved" in refused("http://nowhere.invalid/a").reason
-
-
 @pytest.mark.parametrize(
     "url", ["ftp://h/a", "https://", "h/a", "http://[::1", "http://h:99999999/", f"http://{PLANTED}:x@h:p/"]
 )
@@ -153,13 +133,6 @@ def test_what_is_no_address_is_refused_unquoted(url: str) -> None:
 
 
 # -- limits ----------------------------------------------------------------------------------------
-
-
-def test_a_packed_document_is_unpacked() -> None:
-    """gzip is asked for, and nothing else."""
-    with web_pages({"/a.json": ok(gzip.compress(CATALOGUE), Content_Encoding="gzip")}) as web:
-        assert asked(f"{web.url}/a.json").content == CATALOGUE
-    assert web.asked[0][1]["accept-encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -248,14 +221,6 @@ def test_a_redirect_goes_from_http_to_https_but_not_back(tmp_path: Path, monkeyp
         assert plain.paths == ["/up"]
 
 
-@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://h/a", "data:,x", "http://h:x/"])
-def test_a_redirect_elsewhere_than_the_web_is_not_followed(to: str) -> None:
-    """Files of this machine above all."""
-    with web_pages() as web:
-        web.redirect("/a", to)
-        assert "redirects to what is no address" in refused(f"{web.url}/a").reason
-
-
 def test_redirects_come_to_an_end() -> None:
     """The error says where they led."""
     with web_pages() as web:
@@ -264,15 +229,6 @@ def test_redirects_come_to_an_end() -> None:
         assert error.reason == "redirects more than 5 times"
         assert len(web.asked) == 6
         assert f"{web.url}/a → {web.url}/a" in error.where
-
-
-@pytest.mark.parametrize("value", [f"{PLANTED}\r\nX: y", f"{PLANTED}\0", f"{PLANTED}☃"])
-def test_a_header_that_cannot_be_sent_is_told_without_its_value(value: str) -> None:
-    """By its name."""
-    with pytest.raises(SourceError) as caught:
-        asked("http://127.0.0.1:1/", headers={"X-Key": value})
-    assert "X-Key" in str(caught.value)
-    assert PLANTED not in str(caught.value)
 
 
 def test_no_error_tells_a_header_or_a_login() -> None:
@@ -312,12 +268,6 @@ def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path / "c.pem", "127.0.0.1")
     with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
         assert refused(f"{web.url}/a").reason == "has a certificate that is not trusted: self-signed certificate"
-
-
-def test_what_speaks_no_tls_is_told() -> None:
-    """https asked of a plain server."""
-    with web_pages() as web:
-        assert "cannot be asked over TLS" in refused(web.url.replace("http:", "https:")).reason
 
 
 # -- addresses that a service may not ask ----------------------------------------------------------
@@ -411,13 +361,6 @@ def test_the_card_of_an_agent_is_found_by_its_address(path: str, kind: str, root
     with web_pages({path: ok(json.dumps(CARD).encode()), **({"/": root} if root else {})}) as web:
         assert keys_of(f"{web.url}/", kind) == ["Harbour"]
         assert (web.paths[0] == "/") is (kind == "")
-
-
-def test_a_card_below_a_path_and_by_its_own_address() -> None:
-    """An agent among others of a host."""
-    with web_pages({"/agents/harbour/.well-known/agent-card.json": ok(json.dumps(CARD).encode())}) as web:
-        assert keys_of(f"{web.url}/agents/harbour") == ["Harbour"]
-        assert keys_of(f"{web.url}/agents/harbour/.well-known/agent-card.json") == ["Harbour"]
 
 
 def test_without_a_card_the_address_itself_is_told() -> None:

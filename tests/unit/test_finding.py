@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway_catalog import (
@@ -35,14 +35,6 @@ from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
 def registry() -> Iterator[Registry]:
     """Searched by words only."""
     with Registry.open(":memory:", embedder="none") as opened:
-        fill(opened)
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def knowing() -> Iterator[Registry]:
-    """Searched by meaning too."""
-    with Registry.open(":memory:") as opened:
         fill(opened)
         yield opened
 
@@ -78,13 +70,6 @@ def test_a_summary_tells_what_a_tool_is_for_and_what_it_takes(registry: Registry
     ]
     assert list(answer) == ["tools", "hint"]
     assert "use_tool" in answer["hint"]
-
-
-def test_names_are_names_and_versions_alone(registry: Registry) -> None:
-    """For who knows the rest."""
-    answer = asked(registry, "issues of a repository", detail="names")
-    assert answer["tools"]
-    assert all(set(each) == {"name", "version"} for each in answer["tools"])
 
 
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)
@@ -128,12 +113,6 @@ def test_a_version_changes_with_the_tool_and_with_nothing_else(growing: Registry
     changed = agent("github", tool("github", "create_issue", "Open an issue, quickly.", schema=ISSUE))
     put(growing, "work", [changed])
     assert asked(growing, "github__create_issue", limit=1)["tools"][0]["version"] != before
-
-
-def test_an_answer_is_json_and_the_same_each_time(registry: Registry) -> None:
-    """In the same order, by the same words."""
-    answers = {json.dumps(asked(registry, "issues of verse in a repository", limit=50)) for _ in range(3)}
-    assert len(answers) == 1
 
 
 # -- order ---------------------------------------------------------------------------------------------
@@ -232,12 +211,6 @@ def test_what_needs_a_person_says_so(registry: Registry) -> None:
     assert answer["tools"][0]["destructive"] is True
 
 
-def test_a_server_out_of_reach_is_told_of(registry: Registry) -> None:
-    """Its tools are found: it may be back by the time of the call."""
-    [told] = asked(registry, "tracker__create_issue", limit=1)["tools"]
-    assert told["status"] == "unreachable since 2026-01-02T03:04:05Z: connection refused"
-
-
 def test_a_policy_that_names_sources_holds_in_answers(registry: Registry) -> None:
     """What the source claims, and nothing else."""
     policy = CallPolicy(rules=(Rule(source="work", verdict="deny"),))
@@ -259,14 +232,6 @@ def test_nothing_found_says_why_and_what_is_near(registry: Registry) -> None:
     assert "nearest" not in nothing
 
 
-def test_what_is_withheld_is_named_as_nearest(knowing: Registry) -> None:
-    """Nothing that might be meant is held back in silence."""
-    answer = asked(knowing, "entropy of quantum hamsters")
-    assert (answer["tools"], answer["reason"]) == ([], "nothing in this registry fits the request closely enough")
-    assert len(answer["nearest"]) == 3
-    assert "poet__write_verse" in answer["nearest"]
-
-
 @pytest.mark.parametrize("query", ["", "  \n\t"])
 def test_an_empty_query_is_answered_by_numbers(registry: Registry, query: str) -> None:
     """By kind of agent, source and tag; never by the list."""
@@ -283,33 +248,11 @@ def test_an_empty_query_is_answered_by_numbers(registry: Registry, query: str) -
     assert not any(held.call_name in json.dumps(answer) for held in registry.tools())
 
 
-def test_an_empty_registry_says_so(growing: Registry) -> None:
-    """With and without a request."""
-    put(growing, "work", [github()])
-    growing.forget("work")
-    assert asked(growing, "anything")["reason"] == "this registry holds no agent yet"
-    assert asked(growing, "")["overview"] == {"tools": 0}
-
-
-def test_a_files_place_on_this_machine_is_not_told(growing: Registry) -> None:
-    """Its name is enough for a model."""
-    put(growing, "/home/somebody/.cursor/mcp.json", [github()])
-    assert asked(growing, "")["overview"]["sources"] == {"mcp.json": 1}
-
-
 @pytest.mark.parametrize("limit", [0, -1, MAX_LIMIT + 1, True, 2.0, "5", None])
 def test_a_limit_out_of_range_is_refused(registry: Registry, limit: Any) -> None:
     """Whole numbers from 1 to 50."""
     with pytest.raises(InvalidQuery, match="from 1 to 50"):
         asked(registry, "issues", limit=limit)
-
-
-def test_another_detail_or_format_is_refused(registry: Registry) -> None:
-    """With those that are known."""
-    with pytest.raises(InvalidQuery, match="detail is one of names, summary, schema, not 'all'"):
-        asked(registry, "issues", detail="all")
-    with pytest.raises(UnknownName, match="tool format"):
-        asked(registry, "issues", tool_format="xml")
 
 
 # -- namespaces ----------------------------------------------------------------------------------------
@@ -362,9 +305,6 @@ queries = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join) | st.text(m
     detail=st.sampled_from(["names", "summary", "schema"]),
     ids=st.none() | st.sampled_from([frozenset({SECRET}), frozenset({SECRET, "tracker"})]),
 )
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 def test_of_what_may_not_be_seen_nothing_is_told(
     registry: Registry, query: str, limit: int, detail: Any, ids: frozenset[str] | None
 ) -> None:
@@ -374,9 +314,6 @@ def test_of_what_may_not_be_seen_nothing_is_told(
 
 
 @given(name=queries.filter(str.strip), by_name=st.booleans())
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by_name: bool) -> None:
     """Nor does an error tell of it more than was asked."""
     try:

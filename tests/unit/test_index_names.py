@@ -61,12 +61,6 @@ def test_names_that_look_like_the_file_s_own_marks(file: Path) -> None:
     assert [list(Names(file).rows(name)) for name in AWKWARD] == [[row] for row in range(len(AWKWARD))]
 
 
-def test_no_name_at_all(file: Path) -> None:
-    """A registry of nothing."""
-    write_names(file, {})
-    assert list(Names(file).rows("anything")) == []
-
-
 @pytest.mark.parametrize("kept", [0, 1, 2, 40, -1])
 def test_a_file_that_is_cut_short_is_damage(file: Path, kept: int) -> None:
     """A name must not seem to be nobody's because its line is gone."""

@@ -1,10 +1,8 @@
 """`ingest`, the Python call: one source into a registry here or at a service, its servers asked."""
 
-import asyncio
 import json
 import sys
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -53,24 +51,6 @@ def test_the_servers_of_a_configuration_are_asked(registry: Registry, config: Pa
     assert fault.reason.startswith("command not found: no-such-program-anywhere")
 
 
-def test_no_server_is_asked_that_shall_not_be(registry: Registry, config: Path) -> None:
-    [report] = ingest(registry, str(config), connect=False, environ={"PYTHON": sys.executable})
-    assert (len(report.changes.created_agents), tools_of(registry), report.changes.rejected) == (3, [], ())
-
-
-def test_the_words_of_a_command_start_a_server(registry: Registry, config: Path) -> None:
-    [report] = ingest(registry, [sys.executable, str(config.with_name("tide_tables.py"))], source="tides")
-    assert (tools_of(registry), report.changes.source) == (["tide_tables/tides"], "tides")
-
-
-def test_it_may_be_called_where_an_event_loop_runs(registry: Registry, config: Path) -> None:
-    async def within() -> None:
-        ingest(registry, config, environ={"PYTHON": sys.executable})
-
-    asyncio.run(within())
-    assert tools_of(registry) == ["harbour/tides", "tides/tides"]
-
-
 def test_a_known_server_that_does_not_answer_is_noted(registry: Registry, config: Path) -> None:
     """Its tools stay; its outage has one date, and ends with the next answer. A dry run notes nothing."""
     program = config.with_name("tide_tables.py")
@@ -114,12 +94,6 @@ def test_a_dry_run_refuses_the_texts_that_the_run_refuses(
         ingest(registry, str(catalog), texts=texts, dry_run=dry_run)
 
 
-@pytest.mark.parametrize("given", [None, 5, b"{}", {"a", "b"}, ["python", 3], [{}, "python"]])
-def test_what_names_no_source_is_an_error(registry: Registry, given: Any) -> None:
-    with pytest.raises(SourceError, match="expected a path, an address, a list of the words of a command, or"):
-        ingest(registry, given)
-
-
 def test_a_document_comes_in_memory_as_from_a_file(registry: Registry) -> None:
     """A catalogue, or tools alone; what is left out next time is removed."""
     agents = [{"id": "a", "tools": [{"name": "look"}]}, {"id": "b"}, {"id": "c"}]
@@ -150,27 +124,10 @@ def test_a_document_that_cannot_be_taken_is_an_error(registry: Registry, given: 
     assert not registry.exists
 
 
-@pytest.mark.parametrize("source", ["tools.jsonl", "cat.yaml", "stdin", ".mcp.json", "https://h/a.yaml"])
-def test_a_document_in_memory_is_read_whatever_its_source_is_called(registry: Registry, source: str) -> None:
-    schema = {"type": "object", "properties": {"most": {"maximum": 1e22}, "half \ud800": {}}}
-    agent = MappingProxyType({"id": "a", "tools": ({"name": "look", "inputSchema": schema},)})
-    [report] = ingest(registry, MappingProxyType({"waygraph": 1, "agents": [agent]}), source=source)
-    assert report.changes.source == source
-    assert "1e+22" in registry.tool("a/look").input_schema
-
-
 def test_a_document_in_memory_goes_to_a_service_too(tmp_path: Path) -> None:
     with served(tmp_path / "r.grafeo") as service, Registry.open(service.url) as registry:
         [report] = ingest(registry, {"waygraph": 1, "agents": [{"id": "a"}]}, source="mine")
         assert (report.changes.source, [agent.id for agent in registry.agents()]) == ("mine", ["a"])
-
-
-def test_what_is_not_there_is_an_error(registry: Registry, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"nowhere\.json"):
-        ingest(registry, tmp_path / "nowhere.json")
-    with pytest.raises(SourceError, match="a command is missing"):
-        ingest(registry, [])
-    assert not registry.exists
 
 
 def test_a_service_is_given_what_was_read_and_asked_here(config: Path, tmp_path: Path) -> None:

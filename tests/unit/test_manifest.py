@@ -5,8 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
@@ -258,7 +257,6 @@ anything = st.recursive(
 @given(
     st.dictionaries(st.sampled_from(["key", "name", "description", "kind", "version", "transport", "tags"]), anything)
 )
-@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_record_is_taken_or_rejected(fields: dict[str, object]) -> None:
     """Whatever a source writes into an agent and its tool: one of the two, never an exception."""
     intake = Intake(where=WHERE, settings=Settings())

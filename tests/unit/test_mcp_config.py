@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.environment import Surroundings
@@ -501,7 +500,6 @@ documents = values | st.dictionaries(
 
 @given(documents)
 @example({"mcpServers": {"a": {"command": "x", "envFile": SECRET}}})
-@hypothesis_settings(deadline=None, max_examples=400)
 def test_whatever_a_file_holds_it_is_read_or_rejected_and_no_secret_told(document: Any) -> None:
     """Nothing raises; every reason is there, and none of them holds a value."""
     if not mcp_config.fits(document):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.fake_mcp_registry import entry
@@ -449,7 +448,6 @@ values = st.recursive(
 
 
 @given(values | st.lists(values, max_size=3) | st.fixed_dictionaries({"servers": st.lists(values, max_size=3)}))
-@hypothesis_settings(deadline=None, max_examples=400)
 def test_whatever_a_list_holds_it_is_read_or_rejected(document: Any) -> None:
     """Nothing raises, and every reason is there."""
     if not mcp_registry.fits(document):

@@ -242,7 +242,7 @@ def _mangled(document: Any, draw: Callable[[st.SearchStrategy[Any]], Any], schem
 
 
 @given(st.data(), st.sampled_from([PETS_3_0, FILES_2_0, yaml.safe_load(EVENTS_3_1)]))
-@hypothesis_settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+@hypothesis_settings(suppress_health_check=SLOW)
 def test_no_mangled_document_raises(data: st.DataObject, document: dict[str, Any]) -> None:
     """Whatever is in it: tools with valid schemas that JSON can carry, or a reason."""
     mangled = {name: _mangled(part, data.draw, SCHEMA) for name, part in document.items()}
@@ -261,7 +261,7 @@ def test_no_mangled_document_raises(data: st.DataObject, document: dict[str, Any
 
 
 @given(SCHEMA)
-@hypothesis_settings(deadline=None, max_examples=400, suppress_health_check=SLOW)
+@hypothesis_settings(suppress_health_check=SLOW)
 def test_what_becomes_of_a_schema_is_always_one(stated: Any) -> None:
     """As a body, as a parameter, and as a component that is referred to; and every reference in it leads somewhere."""
     operation = body_of({"type": "array", "items": stated})

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waygraph.ingest.sync.apply import sync
@@ -70,7 +70,7 @@ def everything(registry: Registry) -> set[str]:
 
 
 @given(listings, st.sampled_from(["hold", "strict"]))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 def test_what_waits_is_never_found_and_approval_lets_all_of_it_in(
     listed: list[list[AgentEntry]], policy: Policy
 ) -> None:
@@ -124,7 +124,6 @@ def test_what_a_manifest_says_waits_waits() -> None:
 
 
 @given(st.text(max_size=3_000), st.text(max_size=3_000))
-@settings(max_examples=50, deadline=None)
 def test_a_change_is_small_whatever_the_texts(before: str, after: str) -> None:
     """Cut texts hold at most what is kept of one, and two marks that say that they are cut."""
     held, new = tool_of("a", "x", before), tool_of("a", "x", after)

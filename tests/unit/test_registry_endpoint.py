@@ -10,7 +10,8 @@ from threading import Event
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from tests.places import SERVERS, Place, Servers, new_place
+from tests.neo4j_fixtures import SERVERS
+from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
@@ -357,7 +356,6 @@ def test_what_a_script_says_of_itself(head: str, says: str) -> None:
 
 
 @given(st.text(st.sampled_from("\"'#/*-<>=;%![] \nabc`"), max_size=200))
-@hypothesis_settings(deadline=None, max_examples=300)
 def test_no_head_of_a_script_raises(head: str) -> None:
     """Whatever it is; and what comes of it is bounded."""
     assert len(described(head * 20)) <= MAX_CHARS
@@ -381,7 +379,6 @@ PACKED = st.fixed_dictionaries(
 
 
 @given(PACKED)
-@hypothesis_settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_no_packed_skill_raises(document: Any) -> None:
     """It may come from a caller of the service: it is taken or rejected, with a reason."""
     intake = Intake("SKILL.md", S)
@@ -392,7 +389,6 @@ def test_no_packed_skill_raises(document: Any) -> None:
 
 
 @given(st.text(max_size=100) | st.text("-\n name:.", max_size=60))
-@hypothesis_settings(deadline=None, max_examples=300)
 def test_every_text_can_be_packed(text: str) -> None:
     """With or without front matter."""
     assert skill.fits(json.loads(json.dumps(skill_folder.skill_of(text))))

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.ingest import ingest
@@ -639,7 +638,6 @@ plain = st.recursive(
 
 
 @given(plain)
-@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_plain_values_come_back_from_yaml(value: object) -> None:
     """What a YAML writer writes, with the aliases it likes to make, is read as it was."""
     assert parse(yaml.safe_dump([value, value], allow_unicode=True)) == [value, value]
@@ -662,7 +660,6 @@ shaped = st.recursive(
 
 
 @given(shaped, st.sampled_from(["", *(kind.name for kind in BUILT_IN)]))
-@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 def test_any_json_is_read_or_refused(document: object, kind: str) -> None:
     """Whatever the shape: a manifest, or a SourceError. Nothing else comes out."""
     try:

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
@@ -190,7 +190,6 @@ def assert_any_sequence_fits(sequence: list[Step]) -> None:
 
 
 @given(steps)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_sequence_of_syncs_fits_the_model(sequence: list[Step]) -> None:
     """Whatever four sources and an operator do in whatever order: agents are what is claimed and not removed, each
     says what its first speaker said last, the revision counts the changes, only new texts are embedded, and the
@@ -200,7 +199,7 @@ def test_any_sequence_of_syncs_fits_the_model(sequence: list[Step]) -> None:
 
 @pytest.mark.slow
 @given(steps)
-@settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5_000)
 def test_very_many_sequences_of_syncs_fit_the_model(sequence: list[Step]) -> None:
     """The same, for longer."""
     assert_any_sequence_fits(sequence)
