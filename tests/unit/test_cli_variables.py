@@ -23,14 +23,6 @@ def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) ->
     assert misspelt({given: "anything", "HOME": "/"}) == f"{given} is no setting; did you mean {meant}?"
 
 
-def test_several_are_told_in_one_line() -> None:
-    told = misspelt({"WAYGRAPH_LOGFORMAT": "", "WAYGRAPH_API_KEYS": "secret"})
-    assert told == (
-        "WAYGRAPH_API_KEYS is no setting; did you mean WAYGRAPH_API_KEY?; "
-        "WAYGRAPH_LOGFORMAT is no setting; did you mean WAYGRAPH_LOG_FORMAT?"
-    )
-
-
 @pytest.mark.parametrize(
     "name",
     [

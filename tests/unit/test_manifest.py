@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
-from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
+from waygraph.registry.embedding.texts import query_text, tool_texts
 from waygraph.registry.index.analyser import query_terms
 from waygraph.registry.model.changes import Rejected
-from waygraph.registry.model.identity import AGENT_ID, call_name
+from waygraph.registry.model.identity import call_name
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.settings import Settings
 
@@ -72,35 +72,6 @@ def test_a_whole_record_is_taken(intake: Intake) -> None:
     assert not intake.cut
 
 
-@pytest.mark.parametrize("tools", [(), []])
-def test_an_agent_without_tools_is_an_agent(intake: Intake, tools: list[ToolRecord]) -> None:
-    """No tools, or an empty list of them: taken as it is."""
-    intake.take(agent(tools=tools))
-    assert intake.entries[0].tools == ()
-    assert not intake.rejected
-
-
-@pytest.mark.parametrize("description", [None, "", "  \n "])
-def test_without_a_description_the_name_speaks(intake: Intake, description: object) -> None:
-    """Agent and tool are kept; the text that is embedded falls back to the name."""
-    intake.take(agent(description=description, tools=[tool(description=description)]))
-    [entry] = intake.entries
-    assert agent_texts("plain", entry.agent, [], 4000) == ("github",)
-    assert tool_texts("plain", entry.agent, entry.tools[0], 4000) == ("search",)
-    assert tool_texts("contextual", entry.agent, entry.tools[0], 4000)[0] == "github | search"
-
-
-@pytest.mark.parametrize(
-    "text", ["查询天气预报", "ابحث عن السفن", "\u202eright to left\u202c", "🚢 ⚓ 🏴‍☠️", "e\u0301", "\u0000\u0007"]
-)
-def test_any_script_is_text(intake: Intake, text: str) -> None:
-    """Chinese, right-to-left, emoji, combining and even control characters in a description stay as they are."""
-    intake.take(agent(description=text, tools=[tool(description=text, input_schema={text: text})]))
-    [entry] = intake.entries
-    assert entry.agent.description == entry.tools[0].description == text
-    assert json.loads(entry.tools[0].input_schema) == {text: text}
-
-
 def test_half_a_character_is_replaced(intake: Intake) -> None:
     """A lone surrogate in a description or schema, which no database takes, becomes a question mark."""
     intake.take(agent(description="a\ud800b", tools=[tool(description="\udfffx", input_schema={"p\ud83d": "\ud83d"})]))
@@ -108,18 +79,6 @@ def test_half_a_character_is_replaced(intake: Intake) -> None:
     assert entry.agent.description == "a?b"
     assert entry.tools[0].description == "?x"
     assert entry.tools[0].input_schema == '{"p?":"?"}'
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"), [("天気", "agent-"), ("a/b", "a.b"), ("a:b", "a-b-"), (" x ", "x"), ("🚢", "agent-")]
-)
-def test_any_key_becomes_a_legal_id(intake: Intake, key: str, expected: str) -> None:
-    """What an id may not hold is replaced, and told apart by a hash; the name stays the key."""
-    intake.take(agent(key))
-    [entry] = intake.entries
-    assert entry.agent.id.startswith(expected)
-    assert AGENT_ID.fullmatch(entry.agent.id)
-    assert entry.agent.name == key
 
 
 # -- what is cut -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_config
-from waygraph.ingest.sources.read import Listing, Reading, read_parts, read_path
-from waygraph.registry.model.changes import Manifest
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
@@ -113,18 +112,6 @@ def test_what_is_no_clients_file_is_none(document: object) -> None:
     assert not mcp_config.fits(document)
 
 
-def test_a_file_is_one_source_and_nothing_is_started_to_read_it(tmp_path: Path) -> None:
-    """The kind is told from the content; each server is an agent without tools, its name its key."""
-    path = tmp_path / "mcp.json"
-    started = tmp_path / "started"
-    path.write_text(json.dumps({"mcpServers": {"toucher": {"command": "touch", "args": [str(started)]}}}))
-    [manifest] = read_path(str(path), S)
-    assert manifest.source == str(path)
-    [entry] = manifest.entries
-    assert (entry.key, entry.agent.name, entry.agent.kind, entry.tools) == ("toucher", "toucher", "mcp_server", ())
-    assert not started.exists()
-
-
 def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
     """As VS Code allows them; what looks like one within a string stays."""
     path = tmp_path / "mcp.json"
@@ -133,24 +120,6 @@ def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
     )
     [manifest] = read_path(str(path), S)
     assert json.loads(manifest.entries[0].agent.transport)["url"].startswith("https://h/a//b?x=")
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ('{"mcpServers": {},, }', "line 1, column 19"),
-        ('{"mcpServers": {}, "inputs": [/* x */,]}', "line 1, column 38"),
-        ('{"mcpServers": { // x\n  "a" 5}}', "line 2, column 7"),
-        ('{"mcpServers": {}} /* open', "line 1, column 20"),
-        ("{'mcpServers': {}}", "line 1, column 2"),
-    ],
-)
-def test_what_is_broken_is_refused_at_its_place(tmp_path: Path, text: str, place: str) -> None:
-    """Nothing but comments and last commas is let pass, and lines and columns are the file's."""
-    path = tmp_path / "mcp.json"
-    path.write_text(text)
-    with pytest.raises(SourceError, match=place):
-        read_path(str(path), S)
 
 
 # -- the forms of an entry -------------------------------------------------------------------------
@@ -223,15 +192,6 @@ def test_a_faulty_entry_costs_itself_alone(entry: object, reason: str) -> None:
     assert (rejected.where, rejected.key) == ("/etc/mcp.json#/mcpServers/bad", "bad")
     assert rejected.reason.startswith(reason)
     assert not taken.partial
-
-
-@pytest.mark.parametrize("wrong", [5, "x", ["a"], None])
-def test_servers_that_are_no_object_hold_everything_back(wrong: object) -> None:
-    """Nobody can say which agents stood there: the source is partial."""
-    taken = intake()
-    assert list(mcp_config.read({"mcpServers": wrong}, taken.where, taken)) == []
-    assert taken.partial
-    assert taken.rejected[0].where == "/etc/mcp.json#/mcpServers"
 
 
 def test_a_disabled_server_is_listed_and_not_asked() -> None:
@@ -311,12 +271,6 @@ def test_what_references_stood_for_is_confidential() -> None:
     assert launched({"url": "https://h/${T}"}, around=around).confidential == {"t0"}
 
 
-def test_what_a_variable_holds_is_not_read_again() -> None:
-    """A value that looks like a reference is a value."""
-    around = Surroundings(environ={"A": "${B}", "B": "secret"})
-    assert launched({"command": "x", "args": ["${A}"]}, around=around) == StdioLaunch(command="x", args=("${B}",))
-
-
 @pytest.mark.parametrize(
     ("where", "folder"),
     [
@@ -332,20 +286,6 @@ def test_a_projects_config_means_its_project(where: str, folder: str) -> None:
     assert launched({"command": "x", "args": ["${workspaceFolder}"]}, where) == StdioLaunch(
         command="x", args=(folder,), cwd=folder
     )
-
-
-@pytest.mark.parametrize("where", ["/etc/mcp.json", "stdin", "https://host/.vscode/mcp.json"])
-def test_any_other_config_means_our_folder(where: str) -> None:
-    """And its servers start where we are."""
-    assert launched({"command": "x", "args": ["${workspaceFolder}"]}, where) == StdioLaunch(
-        command="x", args=("/work/here",)
-    )
-
-
-def test_a_project_of_claude_code_is_its_own_folder() -> None:
-    """In ~/.claude.json each project's servers stand under its path."""
-    document = {"projects": {"/w/shop": {"mcpServers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}}}}}
-    assert asked(document)["shop/a"].launch == StdioLaunch(command="x", args=("/w/shop",), cwd="/w/shop")
 
 
 INPUTS = [
@@ -366,12 +306,6 @@ def test_an_input_comes_from_its_variable_or_its_default() -> None:
     assert asked(document, around=around)["a"].launch == HttpLaunch(url="https://h/eu", headers={"K": "k0"})
     around = Surroundings(environ={"WAYGRAPH_INPUT_API_KEY": "k0", "WAYGRAPH_INPUT_REGION": "us"})
     assert asked(document, around=around)["a"].launch == HttpLaunch(url="https://h/us", headers={"K": "k0"})
-
-
-def test_a_password_without_its_variable_says_what_to_set() -> None:
-    """Its default is not used, and not told."""
-    document = {"inputs": INPUTS, "mcp": {"servers": {"a": {"url": "https://h", "headers": {"K": "${input:api-key}"}}}}}
-    assert faults(document) == {"a": "not set in the environment: WAYGRAPH_INPUT_API_KEY (for ${input:api-key})"}
 
 
 def test_an_unset_variable_is_an_error_of_its_server_alone() -> None:
@@ -406,16 +340,6 @@ def test_what_is_no_reference_is_an_error(text: str, reason: str) -> None:
     assert fault({"command": "x", "args": [text]}).startswith(reason)
 
 
-def test_nothing_is_known_without_surroundings() -> None:
-    """What a service reads for others resolves to nothing of its own."""
-    taken = intake(around=Surroundings())
-    document = {"mcpServers": {"x": {"command": "x", "args": ["${userHome}", "${PATH}", "${workspaceFolder}"]}}}
-    assert list(mcp_config.servers(document, taken.where, taken)) == []
-    assert taken.rejected[0].reason == (
-        "not set in the environment: the folder for ${userHome}, PATH, the folder for ${workspaceFolder}"
-    )
-
-
 # -- envFile ---------------------------------------------------------------------------------------
 
 
@@ -427,18 +351,6 @@ def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path
     wanted = {"A": "own", "B": "two words", "C": "x\ny", "D": "${TOKEN}"}
     assert launched(entry, around=around) == StdioLaunch(command="x", env=wanted)
     assert launched({**entry, "envFile": ".env"}, around=around) == StdioLaunch(command="x", env=wanted)
-
-
-def test_an_env_file_that_cannot_be_read_is_its_servers_error(tmp_path: Path) -> None:
-    """Not there, no file, too large, no text: none of them keeps the others waiting."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "large").write_bytes(b"A=b\n" * 300_000)
-    (tmp_path / "binary").write_bytes(b"A=\xff\xfe")
-    assert fault({"command": "x", "envFile": f"{tmp_path}/none"}).endswith("cannot be read: No such file or directory")
-    assert fault({"command": "x", "envFile": f"{tmp_path}"}).endswith("is no file")
-    assert fault({"command": "x", "envFile": f"{tmp_path}/pipe"}).endswith("is no file")
-    assert fault({"command": "x", "envFile": f"{tmp_path}/large"}).endswith("has more than 1048576 bytes")
-    assert fault({"command": "x", "envFile": f"{tmp_path}/binary"}).endswith("it is not UTF-8 text")
 
 
 # -- found again -----------------------------------------------------------------------------------
@@ -529,18 +441,3 @@ def test_the_launches_of_livemcpbench_are_read() -> None:
         "excel": "not set in the environment: EXCEL_MCP_PAGING_CELLS_LIMIT",
         "sitemap": "not set in the environment: TRANSPORT",
     }
-
-
-def test_of_two_documents_that_name_a_server_the_first_counts() -> None:
-    """It is asked as that one has it, and the other is told."""
-
-    def document(command: str) -> Callable[[int], bytes]:
-        return lambda _: json.dumps({"mcpServers": {"git": {"command": command}}}).encode()
-
-    files = [("a.json", document("first")), ("b.json", document("second"))]
-    reading = Reading(settings=S, ask=lambda source, _: Manifest(source=source), surroundings=AROUND)
-    (parts,) = read_parts(Listing(files=files, source="folder", namespace="folder"), reading)
-    assert [(server.key, server.where, server.launch) for server in parts.servers] == [
-        ("git", "a.json", StdioLaunch(command="first"))
-    ]
-    assert len(parts.manifest.entries) == 2, "the sync rejects the second, by its key"

@@ -104,17 +104,6 @@ def test_other_documents_are_none(document: object) -> None:
     assert not mcp_registry.fits(document)
 
 
-def test_an_empty_page_is_one() -> None:
-    """Of a registry that lists nothing."""
-    assert mcp_registry.fits({"servers": [], "metadata": {"count": 0}})
-
-
-def test_a_title_is_its_name() -> None:
-    """Where it says one."""
-    [found] = taken({**TODAY, "title": "The Shop"}).entries
-    assert found.agent.name == "The Shop"
-
-
 # -- which version counts --------------------------------------------------------------------------
 
 
@@ -131,34 +120,6 @@ def test_only_the_latest_version_of_a_name_counts() -> None:
     intake = taken(document)
     assert {found.key: found.agent.version for found in intake.entries} == {"a/x": "2.0.0", "io.example/shop": "2"}
     assert intake.rejected == []
-
-
-@pytest.mark.parametrize(
-    ("earlier", "later"),
-    [
-        ("2025-05-16T23:00:00+09:00", "2025-05-16T18:00:00Z"),
-        ("2025-05-16T18:00:00Z", "2025-05-16T18:00:00.500Z"),
-        ("no date at all", "2025-05-16"),
-    ],
-)
-def test_the_last_published_is_told_by_the_moment(earlier: str, later: str) -> None:
-    """Not by how it is written."""
-    document = [
-        {**OLDER, "version_detail": {"version": "old", "release_date": earlier}},
-        {**OLDER, "version_detail": {"version": "new", "release_date": later}},
-    ]
-    for listed in (document, document[::-1]):
-        assert [found.agent.version for found in taken(listed).entries] == ["new"]
-
-
-def test_a_version_listed_twice_is_told() -> None:
-    """The first is kept; what is held of the agent is not touched by the second."""
-    intake = taken([TODAY, {**TODAY, "description": "Other"}])
-    assert [found.agent.description for found in intake.entries] == ["Sells"]
-    [rejected] = intake.rejected
-    assert (rejected.where, rejected.key) == ("list.json#/1", "")
-    assert "listed before" in rejected.reason
-    assert not intake.partial
 
 
 def test_what_was_deleted_is_gone_and_what_is_deprecated_is_marked() -> None:
@@ -356,13 +317,6 @@ def test_a_secret_of_an_address_is_confidential() -> None:
     assert (launch.url, launch.confidential) == ("https://eu.example/s0", frozenset({"s0"}))
 
 
-def test_a_registry_on_this_machine_may_name_this_machine() -> None:
-    """As one does that is tried out."""
-    local = {"remotes": [{"url": "http://127.0.0.1:9/mcp"}]}
-    assert launches(local, where=HERE) == {"a/0": HttpLaunch(url="http://127.0.0.1:9/mcp")}
-    assert launches(local, where="https://registry.example/v0.1/servers") == {}
-
-
 def test_the_open_remote_is_how_it_is_kept() -> None:
     """What is asked and what is kept are one; then comes a package, then a remote that needs something."""
     npm = {"registryType": "npm", "identifier": "b"}
@@ -375,14 +329,6 @@ def test_the_open_remote_is_how_it_is_kept() -> None:
     }
     assert transport(remotes=[{"url": "http://localhost:3000/sse"}]) is None
     assert transport() is None
-
-
-def test_variables_of_an_address_are_references() -> None:
-    """Unless they have a value or a default."""
-    url = "https://{tenant}.example/{region}/mcp"
-    variables = {"region": {"default": "eu"}, "tenant": {"isRequired": True}}
-    kept = transport(remotes=[{"type": "http", "url": url, "variables": variables}])
-    assert kept == {"type": "http", "url": "https://${tenant}.example/eu/mcp"}
 
 
 # -- what is wrong ---------------------------------------------------------------------------------
@@ -412,25 +358,6 @@ def test_a_faulty_entry_costs_itself_alone(wrong: object, reason: str, partial: 
     assert rejected.where == "list.json#/1"
     assert rejected.reason.startswith(reason)
     assert intake.partial == partial
-
-
-def test_a_faulty_package_costs_itself_alone() -> None:
-    """The agent is there with what is left."""
-    intake = taken({**TODAY, "packages": [5, {"registryType": "npm", "identifier": "b"}], "remotes": "x"})
-    assert json.loads(intake.entries[0].agent.transport)["command"] == "npx"
-    assert [(fault.where, fault.reason) for fault in intake.rejected] == [
-        ("list.json#/packages/0", "expected an object, found a number"),
-        ("list.json#/remotes", "expected a list, found a string"),
-    ]
-
-
-def test_deep_nesting_is_read_or_refused(tmp_path: Path) -> None:
-    """Not by the stack."""
-    deep = "[" * 900 + "]" * 900
-    path = tmp_path / "list.json"
-    path.write_text(f'[{json.dumps(TODAY)}, {{"name": "", "packages": {deep}}}]')
-    [manifest] = read_path(str(path), S)
-    assert (len(manifest.entries), len(manifest.rejected)) == (1, 1)
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.just(SECRET) | st.text(max_size=3)

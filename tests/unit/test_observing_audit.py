@@ -2,11 +2,9 @@
 
 import json
 import logging
-import os
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -20,7 +18,7 @@ from tests.observed_service import CALLER, KEY, samples
 from waygraph.api.telemetry.audit import TARGET_CHARS, Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import Metrics
-from waygraph.registry.model.errors import CypherRefused, EngineError, InvalidSetting, NotAllowed, WaygraphError
+from waygraph.registry.model.errors import CypherRefused, EngineError, NotAllowed, WaygraphError
 
 STATEMENT = "MATCH (a:Agent) WHERE a.id = $id RETURN a"
 
@@ -97,16 +95,6 @@ def test_of_a_statement_the_text_is_told_and_of_parameters_the_names(file: Path)
     assert (len(third["target"]), third["target_chars"]) == (TARGET_CHARS, 5_011)
 
 
-def test_a_target_forges_no_line(file: Path) -> None:
-    """Line breaks in a statement stay inside its line."""
-    with logged() as stream:
-        audit = Audit(file)
-        audit.record(CALLER, "cypher", 'RETURN 1\n{"event": "audit", "caller": "key:admin"}\r\x1b[2J', "ok")
-        audit.close()
-    assert len(lines(stream.getvalue())) == len(lines(file.read_text(encoding="utf-8"))) == 1
-    assert "\x1b" not in stream.getvalue() + file.read_text(encoding="utf-8")
-
-
 def test_the_file_is_its_owners_alone(file: Path) -> None:
     """0600 from the first moment, and again if it was left open to others; what it held stays."""
     file.write_text('{"held": 1}\n', encoding="utf-8")
@@ -116,20 +104,6 @@ def test_the_file_is_its_owners_alone(file: Path) -> None:
     audit.close()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert len(lines(file.read_text(encoding="utf-8"))) == 2
-
-
-def test_a_line_that_was_cut_takes_the_next_one_not_along(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk was full in the middle of it."""
-    audit, write = Audit(file), os.write
-    with monkeypatch.context() as full:
-        full.setattr(os, "write", lambda to, data: write(to, data[:20]))
-        audit.record(CALLER, "set", "first", "ok")
-    for target in ("second", "third"):
-        audit.record(CALLER, "set", target, "ok")
-    audit.close()
-    cut, *whole = file.read_text(encoding="utf-8").splitlines()
-    assert len(cut) == 20
-    assert [json.loads(line)["target"] for line in whole] == ["second", "third"]
 
 
 @pytest.mark.parametrize("how", ["moved", "removed"])
@@ -162,26 +136,6 @@ def test_processes_share_a_file(file: Path) -> None:
     assert {(line["target"][0], line["number"]) for line in read} == {(c, n) for c in "aé😀" for n in range(200)}
 
 
-def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
-    """The error names the variable and the reason."""
-    with pytest.raises(InvalidSetting, match=r"^WAYGRAPH_AUDIT_FILE='.*absent.*' cannot be written: No such file"):
-        Audit(tmp_path / "absent" / "audit.jsonl")
-
-
-def test_a_line_that_no_file_takes_is_told_and_counted(file: Path) -> None:
-    """What was done is done: the log has the line, an error, and the metric counts it."""
-    metrics = Metrics()
-    with logged() as stream:
-        audit = Audit(file, metrics=metrics)
-        file.unlink()
-        file.mkdir()
-        audit.record(CALLER, "forget", "source", "ok")
-    told = lines(stream.getvalue())
-    assert [line["event"] for line in told] == ["audit", "the audit file takes no line"]
-    assert told[1]["level"] == "error"
-    assert samples(metrics.exposition()[0])["waygraph_audit_failures_total"] == 1
-
-
 def test_what_is_tried_is_counted(file: Path) -> None:
     """Writes by action and outcome, statements by outcome."""
     metrics = Metrics()
@@ -203,21 +157,3 @@ def _tried(audit: Audit, action: Any, error: WaygraphError | None) -> None:
                 raise error
     except WaygraphError as raised:
         assert raised is error  # noqa: PT017 - it goes on unchanged
-
-
-def test_the_time_it_took_is_told(file: Path) -> None:
-    """In milliseconds, of what happened inside."""
-    audit = Audit(file)
-    with audit.attempt(CALLER, "set", "alpha"):
-        time.sleep(0.02)
-    audit.close()
-    assert lines(file.read_text(encoding="utf-8"))[0]["duration_ms"] >= 20
-
-
-def test_a_closed_audit_holds_no_file(file: Path) -> None:
-    """Closing twice is closing once."""
-    before = len(os.listdir("/proc/self/fd"))
-    audit = Audit(file)
-    audit.close()
-    audit.close()
-    assert len(os.listdir("/proc/self/fd")) == before

@@ -3,12 +3,10 @@
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observed_service import Service, observed_service, samples
-from waygraph.api.telemetry.metrics import METHODS, SHARED_FOLDER, Holding, Metrics, shared_folder
-from waygraph.registry.model.errors import RegistryNotFound
+from waygraph.api.telemetry.metrics import METHODS, Holding, Metrics
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ODD_METHODS = ("PROPFIND", "MKCOL", "LOCK", "PURGE", "REPORT")
@@ -95,18 +92,6 @@ def test_what_the_registry_holds_is_asked_at_the_scrape() -> None:
         assert numbers["waygraph_registry_up"] == 1
         assert (numbers["waygraph_registry_revision"], numbers["waygraph_registry_tools"]) == (revision, tools)
         assert numbers["waygraph_registry_agents"] == 2
-
-
-def test_a_registry_that_cannot_be_read_is_told() -> None:
-    """`up 0`, no stale number, and everything else."""
-
-    def gone() -> Holding:
-        raise RegistryNotFound("r.grafeo")
-
-    numbers = samples(Metrics(gone).exposition()[0])
-    assert numbers["waygraph_registry_up"] == 0
-    assert "waygraph_registry_revision" not in numbers
-    assert "waygraph_http_requests_in_flight" in numbers
 
 
 def test_the_exposition_is_prometheus_text() -> None:
@@ -240,33 +225,3 @@ def _when(several: Workers, *, in_flight: int) -> dict[str, float]:
             return numbers
         time.sleep(0.05)
     raise AssertionError(f"never {in_flight} at work")
-
-
-def test_numbers_of_workers_lie_in_memory_unless_another_place_is_named() -> None:
-    """A full disk would end the workers that map them."""
-    memory, environ = Path("/dev/shm"), dict[str, str]()
-    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 64 * 1024 * 1024
-    with shared_folder(environ) as folder:
-        assert environ == {SHARED_FOLDER: str(folder)}
-        assert folder.parent == memory or not has_room
-    assert (folder.exists(), environ) == (False, {})
-    with shared_folder({"TMPDIR": "anywhere"}) as folder:
-        assert folder.parent != memory
-
-
-def test_what_a_killed_service_left_behind_is_removed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its lock went with it. What another service holds stays, and what was made a moment ago."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    elsewhere = {"TMPDIR": str(tmp_path)}
-    with shared_folder(elsewhere) as held:
-        left, new, foreign = (tmp_path / f"{name}" for name in ("waygraph-metrics-left", "waygraph-metrics-new", "x"))
-        for folder in (left, new, foreign):
-            folder.mkdir()
-            (folder / "counter_1.db").touch()
-        for folder in (held, left, foreign):
-            os.utime(folder, (0, 0))
-        with shared_folder(dict(elsewhere)) as mine:
-            assert {*tmp_path.iterdir()} == {held, new, foreign, mine}
-    assert {*tmp_path.iterdir()} == {new, foreign}

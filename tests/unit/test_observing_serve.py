@@ -125,24 +125,6 @@ def test_a_route_is_one_trace_over_threads_and_workers(observed: Observed) -> No
     }
 
 
-def test_a_request_is_one_line_with_its_id(observed: Observed) -> None:
-    """The route's, and that of a path which no route takes."""
-    line = observed.line(request_id=observed.route_id)
-    assert (line["event"], line["route"], line["status"], line["trace_id"]) == ("request", "/v1/route", 200, TRACE)
-    assert observed.line(event="request", path="/nobody/asks")["route"] == "unmatched"
-    assert "euros" not in json.dumps(observed.log)
-    assert "kept-secret" not in json.dumps(line)
-
-
-def test_writes_and_statements_are_audited(observed: Observed) -> None:
-    """In the order in which they were tried, each with the id of its request."""
-    told = [(line["action"], line["target"], line["outcome"]) for line in observed.audit]
-    assert told == [("cypher", "CREATE (a:Agent)", "refused"), ("remove", "bureau-fx", "ok")]
-    assert observed.audit[0]["error"] == "CypherRefused"
-    for line in observed.audit:
-        assert observed.line(event="request", request_id=line["request_id"])
-
-
 def test_the_numbers_are_those_of_all_workers(observed: Observed) -> None:
     """Whichever of the two answered a request, and whichever the scrape."""
     requests = {

@@ -17,7 +17,7 @@ from waygraph.api.telemetry.traces import Traces, open_traces
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model.errors import InvalidSetting, MissingExtra
+from waygraph.registry.model.errors import MissingExtra
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 
@@ -117,23 +117,6 @@ def test_a_fault_of_the_service_is_an_error_and_one_of_the_caller_is_not(collect
     assert statuses == {404: 0, 503: ERROR}
 
 
-def test_a_span_of_the_core_that_fails_says_by_what(collector: Collector) -> None:
-    """The type of the error; its text may hold anything."""
-    traces = opened()
-    with pytest.raises(ValueError, match="secret"), span("cypher", rows=3):
-        raise ValueError("secret")
-    traces.close()
-    failed = collector.named("cypher")
-    assert (failed.status, failed.attributes) == (ERROR, {"rows": 3, "error.type": "ValueError"})
-
-
-def test_a_broken_parent_begins_a_new_trace(collector: Collector) -> None:
-    """Rubbish in `traceparent` costs nothing but the parent."""
-    with observed_service(traces=opened()) as service:
-        assert httpx2.get(f"{service.url}/status/200", headers={"traceparent": "00-x-y-01"}).status_code == 200
-    assert collector.named("GET /status/{status}").parent_id == ""
-
-
 def test_a_collector_that_is_gone_costs_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are answered; what could not be sent is told in the log when the service stops."""
     with fake_collector() as collector:
@@ -146,16 +129,6 @@ def test_a_collector_that_is_gone_costs_no_request(monkeypatch: pytest.MonkeyPat
     assert [line for line in service.lines() if line.get("logger", "").startswith("opentelemetry")]
 
 
-def test_a_user_names_the_service(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OTEL_SERVICE_NAME overrules ours."""
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "tools-eu")
-    traces = opened()
-    with span("write"):
-        pass
-    traces.close()
-    assert collector.resources[0]["service.name"] == "tools-eu"
-
-
 def test_on_a_console_each_span_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """OTEL_TRACES_EXPORTER=console, without any endpoint."""
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
@@ -166,32 +139,6 @@ def test_on_a_console_each_span_is_a_line(monkeypatch: pytest.MonkeyPatch) -> No
         pass
     traces.close()
     assert [json.loads(line)["name"] for line in stream.getvalue().splitlines()] == ["embed", "route"]
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {},
-        {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
-        {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"},
-    ],
-)
-def test_nothing_is_traced_unless_asked(environ: dict[str, str]) -> None:
-    """No endpoint and no exporter, or said outright."""
-    assert open_traces(environ, StringIO()) is None
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {"OTEL_TRACES_EXPORTER": "zipkin"},
-        {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-    ],
-)
-def test_what_is_not_offered_is_refused(environ: dict[str, str]) -> None:
-    """The error names the variable, what was seen and what is allowed."""
-    with pytest.raises(InvalidSetting, match=r"^OTEL_\w+='(zipkin|grpc)': "):
-        open_traces(environ, StringIO())
 
 
 def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.fake_issuer import AUDIENCE, DISCOVERY, fake_issuer, signer
 from tests.oidc_world import PATIENCE, World, new_world, world_of
 from tests.servers.certificates import certified
 from waygraph.registry.access.oidc import IssuerDocuments, IssuerKeys, OidcTokens, TokenRules
-from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated
+from waygraph.registry.model.errors import IssuerUnavailable, NotAuthenticated
 from waygraph.registry.model.settings import Settings
 
 
@@ -134,26 +133,6 @@ def test_one_thread_renews_while_the_others_go_on(world: World) -> None:
     assert world.issuer.fetches == 2
 
 
-def test_one_waits_for_an_issuer_that_is_down_and_the_others_do_not(world: World) -> None:
-    """Whoever comes while it is tried again is told what came of the last try: threads of a service are few."""
-    token = world.token()
-    world.issuer.status = 500
-    with pytest.raises(IssuerUnavailable):
-        world.tokens.caller(token)
-    world.now_s += PATIENCE.refetch_s
-    world.issuer.gate.clear()
-    with ThreadPoolExecutor(1) as pool:
-        trying = pool.submit(world.tokens.caller, token)
-        while len(world.issuer.requests) < 2:
-            time.sleep(0.005)
-        with pytest.raises(IssuerUnavailable, match="answers 500"):
-            world.tokens.caller(token)
-        assert not trying.done()
-        world.issuer.status = 200
-        world.issuer.gate.set()
-        assert trying.result().id == "oidc:user-1"
-
-
 def test_known_never_asks_the_issuer(world: World) -> None:
     """It says None where `caller` would: at first, for an unknown key; after that it knows."""
     token = world.token()
@@ -248,26 +227,6 @@ def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any],
 # -- over TLS -----------------------------------------------------------------------------------------
 
 
-def test_an_authority_of_ones_own_vouches_for_the_issuer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A company's, told by SSL_CERT_FILE as to other programs."""
-    by = certified(tmp_path)
-    with fake_issuer(signer(), tls=by.context()) as issuer:
-        assert issuer.url.startswith("https://")
-        monkeypatch.setenv("SSL_CERT_FILE", str(by.authority))
-        world = world_of(issuer, signer())
-        assert world.tokens.caller(world.token()).id == "oidc:user-1"
-        assert issuer.requests == [DISCOVERY, "/keys"]
-
-
-def test_an_issuer_that_drips_over_tls_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by = certified(tmp_path)
-    with fake_issuer(signer(), tls=by.context()) as issuer:
-        monkeypatch.setenv("SSL_CERT_FILE", str(by.authority))
-        issuer.head_drip_s = 0.1
-        with pytest.raises(IssuerUnavailable, match="did not answer in full within 1 s"):
-            world_of(issuer, signer()).reader(oidc_timeout_s=1.0).caller(signer().token(issuer.claims()))
-
-
 def test_an_issuer_that_nobody_vouches_for_is_asked_nothing(tmp_path: Path) -> None:
     with fake_issuer(signer(), tls=certified(tmp_path).context()) as issuer:
         world = world_of(issuer, signer())
@@ -277,27 +236,6 @@ def test_an_issuer_that_nobody_vouches_for_is_asked_nothing(tmp_path: Path) -> N
 
 
 # -- settings ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"oidc_audience": ""}, "needs WAYGRAPH_OIDC_AUDIENCE"),
-        ({"oidc_issuer": "http://login.example.com"}, "WAYGRAPH_OIDC_ISSUER must begin with https://"),
-        ({"oidc_issuer": "login.example.com"}, "WAYGRAPH_OIDC_ISSUER must be an address"),
-        ({"oidc_issuer": "https://user:hush@login.example.com"}, "without password"),
-        ({"oidc_issuer": "https://login.example.com:port"}, "WAYGRAPH_OIDC_ISSUER is not an address"),
-        ({"oidc_jwks_url": "http://10.0.0.1/keys"}, "WAYGRAPH_OIDC_JWKS_URL must begin with https://"),
-        ({"oidc_jwks_url": "ftp://login.example.com/keys"}, "WAYGRAPH_OIDC_JWKS_URL must be an address"),
-    ],
-    ids=str,
-)
-def test_settings_that_cannot_be_are_told(changes: dict[str, Any], told: str) -> None:
-    """Before anybody is asked anything, and without the password."""
-    settings = replace(Settings(oidc_issuer="https://login.example.com/", oidc_audience=AUDIENCE), **changes)
-    with pytest.raises(InvalidSetting, match=told) as refused:
-        OidcTokens.of(settings)
-    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])

@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 import yaml
@@ -119,26 +118,6 @@ def test_recursion_stays_a_reference() -> None:
     assert not Draft202012Validator(asked).is_valid({"name": "Rex", "mother": {"name": 5, "id": 1}})
 
 
-def test_what_3_0_says_otherwise_is_said_as_json_schema_does() -> None:
-    """nullable beside a type, an enumeration and a reference; what JSON Schema does not know is left out."""
-    asked = schema(tools_of(PETS_3_0)["addPet"])
-    assert asked["properties"]["kind"] == {"type": ["string", "null"], "enum": ["cat", "dog", None]}
-    assert asked["properties"]["food"] == {"anyOf": [{"allOf": [{"$ref": "#/$defs/Food"}]}, {"type": "null"}]}
-    assert asked["$defs"]["Food"] == {"type": "object", "properties": {"grams": {"type": "number"}}}
-
-
-@pytest.mark.parametrize("pattern", ["[", "[[a]", "[a||b]", "x{99999999999}", "(" * 500, r"\p{L}", "a" * 1001, 5])
-def test_a_pattern_that_is_none_is_left_out(pattern: Any) -> None:
-    """Also one that Python alone does not know; one that it knows is kept."""
-    stated = {"type": "string", "pattern": pattern}
-    parts = {"patternProperties": {str(pattern): {}, "^x-": {"pattern": r"^a--b|\[[0-9]+\]$"}}}
-    operation = {**body_of({"type": "array", "items": [stated, parts], "prefixItems": [stated, parts]})}
-    made = schema(tools_of(document_with(operation))["send"])["properties"]["body"]
-    kept = {"patternProperties": {"^x-": {"pattern": r"^a--b|\[[0-9]+\]$"}}}
-    numeric = {"patternProperties": {"5": {}, **kept["patternProperties"]}}
-    assert made["prefixItems"] == [{"type": "string"}, numeric if pattern == 5 else kept]
-
-
 def test_an_answer_that_is_an_object_is_the_output_schema() -> None:
     """200 or 201 before the default; an array is none."""
     tools = tools_of(PETS_3_0)
@@ -223,13 +202,6 @@ def test_which_bodies_come_field_by_field(stated: object, names: list[str], requ
     asked = schema(tools_of(document_with(body_of(stated)))["send"])
     assert list(asked["properties"]) == names
     assert asked.get("required", []) == required
-
-
-def test_a_body_that_may_be_left_out_demands_nothing() -> None:
-    """Its required fields are required only with it."""
-    operation = body_of({**OBJECT, "required": ["a"]})
-    operation["requestBody"]["required"] = False
-    assert "required" not in schema(tools_of(document_with(operation))["send"])
 
 
 def test_names_of_tools_are_legal_and_told_apart() -> None:

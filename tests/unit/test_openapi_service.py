@@ -4,12 +4,9 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from tests.openapi_documents import (
-    EVENTS_3_1,
-    FILES_2_0,
     PETS_3_0,
     agent_of,
     body_of,
@@ -36,16 +33,6 @@ def test_a_service_is_an_agent() -> None:
         "security": ["shop"],
     }
     assert "X-Shop-Key" not in repr(entry)
-
-
-def test_swagger_2_has_an_address_for_each_scheme() -> None:
-    """The encrypted one first."""
-    assert json.loads(agent_of(FILES_2_0).agent.transport) == {
-        "url": "https://files.example/api",
-        "servers": ["https://files.example/api", "http://files.example/api"],
-        "spec": {"title": "Files", "swagger": "2.0"},
-        "security": ["basic"],
-    }
 
 
 @pytest.mark.parametrize(
@@ -75,21 +62,6 @@ def test_secrets_in_an_address_become_references() -> None:
     entry = agent_of(document)
     assert "hunter2" not in repr(entry)
     assert http(entry.tools[0])["server"].startswith("https://${USER}:${PASSWORD}@host.example")
-
-
-@pytest.mark.parametrize(("title", "key"), [(None, "fleet"), ("", "fleet"), (5, "fleet"), ("x" * 200, "fleet")])
-def test_a_service_without_a_usable_title_is_called_after_its_file(title: object, key: str) -> None:
-    """Also where it was got from an address."""
-    for where in ("docs/fleet.yaml", "https://host.example/fleet.json?v=2"):
-        assert agent_of({**PETS_3_0, "info": {"title": title}}, where).key == key
-
-
-def test_the_version_may_be_a_date_of_yaml() -> None:
-    """As people write it without quotes; and webhooks are no tools."""
-    entry = agent_of(yaml.safe_load(EVENTS_3_1))
-    assert entry.agent.version == "2026-01-31"
-    assert entry.agent.description == "What happens where"
-    assert [tool.name for tool in entry.tools] == ["listEvents"]
 
 
 # -- what is wrong or elsewhere --------------------------------------------------------------------
@@ -126,13 +98,6 @@ def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> 
     assert reason in said.get(pointer, "")
 
 
-def test_a_path_without_operations_is_told() -> None:
-    """It may be so on purpose: a remark, nothing is rejected."""
-    intake = read({**PETS_3_0, "paths": {"/a": {"summary": "Soon"}}})
-    assert told(intake.cut) == {"/paths/~1a": "there is nothing that can be done at this path"}
-    assert not intake.rejected
-
-
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
@@ -155,17 +120,6 @@ def test_what_lies_outside_the_document_is_not_fetched(reference: str, reason: s
     assert pointer == "/paths/~1x/post/requestBody/content/application~1json/schema/properties/a"
     assert reason in said
     assert "hunter2" not in repr(intake.cut)
-
-
-@pytest.mark.parametrize("part", ["parameters", "requestBody", "responses"])
-def test_references_in_circles_end(part: str) -> None:
-    """From parameter to parameter, body to body, answer to answer."""
-    around = {"$ref": "#/components/x/A"}
-    stated = {"parameters": [around], "requestBody": around, "responses": {"200": around}}[part]
-    parts = {"components": {"x": {"A": {"$ref": "#/components/x/B"}, "B": around}}}
-    intake = read(document_with({"operationId": "send", part: stated}, **parts))
-    assert [tool.name for tool in intake.entries[0].tools] == ["send"]
-    assert "without end" in next(iter(told(intake.cut).values()))
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,6 @@ def opening(**options: object) -> Opening:
     return Opening(settings=S, ask=ask, **options)  # type: ignore[arg-type]
 
 
-def read_first(text: str) -> Manifest:
-    return open_sources(text, opening())[0].read()
-
-
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     file = tmp_path / "tide_tables.py"
@@ -47,12 +43,6 @@ def test_a_command_is_started_and_asked(program: Path) -> None:
     assert [tool.name for tool in entry.tools] == ["tides"]
     assert (manifest.rank, entry.agent.status) == (1, "online")
     assert manifest.source == source.name == f"{sys.executable} {program}"
-
-
-def test_the_only_server_of_a_source_that_fails_is_the_source_s_failure() -> None:
-    """So that what is held of it stays, and the command says so."""
-    with pytest.raises(SourceError, match="command not found"):
-        open_command(["no-such-program-anywhere"], opening()).read()
 
 
 def test_a_command_s_variables_are_kept_as_references(program: Path) -> None:
@@ -105,20 +95,6 @@ def test_a_source_read_again_tells_what_holds_then(tmp_path: Path) -> None:
     assert [[entry.key for entry in source.read().entries] for _ in range(2)] == [["a"], ["a", "b"]]
 
 
-@pytest.mark.parametrize("text", ["http://", "https://user:s3cret@", "http://[::1", "ftp://x/y"])
-def test_what_is_no_address_is_refused_without_repeating_it(text: str) -> None:
-    """It may hold a login."""
-    with pytest.raises(SourceError) as caught:
-        read_first(text)
-    assert "s3cret" not in str(caught.value)
-
-
-def test_an_empty_command_is_refused() -> None:
-    """Nothing stands after the dashes."""
-    with pytest.raises(SourceError, match="command is missing"):
-        open_command([], opening())
-
-
 @pytest.mark.parametrize("connect", [None, True])
 def test_a_config_that_was_fetched_starts_nothing(tmp_path: Path, connect: bool | None) -> None:
     """It is somebody else's: its servers are listed, no command is run, and no variable of ours goes into it."""
@@ -147,11 +123,3 @@ def test_what_was_fetched_speaks_for_no_other_source() -> None:
         [source] = open_sources(f"{web.url}/x.json", opening())
         with pytest.raises(SourceError, match="is an export of 1 sources"):
             source.read()
-
-
-@pytest.mark.parametrize(("kind", "rank"), [("", 0), ("export", 1_000)])
-def test_a_file_that_looks_like_an_export_speaks_after_running_servers(tmp_path: Path, kind: str, rank: int) -> None:
-    file = tmp_path / "export.json"
-    file.write_text(json.dumps(export_of("s")))
-    [source] = open_sources(str(file), opening(kind=kind))
-    assert source.read().rank == rank

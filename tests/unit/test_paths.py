@@ -39,9 +39,3 @@ def test_a_home_is_put_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_home_of_nobody_is_told(takes: Callable[[str], object]) -> None:
     with pytest.raises(InvalidSetting, match=f"'{NOBODYS}': nobody here has such a home"):
         takes(NOBODYS)
-
-
-def test_a_name_that_is_no_text_is_told() -> None:
-    """As the shell hands over bytes that are not UTF-8."""
-    with pytest.raises(InvalidSetting, match="cannot be used: its name is no UTF-8 text"):
-        Registry.open("/tmp/\udcff.grafeo")

@@ -1,29 +1,18 @@
 """Whatever a source says in whatever order: what waits is found by nothing, and approval lets all of it in."""
 
-import json
 from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.sync.diff import MAX_TEXT_CHARS, changes_of
 from waygraph.ingest.sync.policies import Judge
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import (
-    FAILING,
-    KNOWN,
-    MAX_REASON_CHARS,
-    ONLINE,
     Agent,
     Query,
     Tool,
-    failing,
-    is_status,
-    reachable,
-    unreachable,
-    unreachable_since,
 )
 from waygraph.registry.registry import Registry
 
@@ -123,30 +112,4 @@ def test_what_a_manifest_says_waits_waits() -> None:
 # -- what is kept of a change --------------------------------------------------------------------------
 
 
-@given(st.text(max_size=3_000), st.text(max_size=3_000))
-def test_a_change_is_small_whatever_the_texts(before: str, after: str) -> None:
-    """Cut texts hold at most what is kept of one, and two marks that say that they are cut."""
-    held, new = tool_of("a", "x", before), tool_of("a", "x", after)
-    found = list(changes_of("s", agent_of("a"), {"x": held}, AgentEntry(key="a", agent=agent_of("a"), tools=(new,))))
-    assert len(found) == (before != after)
-    for change in found:
-        for side in (json.loads(change.before), json.loads(change.after)):
-            assert len(side["description"]) <= MAX_TEXT_CHARS + 2
-        assert json.loads(change.before) != json.loads(change.after)
-
-
 # -- statuses ------------------------------------------------------------------------------------------
-
-
-def test_the_words_of_a_status() -> None:
-    """Four forms; reasons are one line of bounded length; only two of the four are reachable."""
-    since = "2026-05-01T12:00:00+00:00"
-    down = unreachable(since, " no route\n to host ")
-    assert down == f"unreachable since {since}: no route to host"
-    assert unreachable_since(down) == since
-    assert failing("") == "failing: no reason given"
-    assert len(failing("x" * 1_000)) == len(FAILING) + MAX_REASON_CHARS
-    assert [reachable(status) for status in (KNOWN, ONLINE, down, failing("500"))] == [True, True, False, False]
-    assert all(map(is_status, (KNOWN, ONLINE, down, failing("500"))))
-    assert not any(map(is_status, ("", "tired", "unreachable", "failing:", f"unreachable since {since}")))
-    assert [unreachable_since(status) for status in (KNOWN, failing("500"))] == ["", ""]

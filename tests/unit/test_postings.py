@@ -55,23 +55,6 @@ def test_a_search_is_the_formula(texts: list[list[str]], words: list[str], depth
             assert not len(rows) or left <= scores[-1] * (1 + 1e-5)
 
 
-def test_the_best_possible_score_is_of_a_text_that_holds_nothing_else(tmp_path: Path) -> None:
-    """A text of one word, often, comes near it; a word that nobody has counts as the rarest."""
-    held = postings(tmp_path, [["tide"] * 20, ["chart"] * 400])
-    most = held.best_possible(["tide"])
-    assert 0.9 * most < held.search(["tide"], 1, None)[1][0] < most
-    assert held.best_possible(["tide", "unknown"]) > 2 * most
-
-
-@pytest.mark.parametrize(
-    ("terms", "kept"),
-    [(0, 0), (1, 1), (39, 39), (40, 40), (41, 40), (55, 54), (56, 56), (59, 56), (60, 60), (103, 96), (1000, 984)],
-)
-def test_a_length_is_kept_as_lucene_keeps_it(terms: int, kept: int) -> None:
-    """Of its SmallFloat.byte4ToInt: exact below 40, then each eighth of a power of two."""
-    assert kept_length(terms) == kept
-
-
 def save(name: str, array: np.ndarray) -> Callable[[Path], object]:
     return lambda folder: np.save(folder / name, array)
 

@@ -9,7 +9,7 @@ from threading import get_native_id
 import pytest
 
 from waygraph.registry.embedding import onnx, open_embedder
-from waygraph.registry.model.process import EMBEDDING, TURN_S, WRITING, has_stepped_back, step_back, take_short_turns
+from waygraph.registry.model.process import EMBEDDING, WRITING, has_stepped_back, step_back
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own here")
@@ -36,17 +36,6 @@ def test_a_thread_steps_back_alone() -> None:
     assert niceness() == before
 
 
-def test_none_steps_forward() -> None:
-    """Which would take a right that few have."""
-
-    def stepped() -> int:
-        step_back(EMBEDDING)
-        step_back()
-        return niceness()
-
-    assert on_a_thread(stepped) == EMBEDDING
-
-
 @pytest.mark.parametrize("behind", [False, True])
 def test_texts_of_a_writer_step_further_back(behind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of anybody else do not: `waygraph ingest` is waited for."""
@@ -70,13 +59,3 @@ def test_texts_of_a_writer_step_further_back(behind: bool, monkeypatch: pytest.M
 
     assert on_a_thread(embed) == 3
     assert seen == {EMBEDDING if behind else before}
-
-
-def test_turns_with_pythons_lock_are_short() -> None:
-    before = sys.getswitchinterval()
-    try:
-        take_short_turns()
-        assert sys.getswitchinterval() == pytest.approx(TURN_S)
-        assert before > TURN_S
-    finally:
-        sys.setswitchinterval(before)

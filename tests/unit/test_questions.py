@@ -14,7 +14,6 @@ from waygraph.ingest.manifest.questions import (
     LanguageModelAuthor,
     TemplateAuthor,
     open_author,
-    parsed,
     with_questions,
 )
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
@@ -22,7 +21,7 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.http.openai_endpoint import ChatModel, Patience
 from waygraph.registry.model.changes import AgentEntry, Manifest
-from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
+from waygraph.registry.model.errors import LanguageModelRefused, UnfitAnswer
 from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool
 from waygraph.registry.model.settings import Settings
@@ -67,19 +66,6 @@ def test_templates_speak_of_what_the_tool_does_and_takes() -> None:
     assert len(asked) == len(set(asked)) == 10
 
 
-def test_templates_leave_out_what_is_no_word() -> None:
-    """A parameter of no letters is none; a verb loses its ending."""
-    asked = TemplateAuthor().questions(AGENT, replace(ODD[3], description="Does the thing"), 20)
-    assert asked[0] == "Can you do the thing?"
-    assert [line for line in asked if line.startswith("I have")] == ["I have the a. What about Sky?"]
-
-
-def test_fewer_questions_are_the_first_of_more() -> None:
-    """5 are among 10, so that vectors of the former are known."""
-    author = TemplateAuthor()
-    assert author.questions(AGENT, WEATHER, 10)[:5] == author.questions(AGENT, WEATHER, 5)
-
-
 @pytest.mark.parametrize("tool", ODD, ids=lambda tool: tool.name)
 def test_every_tool_has_some_questions(tool: Tool) -> None:
     """Whatever its name, language, description and schema: distinct lines of bounded length."""
@@ -111,17 +97,6 @@ def test_questions_change_the_hash_and_their_absence_does_not() -> None:
     hashes = {sealed_tool(tool).content_hash for tool in (WEATHER, asked, turned, tagged)}
     assert len(hashes) == 4
     assert sealed_tool(replace(asked, questions=())).content_hash == WEATHER.content_hash
-
-
-@pytest.mark.parametrize("count", [-1, MAX_QUESTIONS + 1])
-def test_an_impossible_number_is_refused(count: int) -> None:
-    with pytest.raises(InvalidSetting, match=f"expected 0 to {MAX_QUESTIONS}"):
-        with_questions(manifest(WEATHER), TemplateAuthor(), count)
-
-
-def test_an_unknown_author_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="expected templates or openai:MODEL"):
-        open_author("openai:", Settings(), {})
 
 
 def test_questions_of_a_source_are_checked() -> None:
@@ -219,14 +194,6 @@ def test_a_model_is_asked_about_the_tool_once(fake: FakeOpenAI, author: Language
     assert json.loads(request["messages"][1]["content"].partition("\n")[2])["name"] == "getForecast"
 
 
-def test_another_tool_or_number_is_another_question(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
-    fake.answers = [told("a?", "b?", "c?")]
-    author.questions(AGENT, WEATHER, 2)
-    author.questions(AGENT, WEATHER, 3)
-    author.questions(AGENT, replace(WEATHER, description="Says whether it rains."), 3)
-    assert len(fake.requests) == 3
-
-
 @pytest.mark.parametrize(
     "answer",
     ["Sure!", "[]", '["a?", "b?"]', told("a?"), told("a?", 2), told("a?", " "), '{"questions": ["a", "b"], "x": 1}',
@@ -243,44 +210,6 @@ def test_anything_but_the_list_is_refused(fake: FakeOpenAI, author: LanguageMode
     assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
 
 
-def test_a_second_try_may_do(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
-    fake.answers = ["no", told("a?", "b?")]
-    assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
-
-
-def test_a_kept_answer_that_was_spoilt_is_asked_for_again(
-    fake: FakeOpenAI, author: LanguageModelAuthor, tmp_path: Path
-) -> None:
-    """The cache costs a request, never an error."""
-    fake.answers = [told("a?", "b?")]
-    author.questions(AGENT, WEATHER, 2)
-    for file in (tmp_path / "questions").iterdir():
-        file.write_bytes(b"\xff")
-    assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
-    assert len(fake.requests) == 2
-
-
-def test_an_overloaded_model_is_asked_again_and_then_told(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
-    fake.answers, fake.overloads = [told("a?")], 1
-    assert author.questions(AGENT, WEATHER, 1) == ("a?",)
-    fake.overloads = 5
-    with pytest.raises(LanguageModelUnavailable, match="still answers 429 after 2 tries"):
-        author.questions(AGENT, ODD[0], 1)
-
-
-@pytest.mark.parametrize(
-    ("garbage", "message"),
-    [(b"<html>", "no chat completion"), (b'{"choices": []}', "no chat completion"),
-     (b'{"choices": [{"message": {"content": null}}]}', "without a text")],
-)  # fmt: skip
-def test_an_answer_of_another_protocol_is_told(
-    fake: FakeOpenAI, author: LanguageModelAuthor, garbage: bytes, message: str
-) -> None:
-    fake.garbage = garbage
-    with pytest.raises(LanguageModelRefused, match=rf"^127\.0\.0\.1 answered .*{message}"):
-        author.questions(AGENT, WEATHER, 1)
-
-
 def test_a_tool_without_a_fit_answer_costs_its_own_questions_alone(
     fake: FakeOpenAI, author: LanguageModelAuthor
 ) -> None:
@@ -293,21 +222,6 @@ def test_a_tool_without_a_fit_answer_costs_its_own_questions_alone(
     assert fake.requests[-1]["messages"][1]["content"].startswith("Write 2 questions")
 
 
-def test_a_tool_of_broken_characters_is_asked_about(fake: FakeOpenAI, author: LanguageModelAuthor) -> None:
-    fake.answers = [told("a?")]
-    assert author.questions(AGENT, replace(WEATHER, description="\ud800"), 1) == ("a?",)
-
-
-def test_a_cache_that_cannot_be_written_is_told_once(
-    fake: FakeOpenAI, author: LanguageModelAuthor, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "questions").write_text("no folder")
-    fake.answers = [told("a?")]
-    with_questions(manifest(*ODD), author, 1)
-    (record,) = caplog.records
-    assert "each run pays for its questions anew" in record.getMessage()
-
-
 def test_a_key_is_in_no_message(fake: FakeOpenAI, tmp_path: Path) -> None:
     """A wrong one is told without itself; address and key come from the environment that is handed in."""
     fake.answers = [told("a?")]
@@ -316,7 +230,3 @@ def test_a_key_is_in_no_message(fake: FakeOpenAI, tmp_path: Path) -> None:
     with pytest.raises(LanguageModelRefused, match=r"refuses the key \(401\); set OPENAI_API_KEY") as caught:
         author.questions(AGENT, WEATHER, 1)
     assert "sk-wrong-1" not in str(caught.value)
-
-
-def test_parsed_takes_the_first_of_more() -> None:
-    assert parsed(told("a", "b", "c"), 2) == ("a", "b")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.attacks import ATTACKS, HARMLESS, HIDDEN, PLAIN, REFUSED_ON_A_SERVER
+from tests.attacks import HARMLESS, HIDDEN, PLAIN, REFUSED_ON_A_SERVER
 from waygraph.registry.graph.user_cypher.allow_list import check_read_only, tokens_of
 from waygraph.registry.model.errors import CypherRefused
 
@@ -98,12 +98,6 @@ def test_what_is_hidden_from_the_eye_is_refused(attack: str) -> None:
     refused(attack)
 
 
-def test_the_attacks_are_many_and_each_is_another() -> None:
-    """At least 300 statements, no two alike."""
-    assert len({attack.statement for attack in ATTACKS}) == len({attack.name for attack in ATTACKS}) == len(ATTACKS)
-    assert len(ATTACKS) >= 300
-
-
 def test_what_passes_is_left_to_the_worker() -> None:
     """A file's functions reach nothing, and what only looks like an attack is a read."""
     for statement in (*REFUSED_ON_A_SERVER.values(), *(text for text, _ in HARMLESS.values())):
@@ -137,13 +131,6 @@ def test_a_statement_longer_than_the_limit_is_refused() -> None:
     check_read_only(statement, max_chars=len(statement))
     with pytest.raises(CypherRefused, match="WAYGRAPH_CYPHER_MAX_CHARS"):
         check_read_only(statement, max_chars=len(statement) - 1)
-
-
-@pytest.mark.parametrize("statement", ["(" * 20_000, "'" + "\\'" * 9_999, "/*" * 10_000, ";" * 20_000, "`" * 20_001])
-def test_hostile_text_is_decided_quickly(statement: str) -> None:
-    """Text made to be slow to read is refused like any other."""
-    with pytest.raises(CypherRefused):
-        check_read_only(statement, max_chars=30_000)
 
 
 def test_tokens_are_cut_as_the_engine_cuts_them() -> None:

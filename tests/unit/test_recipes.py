@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from waygraph.registry import RECIPES, RecipeLeg, Rerank
+from waygraph.registry import RECIPES, RecipeLeg
 from waygraph.registry.model.errors import InvalidSetting
 
 HYBRID = RECIPES["hybrid"]
@@ -47,8 +47,3 @@ def test_a_leg_that_cannot_be_is_refused(said: dict[str, Any], why: str) -> None
     given: dict[str, Any] = {"leg": "name", "kind": "tool"}
     with pytest.raises(InvalidSetting, match=why):
         RecipeLeg(**(given | said))
-
-
-def test_a_stage_that_looks_at_nothing_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="rerank depth=0: expected a whole number from 1"):
-        Rerank(spec="openai:x", depth=0)

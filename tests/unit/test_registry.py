@@ -21,10 +21,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Filters, Principal, Query, Registry
 from waygraph.registry.index.local.generation import folder_of
 from waygraph.registry.model.errors import (
-    EmbedderRefused,
-    InvalidQuery,
     InvalidSetting,
-    RegistryNotFound,
     RegistryUnusable,
     UnknownName,
 )
@@ -239,13 +236,6 @@ def test_setting_what_is_set_changes_nothing(registry: Registry, tmp_path: Path)
     assert registry.status().state.revision == before
 
 
-def test_nothing_set_of_an_agent_that_nobody_spoke_of_changes_nothing(registry: Registry, tmp_path: Path) -> None:
-    ingest(registry, tmp_path / "a.json", agent("alpha"))
-    before = registry.status().state.revision
-    assert registry.set("alpha") == registry.set("alpha", pinned=False)
-    assert registry.status().state.revision == before
-
-
 def test_a_source_that_holds_nothing_is_a_change(registry: Registry, tmp_path: Path) -> None:
     """It counts among the sources: what was told of the revision before is not true any more. Once."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
@@ -264,17 +254,6 @@ def test_an_empty_answer_hints_at_nothing_hidden(registry: Registry, tmp_path: P
     with pytest.raises(UnknownName) as caught:
         registry.tool("alpha/send", principal=Principal())
     assert caught.value.nearest == ()
-
-
-def test_a_recipe_that_ranks_no_tools_finds_none(registry: Registry, tmp_path: Path) -> None:
-    """Asked to find tools, it is refused by name."""
-    ingest(registry, tmp_path / "a.json", agent("alpha"))
-    with pytest.raises(InvalidQuery, match="steps take several"):
-        registry.route(Query(steps="abc"))  # type: ignore[arg-type]
-    with Registry.open(":memory:") as other:
-        ingest(other, tmp_path / "a.json", agent("alpha"))
-        with pytest.raises(InvalidQuery, match="recipe 'agents' ranks no tools"):
-            other.find_tools("parcels", recipe="agents")
 
 
 # -- who is who ------------------------------------------------------------------------------------
@@ -329,25 +308,3 @@ def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: Regist
     assert again() == ["a", "b", "c"]
     (folder / "b.json").write_text(json.dumps({"waygraph": 1, **agent("b")}))
     assert again() == ["a", "b"]
-
-
-@pytest.mark.parametrize("place", [":memory:", "r.grafeo"])
-def test_an_embedder_that_cannot_be_is_refused_at_once(tmp_path: Path, place: str) -> None:
-    """Not by the first ingest."""
-    with pytest.raises(EmbedderRefused, match="'foo' is not known"):
-        Registry.open(place if place == ":memory:" else tmp_path / place, embedder="foo:bar")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_registry_in_memory_names_no_folder() -> None:
-    with Registry.open(":memory:", embedder="none") as registry:
-        for ask in (
-            registry.agents,
-            registry.status,
-            lambda: registry.export("json"),
-            lambda: registry.cypher("RETURN 1"),
-        ):
-            with pytest.raises(
-                RegistryNotFound, match=r"there is no registry at :memory:\. `waygraph\.ingest\.ingest`"
-            ):
-                ask()

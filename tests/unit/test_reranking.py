@@ -19,7 +19,6 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
 from waygraph.registry.routing.rerank import parsed
 from waygraph.registry.routing.router import Router
-from waygraph.registry.storage.local_registry import LocalRegistry
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -114,20 +113,6 @@ def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registr
     assert "Not reranked: 127.0.0.1 still answers 429 after 1 try" in found.notice
 
 
-@pytest.mark.parametrize("garbage", [b"[" * 100_000, b'{"choices": [{"message": {"content": null}}]}'], ids=range(2))
-def test_an_answer_of_another_protocol_leaves_the_fused_order(
-    fake: FakeOpenAI, registry: Registry, garbage: bytes
-) -> None:
-    fake.garbage = garbage
-    assert registry.route(TEXT, recipe=RERANKED).not_reranked.startswith("127.0.0.1 answered")
-
-
-def test_a_body_that_cannot_be_unpacked_leaves_the_fused_order(fake: FakeOpenAI, registry: Registry) -> None:
-    fake.garbage, fake.encoding = b"no gzip", "gzip"
-    route = registry.route(TEXT, recipe=RERANKED)
-    assert route.not_reranked.startswith("127.0.0.1 answered something that cannot be read")
-
-
 def test_a_query_goes_out_as_characters_and_without_pasted_files(fake: FakeOpenAI, registry: Registry) -> None:
     """Half a surrogate pair is none; literal values stay as written."""
     fake.answers = [order(1, 2)]
@@ -135,16 +120,6 @@ def test_a_query_goes_out_as_characters_and_without_pasted_files(fake: FakeOpenA
     (request,) = fake.requests
     assert json.loads(request["messages"][1]["content"])["request"] == f"{TEXT} ? at https://x.example/a"
     assert route.not_reranked == ""
-
-
-def test_a_model_that_takes_no_temperature_is_asked_without(fake: FakeOpenAI, registry: Registry) -> None:
-    """Once it has said so, at once."""
-    fake.answers, fake.refuses = [order(2, 1)], "temperature"
-    assert registry.route(TEXT, recipe=RERANKED).not_reranked == ""
-    assert registry.route(TEXT, recipe=RERANKED).not_reranked == ""
-    assert ["temperature" in request for request in fake.requests] == [True, False, False]
-    fake.refuses = "messages"
-    assert "refuses to answer (400)" in registry.route(TEXT, recipe=RERANKED).not_reranked
 
 
 def test_a_trial_pays_a_model_once_and_takes_no_failure_for_an_order(fake: FakeOpenAI, registry: Registry) -> None:
@@ -158,47 +133,6 @@ def test_a_trial_pays_a_model_once_and_takes_no_failure_for_an_order(fake: FakeO
     fake.answers = ["no"]
     with pytest.raises(NotReranked, match=rf"query '{asked[0].id}': 'lexical \+ openai:judge' was not reranked.*judge"):
         run(registry, trial, asked)
-
-
-def test_without_vectors_the_stage_keeps_its_name(fake: FakeOpenAI, registry: Registry) -> None:
-    fake.answers = [order(2, 1)]
-    route = registry.route(TEXT, recipe=recipe_named("hybrid", rerank="openai:judge"))
-    assert (route.recipe, len(fake.requests)) == ("lexical + openai:judge", 1)
-    assert registry.find_tools(TEXT, recipe=RERANKED).recipe == "lexical + openai:judge"
-
-
-def test_rerankers_are_closed_even_if_the_store_is_not(
-    fake: FakeOpenAI, registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake.answers = [order(2, 1)]
-    registry.route(TEXT, recipe=RERANKED)
-    assert isinstance(registry, LocalRegistry)
-    (reranker,) = registry._rerankers._opened.values()
-    closed, close = list[bool](), registry.store.close
-
-    def failing() -> None:
-        close()
-        raise OSError
-
-    monkeypatch.setattr(reranker, "close", lambda: closed.append(True))
-    monkeypatch.setattr(registry.store, "close", failing)
-    with pytest.raises(OSError):
-        registry.close()
-    assert closed == [True]
-    monkeypatch.undo()
-
-
-def test_one_candidate_needs_no_order(fake: FakeOpenAI, registry: Registry) -> None:
-    """Nor does none: the model is not asked."""
-    query = Query(text="zzz qqq", limit=4)
-    assert registry.route(query, recipe=RERANKED).matches == registry.route(query, recipe="lexical").matches
-    assert fake.requests == []
-
-
-@pytest.mark.parametrize("spec", ["openai:", "cohere:x", "judge"])
-def test_an_unknown_reranker_is_refused(registry: Registry, spec: str) -> None:
-    with pytest.raises(InvalidSetting, match="expected openai:MODEL"):
-        registry.route(TEXT, recipe=recipe_named("lexical", rerank=spec))
 
 
 def test_a_reranker_is_opened_before_anything_is_searched(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,3 @@ def test_rows_laid_out_are_the_same_rows() -> None:
     assert np.array_equal(copy, rows)
     assert np.array_equal(cosines(copy, rows[5]), cosines(rows, rows[5]))
     assert cosines(copy, rows[5])[3] == -np.inf
-
-
-def test_nothing_is_laid_out_too() -> None:
-    assert laid_out(np.empty((0, 384), np.float32)).shape == (0, 384)

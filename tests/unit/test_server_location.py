@@ -5,9 +5,9 @@ import traceback
 import pytest
 from neo4j.exceptions import Neo4jError
 
-from waygraph.registry.graph.neo4j import OLDEST, Neo4jEngine, ServerVersion, fitting
+from waygraph.registry.graph.neo4j import ServerVersion
 from waygraph.registry.graph.neo4j_address import ServerLocation
-from waygraph.registry.graph.neo4j_errors import Asked, may_pass, our_error
+from waygraph.registry.graph.neo4j_errors import Asked, our_error
 from waygraph.registry.model.errors import (
     EngineError,
     InvalidSetting,
@@ -81,22 +81,6 @@ def test_what_is_refused_is_not_repeated(location: str) -> None:
     assert refused.value.__context__ is None
 
 
-@pytest.mark.parametrize("location", ["neo4j://", "bolt://host:0", "neo4j://:7687", "neo4j://host/system"])
-def test_what_names_no_server_is_refused(location: str) -> None:
-    """No host, no port that can be, a database that holds no graph."""
-    with pytest.raises(InvalidSetting):
-        parsed(location)
-
-
-def test_a_file_of_certificates_must_hold_some(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """WAYGRAPH_NEO4J_CA_FILE is looked into before anything is asked of a server."""
-    empty = tmp_path_factory.mktemp("ca") / "empty.pem"
-    empty.write_text("no certificate")
-    for file in (empty, empty.with_name("missing.pem")):
-        with pytest.raises(InvalidSetting, match="WAYGRAPH_NEO4J_CA_FILE"):
-            Neo4jEngine.open(parsed("neo4j+s://host"), Settings(neo4j_ca_file=str(file)))
-
-
 def test_settings_do_not_show_secrets() -> None:
     """Neither password nor token stands in what Python shows of them."""
     settings = Settings(neo4j_password=SECRET, neo4j_token=SECRET)
@@ -119,13 +103,6 @@ def test_settings_do_not_show_secrets() -> None:
 def test_a_version_is_read_from_what_a_server_calls_itself(agent: str, version: tuple[int, int]) -> None:
     """Numbered releases, calendar releases and Aura; what tells none is older than any."""
     assert ServerVersion.of_agent(agent) == version
-
-
-def test_a_server_that_is_too_old_is_refused() -> None:
-    """The message says what it is and what is needed."""
-    with pytest.raises(ServerRefused, match=r"neo4j://host/neo4j: Neo4j/5.20.0 is too old: .* Neo4j 5.26 or later"):
-        fitting(ServerVersion(5, 20), "Neo4j/5.20.0", PLACE)
-    assert fitting(ServerVersion(*OLDEST), "Neo4j/5.26.0", PLACE) == OLDEST
 
 
 # -- errors that a server without roles and members does not give --------------------------------------
@@ -165,22 +142,6 @@ def test_memory_that_others_hold_is_waited_for_by_readers() -> None:
     assert type(our_error(crowded, ASKED, "sync/put_agents")) is StorageFailed
     narrow = answered(NO_MEMORY, "db.memory.transaction.max threshold")
     assert type(our_error(narrow, ASKED, "read/agents", reads=True)) is StorageFailed
-
-
-@pytest.mark.parametrize(
-    ("code", "message", "worth_it"),
-    [
-        ("Neo.TransientError.Transaction.DeadlockDetected", "", True),
-        ("Neo.ClientError.Cluster.NotALeader", "", True),
-        ("Neo.ClientError.General.ForbiddenOnReadOnlyDatabase", "", True),
-        (NO_MEMORY, "dbms.memory.transaction.total.max threshold", True),
-        (NO_MEMORY, "db.memory.transaction.max threshold", False),
-        ("Neo.ClientError.Security.Unauthorized", "", False),
-    ],
-)
-def test_only_what_may_pass_is_waited_for(code: str, message: str, worth_it: bool) -> None:
-    """A transaction that is too large by itself is not tried again, though the driver would."""
-    assert may_pass(answered(code, message)) == worth_it
 
 
 def answered(code: str, message: str = "as the server put it") -> Neo4jError:

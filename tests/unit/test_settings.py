@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
-from subprocess import run
 from typing import Any
 
 import anyio
@@ -18,12 +16,6 @@ from waygraph.registry.model.errors import InvalidSetting, UpstreamUnreachable
 from waygraph.registry.model.settings import LEAST, MAY_BE_ZERO, PREFIX, Settings, load_settings
 
 
-def test_without_variables_the_defaults_hold() -> None:
-    """An empty environment, and one that speaks of other things."""
-    assert load_settings({}) == Settings()
-    assert load_settings({"HOME": "/root", "WAYGRAPH_UNKNOWN": "1"}) == Settings()
-
-
 def test_every_setting_has_its_variable() -> None:
     """`write_timeout_s` is set by WAYGRAPH_WRITE_TIMEOUT_S, and so is every other one."""
     for field in fields(Settings):
@@ -31,11 +23,6 @@ def test_every_setting_has_its_variable() -> None:
         loaded = load_settings({PREFIX + field.name.upper(): value})
         assert str(getattr(loaded, field.name)).removesuffix(".0") == value
         assert type(getattr(loaded, field.name)) is field.type
-
-
-def test_an_empty_variable_is_not_set() -> None:
-    """As shells write it: `WAYGRAPH_EMBEDDER=`."""
-    assert load_settings({"WAYGRAPH_EMBEDDER": "", "WAYGRAPH_WRITE_TIMEOUT_S": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -63,14 +50,6 @@ def test_with_less_of_most_nothing_could_be_done(name: str, least: int) -> None:
     with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}={value}: expected a {allowed}$"):
         load_settings({PREFIX + name.upper(): str(least - 1)})
     assert getattr(load_settings({PREFIX + name.upper(): str(least)}), name) == least
-
-
-@pytest.mark.parametrize("name", sorted(MAY_BE_ZERO))
-def test_zero_of_some_means_something(name: str) -> None:
-    """Less than nothing does not."""
-    assert getattr(load_settings({PREFIX + name.upper(): "0"}), name) == 0
-    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}=-1.*: expected a .*number from 0$"):
-        load_settings({PREFIX + name.upper(): "-1"})
 
 
 def _neo4j_pool(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -109,21 +88,3 @@ def test_a_setting_arrives_where_it_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert seen_in(Settings(**changed), monkeypatch) == seen
-
-
-def test_folders_may_be_named() -> None:
-    """Data and cache go where the variables say, `~` included."""
-    loaded = load_settings({"WAYGRAPH_DATA_DIR": "/data/way", "WAYGRAPH_CACHE_DIR": "~/cache"})
-    assert loaded.default_registry == Path("/data/way/registry.grafeo")
-    assert loaded.cache_path == Path("~/cache").expanduser()
-    assert Settings().default_registry.name == "registry.grafeo"
-
-
-def test_pydantic_is_imported_only_if_a_variable_is_set() -> None:
-    """A start without variables does not pay for the parser."""
-    program = (
-        "import sys; from waygraph.registry.model.settings import load_settings; load_settings({}); "
-        "print('pydantic_settings' in sys.modules)"
-    )
-    told = run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert told.stdout.strip() == "False"

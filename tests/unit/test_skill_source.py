@@ -14,11 +14,8 @@ from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import skill, skill_folder
 from waygraph.ingest.sources.formats.skill import MAX_CHARS, described
 from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
-from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import Document, Manifest
-from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "tide-report"
@@ -106,19 +103,6 @@ def test_a_skill_may_come_as_the_text_it_is() -> None:
     assert entry.tools == ()
 
 
-def test_other_files_of_a_skill_are_no_sources(tmp_path: Path) -> None:
-    """A catalogue among its assets is the skill's; one beside the skills is a source."""
-    place = written(tmp_path)
-    catalogue = {"waygraph": 1, "id": "inside"}
-    (place / "assets").mkdir()
-    (place / "assets" / "data.json").write_text(json.dumps(catalogue))
-    (place / "package.json").write_text("{}")
-    (tmp_path / "beside.json").write_text(json.dumps({**catalogue, "id": "beside"}))
-    manifest = read(tmp_path)
-    assert sorted(entry.key for entry in manifest.entries) == ["beside", "knots"]
-    assert not manifest.rejected
-
-
 def test_a_changed_text_or_script_shows(tmp_path: Path) -> None:
     """Also far behind what is read of it: the digest is another, and with it the agent's or the tool's hash."""
     long = "word " * 10_000
@@ -131,15 +115,6 @@ def test_a_changed_text_or_script_shows(tmp_path: Path) -> None:
     assert after.agent.description == before.agent.description
     assert after.agent.content_hash != before.agent.content_hash
     assert after.tools[0].content_hash != before.tools[0].content_hash
-
-
-def test_skills_are_found_by_what_they_are_for(tmp_path: Path) -> None:
-    """Among the example catalogue, by a request in other words."""
-    with Registry.open(":memory:", embedder="none") as registry:
-        for source in (EXAMPLE, ROOT / "examples" / "catalog"):
-            sync(registry, read(source))
-        assert registry.route("make me a tide table for Sunday").matches[0].agent.id == "tide-report"
-        assert registry.find_tools("water under the keel").matches[0].tool.id == "tide-report/clearance.sh"
 
 
 # -- names and front matter ------------------------------------------------------------------------
@@ -201,25 +176,6 @@ def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str, *, has
     assert manifest.partial is not has_name
 
 
-def test_what_is_no_text_costs_itself(tmp_path: Path) -> None:
-    """Broken UTF-8, and more than a skill can be."""
-    (written(tmp_path) / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
-    (written(tmp_path, "long") / "SKILL.md").write_bytes(b"-" * (skill_folder.MAX_SKILL_BYTES + 1))
-    written(tmp_path, "splices")
-    manifest = read(tmp_path)
-    assert [entry.key for entry in manifest.entries] == ["splices"]
-    assert ["has more than" in each.reason or "is not UTF-8" in each.reason for each in manifest.rejected] == [True] * 2
-    with pytest.raises(SourceError, match="UTF-8"):
-        read(tmp_path / "knots")
-
-
-def test_line_ends_of_windows_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
-    """As some editors write them."""
-    place = written(tmp_path)
-    (place / "SKILL.md").write_bytes(b"\xef\xbb\xbf---\r\nname: knots\r\ndescription: Ties\r\n---\r\n\r\nBody.\r\n")
-    assert read(place).entries[0].agent.description == "Ties\n\nBody."
-
-
 def test_the_beginning_of_a_text_is_its_first_paragraphs(tmp_path: Path) -> None:
     """Whole, at most 500 characters; no headings, lists, code, remarks, or the line that leads to code."""
     body = (
@@ -233,17 +189,6 @@ def test_the_beginning_of_a_text_is_its_first_paragraphs(tmp_path: Path) -> None
     opening = long.partition("\n\n")[2]
     assert opening.endswith("One sentence.")
     assert len(opening) <= skill.MAX_OPENING_CHARS
-
-
-@pytest.mark.parametrize(
-    "allowed",
-    ["Read, Bash(git add:*) Grep", ["Read", "Bash(git add:*)", "Grep"], ["Read", 5, "Bash(git add:*)", "Grep"]],
-)
-def test_allowed_tools_are_a_text_or_a_list(tmp_path: Path, allowed: object) -> None:
-    """Spaces inside parentheses belong to the tool."""
-    place = written(tmp_path, front=f"name: knots\ndescription: d\nallowed-tools: {json.dumps(allowed)}")
-    transport = json.loads(read(place).entries[0].agent.transport)
-    assert transport["allowed-tools"] == ["Read", "Bash(git add:*)", "Grep"]
 
 
 def test_secrets_in_the_metadata_become_references(tmp_path: Path) -> None:
@@ -295,18 +240,6 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     assert not manifest.partial
 
 
-def test_a_folder_of_scripts_that_is_a_link_out_gives_none(tmp_path: Path) -> None:
-    """Each is refused by itself."""
-    place = written(tmp_path)
-    (place / "scripts").rmdir()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "a.py").write_text("# hunter2")
-    (place / "scripts").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    manifest = read(place)
-    assert manifest.entries[0].tools == ()
-    assert "hunter2" not in repr(manifest)
-
-
 def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
     """Bytes, pipes and files without end: none of them hangs or raises."""
     place = written(tmp_path)
@@ -316,16 +249,6 @@ def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
     manifest = read(place)
     assert [tool.name for tool in manifest.entries[0].tools] == ["bytes.py", "touch.sh"]
     assert not (tmp_path / "ran").exists()
-
-
-def test_of_very_many_scripts_the_rest_is_told(tmp_path: Path) -> None:
-    """The first 200 by name."""
-    place = written(tmp_path)
-    for number in range(skill_folder.MAX_SCRIPTS + 3):
-        script(place, f"s{number:04}.py", "")
-    manifest = read(place)
-    assert len(manifest.entries[0].tools) == skill_folder.MAX_SCRIPTS
-    assert "the other 3 are left out" in told(manifest.rejected)["/scripts"]
 
 
 HEADS = {

@@ -4,8 +4,6 @@ import io
 import json
 import os
 import time
-import tracemalloc
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest import ingest
-from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.kinds import BUILT_IN
-from waygraph.ingest.sources.parse import parse as parse_document
-from waygraph.ingest.sources.read import _Merged, read_path, read_stream
-from waygraph.ingest.sources.resolve import Opening, open_sources
+from waygraph.ingest.sources.read import read_path, read_stream
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
-from waygraph.registry import Registry
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -76,11 +68,6 @@ def test_one_page_of_a_list_is_none(tmp_path: Path) -> None:
     assert "half a list is none" in rejected.reason
 
 
-def test_a_home_that_is_not_there_is_a_source_error() -> None:
-    with pytest.raises(SourceError, match="is not there"):
-        open_sources("~nobody-of-this-name/x", Opening(settings=S, surroundings=Surroundings.here({})))
-
-
 # -- the kinds -------------------------------------------------------------------------------------
 
 CATALOGUE: dict[str, Any] = {
@@ -112,11 +99,6 @@ def test_a_catalogue_is_read_in_json_and_yaml(tmp_path: Path, suffix: str) -> No
     assert not manifest.rejected
 
 
-def test_a_single_agent_is_a_catalogue(tmp_path: Path) -> None:
-    """`waygraph: 1` and the agent's own fields."""
-    assert keys(read(written(tmp_path, {"waygraph": 1, "id": "one", "tools": [{"name": "t"}]}))) == ["one"]
-
-
 @pytest.mark.parametrize(
     "document",
     [
@@ -130,14 +112,6 @@ def test_a_tools_list_is_one_agent(tmp_path: Path, document: dict[str, Any]) -> 
     manifest = read(written(tmp_path, document, "dump.json"))
     assert keys(manifest) == ["dump"]
     assert [tool.name for tool in manifest.entries[0].tools] == ["run"]
-
-
-@pytest.mark.parametrize("questions", [{"en": ["a?"]}, "a?", [1], 7])
-def test_questions_of_a_dump_that_are_something_else_are_left_out(tmp_path: Path, questions: object) -> None:
-    """MCP knows none: a field of the server's own costs nothing."""
-    manifest = read(written(tmp_path, {"tools": [{"name": "run", "questions": questions}]}, "dump.json"))
-    assert [tool.questions for tool in manifest.entries[0].tools] == [()]
-    assert manifest.rejected == ()
 
 
 def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
@@ -184,41 +158,12 @@ def test_what_is_not_json_is_refused_with_its_place(tmp_path: Path, content: str
     assert reason in error.reason
 
 
-@pytest.mark.parametrize("document", [5, "text", [], [1], {}, {"a": 1}, {"tools": 5}, [{"name": "x"}]])
-def test_json_of_another_shape_names_the_known_ones(tmp_path: Path, document: object) -> None:
-    """The error names the file, a pointer, what was found and every kind."""
-    path = written(tmp_path, json.dumps(document))
-    error = refused(path)
-    assert (error.where, error.pointer) == (str(path), "/")
-    assert all(kind.name in error.reason for kind in BUILT_IN)
-
-
-@pytest.mark.parametrize("document", [5, [], [1], {}, {"tools": 5}, {"result": 5}])
-@pytest.mark.parametrize("kind", [kind.name for kind in BUILT_IN])
-def test_a_kind_that_does_not_fit_is_refused(tmp_path: Path, document: object, kind: str) -> None:
-    """Told to read a file as a kind that it is not: an error that says what was expected."""
-    assert f"is not of the kind {kind}: expected" in refused(written(tmp_path, document), kind=kind).reason
-
-
-def test_an_unknown_kind_names_the_known_ones(tmp_path: Path) -> None:
-    """Not a traceback."""
-    known = ", ".join(kind.name for kind in BUILT_IN)
-    assert f"known: {known}" in refused(written(tmp_path, GOOD), kind="xml").reason
-
-
 @pytest.mark.parametrize("content", [b"\xff\xfe{}", b'{"a": "\xc3"}', b"\x00\xff"])
 def test_what_is_not_utf8_is_refused(tmp_path: Path, content: bytes) -> None:
     """UTF-16 and broken bytes: the position of the first."""
     path = tmp_path / "a.json"
     path.write_bytes(content)
     assert "is not UTF-8 text (byte" in refused(path).reason
-
-
-def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
-    """As some editors write it."""
-    path = tmp_path / "a.json"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode())
-    assert keys(read(path)) == ["good"]
 
 
 @pytest.mark.parametrize("text", ["nowhere.json", "nowhere/*.json", "x" * 5000, "a\0b", "~nobody-of-that-name/x", ""])
@@ -312,14 +257,6 @@ def test_a_bad_tool_costs_itself(tmp_path: Path, bad: object, pointer: str, reas
     assert reason in reasons(manifest)[pointer]
 
 
-def test_an_id_listed_twice_counts_once(tmp_path: Path) -> None:
-    """The second one is told with its place, and takes nothing of the first."""
-    manifest = read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a"}, {"id": "a", "name": "b"}]}))
-    assert [entry.agent.name for entry in manifest.entries] == ["a"]
-    assert reasons(manifest) == {"/agents/1": "agent 'a' is listed before; the first one is kept"}
-    assert not manifest.partial
-
-
 TWICE_IN_JSON = """{"mcpServers": {
   "a": {"command": "x"}, "b/c": {"url": "u", "url": "https://h"}, "a": {"command": "y"}}}"""
 TWICE_IN_LINES = """{"name": "a", "url": "https://x", "url": "https://y"}
@@ -352,58 +289,6 @@ def test_a_name_that_is_there_twice_is_told(tmp_path: Path, name: str, text: str
     assert [cut.where for cut in told] == [f"{path}#{place}" for place in places]
 
 
-@pytest.mark.parametrize("name", ["long.json", "long.yaml", "long.jsonl"])
-def test_names_that_are_there_twice_are_told_within_bounds(name: str) -> None:
-    """However long names are and however many come twice: a small document must not fill the memory."""
-    long, twice = "k" * 20_000, '{"a": 1, "a": 2}'
-    inside = ", ".join([twice] * 2_000)
-    text = f'{{"waygraph": 1, "agents": [], "{long}": [{inside}]}}'
-    lines = "\n".join(['{"name": "n", "url": "https://x", "url": "https://y"}'] * 2_000)
-    texts = {"long.json": text, "long.yaml": f'? "{long}"\n: [{inside}]', "long.jsonl": lines}
-    merged = _Merged(Intake(where="", settings=Settings()), are_files=True)
-    parse_document(name, lambda _: texts[name].encode(), Settings(), partial(merged.note_repeated, name))
-    assert len(merged.intake.cut) == 100
-    assert max(len(cut.where) for cut in merged.intake.cut) < 5_000
-
-
-def test_the_values_of_a_document_are_not_gone_through_one_by_one() -> None:
-    """A name that comes twice costs no more for all that stands beside it."""
-    text = f'{{"d": 1, "d": 2, "{"k" * 30_000}": [{", ".join("1" * 30_000)}]}}'
-    told: list[str] = []
-    tracemalloc.start()
-    try:
-        parse_document("a.json", lambda _: text.encode(), Settings(), told.append)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert told == ["/d"]
-    assert peak < 4_000_000
-
-
-def test_keys_of_yaml_are_compared_as_they_will_be() -> None:
-    told: list[str] = []
-    parse_document("a.yaml", lambda _: b"{yes: 1, 'yes': 2, 0x1: a, 1: b}", Settings(), told.append)
-    assert told == ["/1"]
-
-
-def test_a_name_that_an_export_has_twice_is_told(tmp_path: Path) -> None:
-    with Registry.open(":memory:", embedder="none") as registry:
-        ingest(registry, {"waygraph": 1, "agents": [{"id": "a"}]}, source="mine")
-        text = registry.export("json")
-    assert text.startswith("{")
-    path = written(tmp_path, '{"agents": [],' + text[1:], "export.json")
-    [manifest] = read_path(str(path), Settings())
-    assert [cut.where for cut in manifest.cut] == [f"{path}#/agents"]
-
-
-def test_names_are_told_at_any_depth(tmp_path: Path) -> None:
-    """Where the parser goes, what it found can be told."""
-    deep = '{"a":' * 900 + '{"b": 1, "b": 2}' + "}" * 900
-    tool = f'{{"name": "t", "description": "", "inputSchema": {deep}}}'
-    [cut] = [c for c in read(written(tmp_path, f'{{"tools": [{tool}]}}')).cut if "more than once" in c.reason]
-    assert cut.where.endswith("/a/a/b")
-
-
 @pytest.mark.parametrize("version", [2, "1", None, 0])
 def test_another_format_version_is_rejected(tmp_path: Path, version: object) -> None:
     """A catalogue of another version is told, not guessed at."""
@@ -418,20 +303,6 @@ def test_tools_of_another_shape_leave_what_is_held(tmp_path: Path) -> None:
     assert keys(manifest) == []
     assert [record.key for record in manifest.rejected] == ["a"]
     assert reasons(manifest) == {"/agents/0/tools": "expected a list of tools, found dict"}
-
-
-def test_a_bad_record_that_is_huge_is_told_in_short(tmp_path: Path) -> None:
-    """The error shows the beginning of what was found, however long or deep it is."""
-    deep: object = "x"
-    for _ in range(900):
-        deep = [deep]
-    document = {
-        "waygraph": 1,
-        "agents": [{"id": ["x" * 1_000_000]}, {"id": deep}, {"id": "b", "tags": ["x"] * 5 + [deep]}],
-    }
-    manifest = read(written(tmp_path, document))
-    assert len(manifest.rejected) == 3
-    assert all(len(rejected.reason) < 400 for rejected in manifest.rejected)
 
 
 # -- folders, globs, streams -----------------------------------------------------------------------
@@ -464,12 +335,6 @@ def test_a_glob_is_one_source(tmp_path: Path) -> None:
     assert keys(manifest) == ["a", "b"]
     assert manifest.source == f"{tmp_path}/*.json"
     assert manifest.namespace == tmp_path.name
-
-
-def test_a_source_may_be_named(tmp_path: Path) -> None:
-    """Name and namespace overrule what the path gives."""
-    manifest = read(written(tmp_path, GOOD), source="mine", namespace="ours")
-    assert (manifest.source, manifest.namespace) == ("mine", "ours")
 
 
 def test_standard_input_is_a_source() -> None:
@@ -518,15 +383,6 @@ def test_what_operators_set_comes_back_only_when_asked(tmp_path: Path) -> None:
         read_path(str(broken), Settings(), kind="export")
 
 
-def test_an_export_is_called_no_other_kind_and_no_other_an_export(tmp_path: Path) -> None:
-    """The refusal says what is expected of the kind that was named, and what is there."""
-    config = written(tmp_path, {"mcpServers": {}})
-    assert "is not of the kind export: expected what `waygraph export` wrote" in refused(config, kind="export").reason
-    exported = written(tmp_path, {"waygraph_export": 1, "agents": [], "sources": []})
-    assert "is not of the kind catalogue: expected" in refused(exported, kind="catalogue").reason
-    assert ", export" in refused(config, kind="exports").reason
-
-
 # -- YAML ------------------------------------------------------------------------------------------
 
 LAUGHS = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "\n".join(
@@ -545,20 +401,6 @@ def test_a_billion_laughs_are_refused(tmp_path: Path, bomb: str) -> None:
     error = refused(written(tmp_path, f"waygraph: 1\n{bomb}", "bomb.yaml"))
     assert f"aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters" in error.reason
     assert time.process_time() - started < 2
-
-
-def test_a_few_aliases_are_fine(tmp_path: Path) -> None:
-    """Anchors and merge keys as people write them."""
-    text = """
-    waygraph: 1
-    agents:
-      - &first {id: a, tags: &tags [sea, land], tools: [{name: t, inputSchema: &schema {type: object}}]}
-      - {<<: *first, id: b}
-      - {id: c, tags: *tags, tools: [{name: t, inputSchema: *schema}]}
-    """
-    manifest = read(written(tmp_path, text, "a.yaml"))
-    assert keys(manifest) == ["a", "b", "c"]
-    assert {entry.agent.tags for entry in manifest.entries} == {("land", "sea")}
 
 
 @pytest.mark.parametrize(
@@ -602,31 +444,6 @@ def test_what_yaml_makes_of_a_text_is_told(tmp_path: Path, line: str, pointer: s
     manifest = read(written(tmp_path, f"waygraph: 1\nagents:\n  - {line}\n  - {{id: good}}", "a.yaml"))
     assert keys(manifest) == ["good"]
     assert [where.startswith(pointer) for where in reasons(manifest)] == [True]
-
-
-def test_a_yaml_date_in_a_schema_costs_the_tool(tmp_path: Path) -> None:
-    """A schema's default that YAML reads as a date is no JSON: the tool is rejected, with the reason."""
-    text = "waygraph: 1\nid: a\ntools:\n - {name: t, inputSchema: {default: 2024-01-01}}\n - {name: u}"
-    manifest = read(written(tmp_path, text, "a.yaml"))
-    assert [tool.name for tool in manifest.entries[0].tools] == ["u"]
-    assert "inputSchema: cannot be written as JSON" in reasons(manifest)["/tools/0"]
-
-
-def test_a_benchmark_file_in_yaml_may_have_numbers_as_keys(tmp_path: Path) -> None:
-    """A server key that YAML reads as a number is the text it was written as, not a crash."""
-    manifest = read(written(tmp_path, "- tools: {7: {tools: []}, good: {tools: []}}", "a.yaml"))
-    assert keys(manifest) == ["7", "good"]
-
-
-def test_numbers_as_keys_sort_as_the_text_they_are(tmp_path: Path) -> None:
-    """A schema whose YAML keys are numbers is the same text as the same schema in JSON."""
-    agent = {"name": "t", "inputSchema": {"properties": {"a": {}, "10": {}, "9": {}}}}
-    text = "waygraph: 1\nid: x\ntools:\n  - name: t\n    inputSchema: {properties: {a: {}, 10: {}, 9: {}}}\n"
-    as_json = json.dumps({"waygraph": 1, "id": "x", "tools": [agent]})
-    [in_yaml] = read(written(tmp_path, text, "a.yaml")).entries
-    [in_json] = read(written(tmp_path, as_json, "a.json")).entries
-    assert in_yaml.tools[0].input_schema == in_json.tools[0].input_schema
-    assert in_yaml.tools[0].content_hash == in_json.tools[0].content_hash
 
 
 letters = st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp"))

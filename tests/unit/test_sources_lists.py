@@ -1,6 +1,5 @@
 """Docker's catalogue, A2X's service lists, JSON Lines of servers: what each form gives, what costs only itself."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path, read_stream
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.changes import Manifest
-from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
 S = Settings()
@@ -95,15 +93,6 @@ def test_a_server_file_of_dockers_registry_is_one_agent(tmp_path: Path) -> None:
         "args": ["stdio"],
         "env": {"LOCK_TOKEN": "${LOCK_TOKEN}"},
     }
-
-
-def test_a_container_tool_of_docker_is_a_tool(tmp_path: Path) -> None:
-    """A `poci` server runs a container a tool; its file has tools at the top, and is no dump of tools/list."""
-    tool = {"name": "curl", "description": "Fetches", "parameters": {"type": "object", "required": ["url"]}}
-    document = {**SERVER_FILE, "type": "poci", "tools": [tool]}
-    [entry] = read(tmp_path, yaml.safe_dump(document), "server.yaml").entries
-    assert entry.key == "lock"
-    assert json.loads(entry.tools[0].input_schema) == {"type": "object", "required": ["url"]}
 
 
 def test_dockers_list_of_arguments_becomes_a_schema(tmp_path: Path) -> None:
@@ -191,19 +180,6 @@ def test_a_server_a_line_is_an_agent_a_line(tmp_path: Path, name: str) -> None:
     assert manifest.rejected == ()
 
 
-def test_lines_come_by_standard_input_too() -> None:
-    """Without a name the text tells."""
-    [manifest] = read_stream(io.BytesIO(lines(ONE, "{", TWO).encode()), S)
-    assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
-    assert list(faults(manifest)) == ["L2"]
-
-
-def test_broken_json_of_several_lines_is_no_list_of_lines() -> None:
-    """One document over many lines is told with line and column of what is wrong with it."""
-    with pytest.raises(SourceError, match=r"is not JSON: .* at line 3"):
-        read_stream(io.BytesIO(b'{\n"a": 1,\n"b" 2}'), S)
-
-
 def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
     """Each is named by its number; what is held of agents that it may have named stays."""
     text = lines("{", ONE, "[]", '{"name": "\\ud800"}', "9" * 5000, "[" * 100_000, {"name": "x", "url": 5}, TWO, {})
@@ -221,34 +197,6 @@ def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
     assert manifest.partial
 
 
-def test_lines_of_which_none_is_a_server_are_refused(tmp_path: Path) -> None:
-    """Told the first broken one; in a folder what is held of the file stays, unless its lines are whole and others'."""
-    for text, reason, partial in (
-        ("\n", "is empty", True),
-        ('{"query": 1}\n{"query": 2}\n', "JSON Lines, an object with query first", False),
-        ("{\n{\n", "line 1 is not JSON", True),
-    ):
-        with pytest.raises(SourceError, match=reason):
-            read(tmp_path, text, "list.jsonl")
-        with pytest.raises(SourceError, match="is not of the kind server-lines"):
-            read_path(str(tmp_path / "list.jsonl"), S, kind="server-lines")
-        (tmp_path / "good.json").write_text('{"waygraph": 1, "agents": []}')
-        [manifest] = read_path(str(tmp_path), S)
-        assert manifest.partial is partial
-        assert reason in manifest.rejected[0].reason
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_bytes_that_are_no_text_cost_their_line(tmp_path: Path, sent: bool) -> None:
-    """Also where the file is sent to a service as text."""
-    path = tmp_path / "list.jsonl"
-    path.write_bytes(lines(ONE).encode() + b'{"name": "\xff", "url": "https://x.example"}\n' + lines(TWO).encode())
-    listing = list_path(str(path))
-    [manifest] = read_documents(list(documents(listing, S)), S, source="far") if sent else read_path(str(path), S)
-    assert keys(manifest) == ["code.example/a/one", "code.example/a/two"]
-    assert "is not UTF-8 text" in faults(manifest)["L2"]
-
-
 def test_one_name_of_two_servers_loses_neither(tmp_path: Path) -> None:
     """And adding the second changes nothing of the first."""
     other = {**ONE, "url": "https://code.example/b/one"}
@@ -257,23 +205,9 @@ def test_one_name_of_two_servers_loses_neither(tmp_path: Path) -> None:
     assert manifest.rejected == ()
 
 
-def test_several_servers_of_one_address_are_told_apart_by_name(tmp_path: Path) -> None:
-    """Many live in one repository. The same server again is rejected, with its line."""
-    manifest = read(tmp_path, lines(ONE, {**ONE, "name": "Other"}, ONE), "list.jsonl")
-    assert keys(manifest) == ["code.example/a/one", "code.example/a/one#Other"]
-    assert faults(manifest) == {"L3": "agent 'code.example/a/one' is listed before; the first one is kept"}
-
-
 @pytest.mark.parametrize("url", ["https://me:abc@code.example/p?token=abc#abc", "https://code.example/p?key=abc"])
 def test_no_secret_of_an_address_becomes_a_key(tmp_path: Path, url: str) -> None:
     """Neither login nor query nor fragment."""
     manifest = read(tmp_path, lines({**ONE, "url": url}), "list.jsonl")
     assert keys(manifest) == ["code.example/p"]
     assert "abc" not in repr(manifest)
-
-
-def test_an_address_too_long_for_a_name_gives_way_to_the_name(tmp_path: Path) -> None:
-    """And a server without an address has its name alone."""
-    long = {**ONE, "url": f"https://code.example/{'x' * 200}"}
-    manifest = read(tmp_path, lines(long, {"name": "Two", "url": ""}), "list.jsonl")
-    assert keys(manifest) == ["One", "Two"]

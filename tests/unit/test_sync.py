@@ -7,7 +7,7 @@ import pytest
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
-from waygraph.ingest.sync.apply import counts, refuse_mass_removal
+from waygraph.ingest.sync.apply import refuse_mass_removal
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import OperatorSettings, Policy, Rejected, Written
@@ -126,13 +126,6 @@ def test_keys_that_make_the_same_id_are_kept_apart(graph: Graph) -> None:
     changes, _ = graph.sync(manifest("s", *reversed(both)))
     assert changes.is_empty
     assert claims(graph) == first
-
-
-def test_counts_name_every_number(graph: Graph) -> None:
-    """The counts of a change set, by the names that reports show."""
-    changes, _ = graph.sync(manifest("a", entry("x"), entry("y", tools=["one", "two"])))
-    told = counts(changes)
-    assert (told["agents created"], told["tools created"], told["agents removed"]) == (2, 3, 0)
 
 
 # -- mass removal --------------------------------------------------------------------------------
@@ -315,13 +308,6 @@ def test_a_source_removes_only_what_it_claims(graph: Graph) -> None:
     assert changes.removed_agents == ("z",)
     assert set(changes.released) == {"y", "z"}
     assert set(graph.agents()) == {"x", "y"}
-
-
-def test_forgetting_an_unknown_source_is_an_error(graph: Graph) -> None:
-    """The error suggests what was meant."""
-    graph.sync(manifest("catalogue", entry("x")))
-    with pytest.raises(UnknownName, match="Did you mean 'catalogue'"):
-        graph.session.forget_source("catalog")
 
 
 # -- operators -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.model.errors import CypherRefused
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.tracing import Attribute, set_tracer, span
+from waygraph.registry.model.tracing import Attribute, set_tracer
 
 QUERY = "convert 250 euros to yen"
 PATH = ContextVar("PATH", default="")
@@ -70,14 +70,6 @@ def test_a_route_is_embed_legs_and_fusion(registry: Registry, told: Told) -> Non
     assert told.paths == ["route", "route/embed", *legs, "route/fusion"]
 
 
-def test_a_search_for_tools_is_made_of_the_same(registry: Registry, told: Told) -> None:
-    """`find_tools` in place of `route`; by words alone nothing is embedded."""
-    registry.find_tools(QUERY, recipe="lexical")
-    assert told.paths[0] == "find_tools"
-    assert "find_tools/fusion" in told.paths
-    assert "find_tools/embed" not in told.paths
-
-
 def test_writes_and_statements_have_spans(catalog: Path, told: Told) -> None:
     """Also one that fails: its span ends with the error."""
     with Registry.open(":memory:", embedder="none", environ={}) as registry:
@@ -88,18 +80,3 @@ def test_writes_and_statements_have_spans(catalog: Path, told: Told) -> None:
             registry.cypher("CREATE (a:Agent)")
     assert told.paths[0] == "write"
     assert told.paths[-2:] == ["cypher", "cypher"]
-
-
-def test_a_span_tells_nothing_of_what_was_asked(registry: Registry, told: Told) -> None:
-    """Spans leave the machine: the words of a request are in none of them."""
-    registry.route(QUERY)
-    said = " ".join(str(value) for attributes in told.attributes for value in attributes.values())
-    assert [word for word in QUERY.split() if word in said.split()] == []
-    assert "hybrid" in said
-
-
-def test_without_a_tracer_a_span_is_nothing() -> None:
-    """One and the same context, entered as often as one likes."""
-    with span("a", rows=1) as first, span("b") as second:
-        assert span("c") is span("d")
-    assert (first, second) == (None, None)

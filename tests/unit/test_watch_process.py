@@ -22,7 +22,6 @@ from tests.docs.test_cli_pages import documented, misfit
 from tests.mcp_stubs import stdio_server, until, write_config
 from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_left
 from tests.service import process
-from tests.web_pages import web_pages
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.model.changes import Manifest
@@ -103,29 +102,6 @@ def test_it_stops_with_its_servers(
         assert "Traceback" not in running.text
 
 
-def test_an_address_is_asked_as_often_as_told(tmp_path: Path) -> None:
-    """By `--interval`, long before the minutes of the default."""
-    catalogue = {"waygraph": 1, "agents": [{"id": "a", "name": "a", "description": "does a"}]}
-    page = (200, {"Content-Type": "application/json"}, json.dumps(catalogue).encode())
-    with web_pages({"/a.json": page}) as web, watching(tmp_path, f"{web.url}/a.json", "--interval", "0.2") as running:
-        until(lambda: len(web.paths) > 5, "five looks after the first")
-        assert running.process.poll() is None, running.text
-
-
-def test_two_interrupts_at_once_are_one(tmp_path: Path, mark: str) -> None:
-    """As a person gives them who is impatient: it ends as it does by one, and says nothing of its inside."""
-    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
-    with watching(tmp_path, str(config), "--json") as running:
-        running.until_online(1)
-        for _ in range(20):
-            running.process.send_signal(signal.SIGINT)
-            time.sleep(0.01)
-        assert running.process.wait(STOP_S) == 130
-        assert left_of(mark) == []
-        assert "Traceback" not in running.text
-        assert "Exception ignored" not in running.text
-
-
 def test_each_event_is_a_line_of_json(tmp_path: Path, mark: str) -> None:
     """What came of each server and of the registry, each with its time."""
     config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark), "b": {"command": "/no/such"}})
@@ -145,19 +121,6 @@ def test_each_event_is_a_line_of_json(tmp_path: Path, mark: str) -> None:
     assert (listed["source"], listed["tools"]) == (str(config), 1)
 
 
-def test_in_a_pipe_it_prints_a_line_an_event(tmp_path: Path, mark: str) -> None:
-    unset = {"command": sys.executable, "env": {"KEY": "${WAYGRAPH_TEST_IS_NOT_SET}"}}
-    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark), "unset": unset})
-    with watching(tmp_path, str(config), "--once") as running:
-        assert running.process.wait(60) == 0, running.text
-    lines = [line.partition(" ")[2] for line in running.text.splitlines()]
-    reason = "not set in the environment: WAYGRAPH_TEST_IS_NOT_SET"
-    assert f"{config}: rejected: {config}#/mcpServers/unset: {reason}" in lines
-    assert "a: starting" in lines
-    assert any(line.startswith("a: online, 1 tool (") for line in lines)
-    assert any("1 agent created, 1 tool added" in line for line in lines)
-
-
 def test_it_ends_once_nobody_reads_what_it_says(tmp_path: Path, mark: str) -> None:
     """As other programs do in a pipe: quietly, with its servers, when it next has something to say."""
     config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
@@ -168,15 +131,6 @@ def test_it_ends_once_nobody_reads_what_it_says(tmp_path: Path, mark: str) -> No
             assert b'"starting"' in pipe.readline() + pipe.readline()
         assert running.process.wait(STOP_S) == 141
         assert (running.text, left_of(mark)) == ("", [])
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_it_ends_with_a_reason_where_nothing_can_be_written(tmp_path: Path, mark: str) -> None:
-    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
-    with Path("/dev/full").open("wb") as full, watching(tmp_path, str(config), stdout=full.fileno()) as running:
-        assert running.process.wait(STOP_S) == 1
-        assert running.text == "error: standard output cannot be written: No space left on device\n"
-        assert left_of(mark) == []
 
 
 def test_on_a_terminal_it_draws_a_table(tmp_path: Path, mark: str) -> None:
@@ -218,25 +172,6 @@ def test_killed_it_leaves_no_process(tmp_path: Path, mark: str, capfd: pytest.Ca
             print(f" all gone in {time.monotonic() - began:.2f} s", end="")  # noqa: T201
 
 
-def test_a_command_after_dashes_is_followed(tmp_path: Path, mark: str) -> None:
-    arguments = ["--env", f"WAYGRAPH_TEST_MARK={mark}", "--once", "--json", "--", sys.executable, "-m"]
-    with watching(tmp_path, *arguments, "benchmarks.live.stdio_server", "alone") as running:
-        assert running.process.wait(60) == 0, running.text
-    with Registry.open(tmp_path / "r.grafeo") as registry:
-        assert [tool.name for tool in registry.tools()] == ["alone_tool"]
-
-
-@pytest.mark.parametrize(("dead", "alive", "status"), [(2, 0, 1), (1, 1, 0)])
-def test_one_look_that_finds_only_failures_is_one(
-    tmp_path: Path, mark: str, dead: int, alive: int, status: int
-) -> None:
-    servers = {f"dead-{number}": {"command": "/no/such/program"} for number in range(dead)}
-    servers |= {f"alive-{number}": stdio_server(f"alive{number}", mark) for number in range(alive)}
-    config = write_config(tmp_path / "mcp.json", servers)
-    with watching(tmp_path, str(config), "--once", "--json") as running:
-        assert running.process.wait(timeout=60) == status, running.text
-
-
 def test_without_a_source_it_follows_what_the_registry_knows(tmp_path: Path, mark: str) -> None:
     """Else it says what to name, or that there is no registry."""
     with watching(tmp_path) as running:
@@ -274,10 +209,3 @@ def test_a_service_follows_sources(tmp_path: Path, mark: str, workers: str) -> N
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert {(line["caller"], line["action"], line["outcome"]) for line in lines} == {("watch", "ingest", "ok")}
     assert {line["target"] for line in lines} == {str(config)}
-
-
-def test_a_service_that_cannot_open_a_source_does_not_begin(tmp_path: Path) -> None:
-    arguments = ["--registry", str(tmp_path / "r.grafeo"), "serve", "--port", "0", "--watch", str(tmp_path / "none")]
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert "there is no such file" in done.stderr

@@ -31,7 +31,7 @@ from waygraph.ingest.watch.run import Followed, Watch
 from waygraph.ingest.watch.start import followed_sources, watching
 from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.model.changes import Manifest
-from waygraph.registry.model.errors import EmbedderMismatch, SourceError
+from waygraph.registry.model.errors import EmbedderMismatch
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
@@ -79,19 +79,6 @@ def test_a_tool_that_a_server_tells_of_is_found(servers: Servers, registry: Regi
         servers.add("server-1", "paint_zebra", "Paints a zebra in any colour.")
         until(lambda: "one/paint_zebra" in seen.tools, "the new tool")
         assert registry.find_tools("paint the zebra").matches[0].tool.id == "one/paint_zebra"
-
-
-def test_a_flood_of_changes_leads_to_few_listings(servers: Servers, registry: Registry, tmp_path: Path) -> None:
-    """It tells a thousand times a second that something changed, and nothing did: one write in all."""
-    config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1"), "two": servers.url("server-2")})
-    with watched(registry, config) as seen:
-        until(lambda: servers.asked("followed") == 2, "both are listened to")
-        before = servers.asked("listed")
-        told = servers.flood("server-1", 3)
-        assert 10 * (servers.asked("listed") - before) < told
-        servers.add("server-2", "calm")
-        until(lambda: "two/calm" in seen.tools, "what the other one tells")
-        assert registry.status().state.revision <= 3
 
 
 def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: Registry, tmp_path: Path) -> None:
@@ -180,11 +167,6 @@ def test_one_look_ends_with_what_the_registry_refuses_for_good(tmp_path: Path) -
         with pytest.raises(EmbedderMismatch), anyio.from_thread.start_blocking_portal() as portal:
             portal.call(partial(watch.run, once=True))
     assert [type(event) for event in told] == [SourceRead]
-
-
-def test_a_source_that_is_not_there_is_not_followed(registry: Registry, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="there is no such file"), watched(registry, tmp_path / "none.json"):
-        pass
 
 
 def test_a_config_that_loses_most_of_its_servers_keeps_them(
