@@ -16,6 +16,8 @@ from waygraph.registry.storage import approval
 MAX_STEPS = 50
 MAX_BATCH = 100
 
+NULL: dict[str, JsonValue] = {"type": "null"}
+
 Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
 """A text that is not blank: the core says so when it is asked."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS)]
@@ -83,11 +85,10 @@ class RouteRequest(Asked):
     tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                {"required": ["text"], "properties": {"text": {"pattern": r"\S"}, "steps": {"maxItems": 0}}},
-                {"required": ["steps"], "properties": {"steps": {"minItems": 1}, "text": {"maxLength": 0}}},
-            ]
+        json_schema_extra={  # "if", not "anyOf": of an anyOf client generators make a union without fields
+            "if": {"required": ["text"], "properties": {"text": {"pattern": r"\S"}}},
+            "then": {"properties": {"steps": {"maxItems": 0}}},
+            "else": {"required": ["steps"], "properties": {"steps": {"minItems": 1}, "text": {"maxLength": 0}}},
         }
     )
 
@@ -149,16 +150,9 @@ class ManifestRequest(Strict):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [
-                {
-                    "required": ["manifest"],
-                    "properties": {"manifest": {"type": ["object", "array"]}, "documents": {"type": "null"}},
-                },
-                {
-                    "required": ["documents"],
-                    "properties": {"documents": {"type": "array"}, "manifest": {"type": "null"}},
-                },
-            ]
+            "if": {"required": ["manifest"], "properties": {"manifest": {"type": ["object", "array"]}}},
+            "then": {"properties": {"documents": NULL}},
+            "else": {"required": ["documents"], "properties": {"documents": {"type": "array"}, "manifest": NULL}},
         }
     )
 
@@ -181,10 +175,8 @@ class ApprovalRequest(Strict):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [
-                {"required": ["names"], "properties": {"names": {"minItems": 1}}},
-                {"required": ["source"], "properties": {"source": {"type": "string"}}},
-            ]
+            "if": {"required": ["names"], "properties": {"names": {"minItems": 1}}},
+            "else": {"required": ["source"], "properties": {"source": {"type": "string"}}},
         }
     )
 
