@@ -21,7 +21,7 @@ from waygraph.api.rest.middleware import Careful, Limited
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable
 from waygraph.api.rest.responses import Problem
-from waygraph.api.rest.routes import admin, catalog, cypher, health, search
+from waygraph.api.rest.routes import admin, api_browser, catalog, cypher, health, search
 from waygraph.api.telemetry.request_log import Application, Message, Observed, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ one shape. Lists come in parts: `following` of one is the `cursor` of the next. 
 OF_MCP = ("Last-Event-ID", "Mcp-Method", "Mcp-Name", "MCP-Protocol-Version", "Mcp-Session-Id")
 """Headers by which a web page talks to the gateway."""
 _TAGS = [
-    {"name": "asking", "description": "Find agents and tools."},
-    {"name": "holding", "description": "See what the registry holds."},
-    {"name": "changing", "description": "Bring the registry to what sources say, and set what operators decide."},
-    {"name": "wellbeing", "description": "See whether the service is well."},
+    {"name": "search", "description": "Find agents and tools for a request."},
+    {"name": "cypher", "description": "Query the graph."},
+    {"name": "catalog", "description": "List agents, tools, sources and changes."},
+    {"name": "admin", "description": "Ingest manifests, approve changes, and set what operators decide."},
+    {"name": "health", "description": "Check the service."},
 ]
 
 
@@ -104,7 +105,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         openapi_tags=_TAGS,
         openapi_url=None,  # `_document` does it
-        docs_url=None,  # its page would fetch scripts from elsewhere
+        docs_url=None,  # FastAPI's page fetches scripts from elsewhere; `api_browser` does not
         redoc_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # `Observed` does it
@@ -112,6 +113,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     )
     app.state.service = service
     app.add_route("/openapi.json", _document, include_in_schema=False)
+    app.router.routes.extend(api_browser.browser_routes())
     routers = [part.router for part in (search, catalog, admin, cypher, health)]
     for router in routers:
         app.include_router(router)

@@ -122,9 +122,9 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 def _careful(send: Send) -> Send:
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            given = list(message.get("headers", ()))
-            kept = any(name.lower() == b"cache-control" for name, _ in given)
-            message["headers"] = [*given, *HEADERS, *(() if kept else (NOT_KEPT,))]
+            headers = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in headers}
+            message["headers"] = [*headers, *(default for default in (*HEADERS, NOT_KEPT) if default[0] not in names)]
         await send(message)
 
     return sent

@@ -50,7 +50,7 @@ _OWN_FAULT = "the service met a fault of its own; its log knows more under this 
 _IN_OUR_WORDS = {
     # FastAPI's of all else that stands against reading it: its encoding, or numbers of 5,000 digits.
     "There was an error parsing the body": "the body cannot be read as JSON in UTF-8",
-    "Not Found": "there is nothing at this path; /openapi.json tells what there is",
+    "Not Found": "there is nothing at this path; /docs and /openapi.json say what there is",
 }
 """By the words of the libraries."""
 _FAULTS = 50

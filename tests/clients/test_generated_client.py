@@ -25,9 +25,9 @@ ROUTE_REQUEST = {
 CALLS = """
 import json, sys
 from waygraph_client import AuthenticatedClient
-from waygraph_client.api.asking import route, search_tools
-from waygraph_client.api.changing import manifests
-from waygraph_client.api.holding import agents
+from waygraph_client.api.search import route, search_tools
+from waygraph_client.api.admin import manifests
+from waygraph_client.api.catalog import agents
 from waygraph_client.models import ManifestRequest, RequestFilters, RouteRequest, SearchRequest
 
 client = AuthenticatedClient(base_url=sys.argv[1], token=sys.argv[2], raise_on_unexpected_status=True)

@@ -33,7 +33,7 @@ HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 """What a caller says of a manifest beside itself, as the audit has it."""
 NOTHING: Mapping[str, object] = {}
 
-router = APIRouter(prefix="/v1", tags=["changing"])
+router = APIRouter(prefix="/v1", tags=["admin"])
 
 
 @router.post("/manifests", **operation("manifests"))

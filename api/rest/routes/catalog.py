@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.to_json import Shape
 
-router = APIRouter(prefix="/v1", tags=["holding"])
+router = APIRouter(prefix="/v1", tags=["catalog"])
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]

@@ -10,7 +10,7 @@ from waygraph.api.rest.requests import CypherRequest
 from waygraph.registry.model import to_json
 from waygraph.registry.model.views import CypherResult
 
-router = APIRouter(prefix="/v1", tags=["asking"])
+router = APIRouter(prefix="/v1", tags=["cypher"])
 
 
 @router.post("/cypher", **operation("cypher"))

@@ -14,7 +14,7 @@ from waygraph.api.rest.problems import answer, not_ready
 if TYPE_CHECKING:
     from waygraph.registry.model.to_json import Shape
 
-router = APIRouter(tags=["wellbeing"])
+router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz", **operation("healthz"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.to_json import Shape
     from waygraph.registry.routing.tool_formats import ToolFormat
 
-router = APIRouter(prefix="/v1", tags=["asking"])
+router = APIRouter(prefix="/v1", tags=["search"])
 
 
 @router.post("/route", **operation("route"))
