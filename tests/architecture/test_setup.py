@@ -1,6 +1,5 @@
 """Set-up on a bare machine: it finds a fitting Python, or says in one line how to get one."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -67,22 +66,6 @@ def test_a_python_that_is_too_old_is_named(bare: dict[str, str]) -> None:
     assert "seen: Python 3.11.0" in found.stderr
 
 
-def test_a_fitting_python_on_the_path_is_taken(bare: dict[str, str]) -> None:
-    """`python3` of a sufficient version is enough; a newer name is asked first."""
-    python = add_python(bare, "python3", "3.12.0")
-    assert find(bare).stdout.strip() == str(python)
-    newer = add_python(bare, "python3.13", "3.13.0")
-    assert find(bare).stdout.strip() == str(newer)
-
-
-def test_a_python_of_pyenv_is_found(bare: dict[str, str]) -> None:
-    """One that lies in ~/.pyenv is found without pyenv on the path."""
-    versions = Path(bare["HOME"]) / ".pyenv" / "versions" / "3.12.4" / "bin"
-    versions.mkdir(parents=True)
-    python = add_python(bare, "python", "3.12.0").rename(versions / "python")
-    assert find(bare).stdout.strip() == str(python)
-
-
 def test_the_python_asked_for_is_used_or_refused(bare: dict[str, str]) -> None:
     """`PYTHON` is never quietly replaced by another."""
     add_python(bare, "python3.13", "3.13.0")
@@ -91,9 +74,3 @@ def test_the_python_asked_for_is_used_or_refused(bare: dict[str, str]) -> None:
     assert found.returncode == 1
     assert f"PYTHON={old}" in found.stderr
     assert find({**bare, "PYTHON": sys.executable}).stdout.strip() == sys.executable
-
-
-def test_scripts_are_executable() -> None:
-    """What make and CI call can be called."""
-    called = [ROOT / ".ci" / "run", *(path for path in (ROOT / "scripts").iterdir() if path.suffix == "")]
-    assert [path for path in called if path.is_file() and not os.access(path, os.X_OK)] == []

@@ -19,12 +19,9 @@ from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.upstream.connection import Deaf, Result
 from waygraph.registry.model.errors import (
     CallTimedOut,
-    InvalidArguments,
     NotCallable,
-    UpstreamAnswered,
     UpstreamRefused,
 )
-from waygraph.registry.model.identity import SKILL_MESSAGE
 
 VERSIONS = ("1.0", "0.3")
 
@@ -74,11 +71,6 @@ def agent(request: pytest.FixtureRequest, here: Here) -> Any:
         here.ingest(served.url)
         served.messages.clear()
         yield served
-
-
-def test_a_skill_takes_a_message(here: Here, agent: Served) -> None:
-    [tool] = here.registry.tools("desk")
-    assert tool.input_schema == SKILL_MESSAGE
 
 
 def test_a_message_is_answered_by_a_message(here: Here, agent: Served) -> None:
@@ -143,19 +135,6 @@ def test_a_call_that_is_given_up_cancels_the_task(here: Here, agent: Served) -> 
     until(lambda: len(agent.cancelled) == 1, "the agent hears that nobody waits")
 
 
-def test_an_error_of_the_protocol_is_the_agent_s_own(here: Here, agent: Served) -> None:
-    with pytest.raises(UpstreamAnswered) as caught:
-        said(here, {"message": "hello", "task_id": "no-such-task"})
-    assert caught.value.code < 0
-
-
-@pytest.mark.parametrize("arguments", [{}, {"message": " "}, {"message": 5}, {"message": "hello", "task_id": 1}])
-def test_arguments_that_are_no_message(here: Here, agent: Served, arguments: Mapping[str, Any]) -> None:
-    with pytest.raises(InvalidArguments):
-        said(here, arguments)
-    assert agent.messages == []
-
-
 # -- whom it trusts --------------------------------------------------------------------------------
 
 
@@ -208,13 +187,6 @@ def test_a_login_is_sent_and_shown_to_nobody(here: Here) -> None:
         entry = f'[[service]]\nagent = "desk"\nbase_url = "{served.url}/a2a"\nallow_private = true\n'
         result = run(here, "hello", services=f'{entry}auth = {{ bearer = "${{DESK_TOKEN}}" }}\n')
     assert texts(result) == ["Hello yourself.", "token=***"]
-
-
-def test_an_agent_that_speaks_no_json_rpc(here: Here) -> None:
-    with serving(binding="GRPC") as served:
-        here.ingest(served.url)
-        with pytest.raises(NotCallable, match="no interface that speaks JSON-RPC"):
-            run(here, "hello")
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}', b"\xff"])

@@ -13,8 +13,6 @@ from waygraph.ingest.execution.executor import Executor
 from waygraph.ingest.upstream.connection import Deaf, Question, Result
 from waygraph.registry.model.errors import (
     CallTimedOut,
-    NotCallable,
-    UpstreamAnswered,
     UpstreamError,
     UpstreamRefused,
     UpstreamUnreachable,
@@ -98,13 +96,6 @@ def test_a_failure_names_the_agent_whose_it_is(kind: type[UpstreamError]) -> Non
     executor = Executor({"mcp_server": Failing(kind("was ended by SIGKILL"))}, 4)
     with pytest.raises(kind, match=r"^a: was ended by SIGKILL$"):
         run(executor.call, call())
-
-
-def test_what_a_server_itself_answers_stays_as_it_is() -> None:
-    answered = UpstreamAnswered(-32000, "out of paper", {"tray": 2})
-    with pytest.raises(UpstreamAnswered) as raised:
-        run(Executor({"mcp_server": Failing(answered)}, 4).call, call())
-    assert raised.value is answered
 
 
 def test_waiting_for_a_place_counts_to_the_deadline() -> None:
@@ -207,8 +198,3 @@ def test_whoever_asked_can_cancel() -> None:
 
     run(main)
     assert way.ended == ["a"]
-
-
-def test_a_kind_that_nothing_runs_says_so() -> None:
-    with pytest.raises(NotCallable, match="nothing here runs tools of a mcp_server agent"):
-        run(Executor({}, 4).call, call())

@@ -1,11 +1,9 @@
 """How the server of an agent is reached for a call: as a person here had it asked, with today's values."""
 
 import json
-import sys
 import threading
 import time
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,11 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
-from waygraph.ingest.execution import launches as launches_module
 from waygraph.ingest.execution.claims import claims_on
-from waygraph.ingest.execution.launches import FRESH_S
-from waygraph.ingest.execution.pool import LastOf
 from waygraph.ingest.manifest.launch import HttpLaunch, StdioLaunch
 from waygraph.ingest.manifest.trust_store import launch_digest, vouched_file
 from waygraph.ingest.pipeline import Ingestion
-from waygraph.ingest.sources.resolve import Opening, open_sources, open_value
+from waygraph.ingest.sources.resolve import Opening, open_sources
 from waygraph.ingest.watch.start import followed_sources
 from waygraph.registry.model.errors import MassRemoval, NotCallable, StorageFailed
 
@@ -37,16 +32,6 @@ def test_a_command_is_started_as_it_was_ingested_with_today_s_variables(here: He
     assert [launch.command, *launch.args] == here.command
     assert launch.env == {"SCALE_KEY": "value-now"}
     assert launch.cwd == str(here.folder)
-
-
-def test_a_config_from_memory_has_no_file_to_be_compared_with(here: Here) -> None:
-    """Whatever its source is called, also if a file has that name."""
-    (here.folder / "mine.json").write_text("{}")
-    taken = Ingestion(opening=replace(here.opening(), source="mine"))
-    list(taken.ingest(here.registry, open_value({"mcpServers": {"scales": here.entry}}, taken.opening)))
-    launch = here.launches.of(here.registry.agent("scales"))
-    assert isinstance(launch, StdioLaunch)
-    assert [launch.command, *launch.args] == here.command
 
 
 def test_a_variable_that_is_not_set_is_named_and_no_value_is(here: Here) -> None:
@@ -167,18 +152,6 @@ def test_the_default_of_an_input_is_a_value_too(here: Here) -> None:
         here.launches.of(agent)
 
 
-def test_what_other_servers_of_a_config_ask_for_changes_nothing(here: Here) -> None:
-    """Beside this one a server comes, and an input that only that one asks for."""
-    own = {"id": "key", "type": "promptString", "default": "a"}
-    servers = {"scales": {**here.entry, "env": {"KEY": "${input:key}"}}}
-    [agent] = here.ingest(here.write("mcp.json", {"servers": servers, "inputs": [own]}))
-    servers["other"] = {**here.entry, "env": {"KEY": "${input:other}"}}
-    here.write("mcp.json", {"servers": servers, "inputs": [own, {**own, "id": "other", "default": "b"}]})
-    launch = here.launches.of(agent)
-    assert isinstance(launch, StdioLaunch)
-    assert launch.env == {"KEY": "a"}
-
-
 def test_a_server_that_is_moved_to_another_folder_is_not_started(here: Here) -> None:
     """Claude Code's file says in which folder a project's servers run; the name of both may be the same."""
 
@@ -276,15 +249,6 @@ def test_a_config_is_found_again_under_whichever_name_and_from_whichever_folder(
     assert (list(launch.args), launch.cwd) == (here.command[1:], str(here.folder))
 
 
-def test_one_of_several_configs_of_a_folder(here: Here) -> None:
-    here.config({"scales": {**here.entry, "env": {"KEY": "of-the-first"}}}, "configs/a.json")
-    here.config({"other": {**here.entry, "env": {"KEY": "of-the-second"}}}, "configs/b.json")
-    agents = {agent.id: agent for agent in here.ingest(str(here.folder / "configs"))}
-    launch = here.launches.of(agents["other"])
-    assert isinstance(launch, StdioLaunch)
-    assert launch.env == {"KEY": "of-the-second"}
-
-
 def test_what_another_made_of_a_config_is_not_started(here: Here) -> None:
     """A pull that changes a project's config starts nothing new: whoever ingested it looks at it first."""
     path = here.config({"scales": here.entry})
@@ -309,25 +273,6 @@ def test_a_server_that_the_config_names_no_more_or_has_switched_off(here: Here) 
     Path(path).unlink()
     with pytest.raises(NotCallable, match=r"mcp\.json: cannot be read"):
         here.launches.of(agent)
-
-
-def test_an_address_keeps_its_headers_as_references(here: Here) -> None:
-    here.environ["TOKEN"] = "s3cret-token"  # noqa: S105
-    with served() as server:
-        [agent] = here.ingest(server.url, headers={"Authorization": "Bearer ${TOKEN}"})
-        here.environ["TOKEN"] = "renewed-token"  # noqa: S105
-        launch = here.launches.of(agent)
-        assert isinstance(launch, HttpLaunch)
-        assert (launch.url, dict(launch.headers)) == (server.url, {"Authorization": "Bearer renewed-token"})
-        assert not launch.public
-
-
-def test_a_value_that_was_typed_and_is_kept_nowhere_is_asked_for_by_its_name(here: Here) -> None:
-    with served() as server:
-        [agent] = here.ingest(server.url, headers={"X-Api-Key": "typed-s3cret"})
-    with pytest.raises(NotCallable, match="not set in the environment: X_Api_Key") as caught:
-        here.launches.of(agent)
-    assert "typed-s3cret" not in str(caught.value)
 
 
 def test_an_address_that_was_logged_in_to_is_so_again(here: Here) -> None:
@@ -395,38 +340,6 @@ def test_a_source_that_was_forgotten_starts_nothing(here: Here) -> None:
         here.launches.of(agent)
 
 
-def test_a_launch_is_looked_for_once_a_second(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that follow each other do not each read the config; what is revoked is so after a second."""
-    path = here.config({"scales": here.entry})
-    [agent] = here.ingest(path)
-
-    async def main() -> None:
-        launches = here.launches
-        first = await launches.fresh(agent)
-        Path(path).unlink()
-        with monkeypatch.context() as long:
-            long.setattr(launches_module, "FRESH_S", 600.0)
-            assert await launches.fresh(agent) is first
-        await anyio.sleep(FRESH_S + 0.1)
-        with pytest.raises(NotCallable):
-            await launches.fresh(agent)
-
-    anyio.run(main)
-
-
-def test_launches_of_agents_that_came_and_went_are_forgotten(here: Here) -> None:
-    """They hold values that were resolved."""
-    agents = here.ingest(here.config({"scales": here.entry, "till": here.entry}))
-    launches = replace(here.launches, _known=LastOf(1))
-
-    async def main() -> None:
-        for agent in agents:
-            await launches.fresh(agent)
-
-    anyio.run(main)
-    assert [agent.id for agent in agents[1:]] == list(launches._known)
-
-
 def test_the_file_of_what_was_vouched_for_is_its_owner_s_and_holds_no_value(here: Here) -> None:
     here.environ["SCALE_KEY"] = "s3cret-of-the-scales"
     here.ingest_command(here.command, env={"SCALE_KEY": "${SCALE_KEY}", "OTHER": "literal-s3cret"})
@@ -442,15 +355,6 @@ def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
     with pytest.raises(StorageFailed, match="is no file of what was vouched for"):
         here.launches.of(agent)
     assert file.read_text() == '{"version": 1, "sources": []}'
-
-
-def test_sources_of_several_processes_stand_side_by_side(here: Here) -> None:
-    here.ingest_command(here.command)
-    here.ingest(here.config({"scales": here.entry}))
-    held = vouched_file(here.settings.data_path)
-    names = [source.name for source in here.registry.sources()]
-    assert [bool(held.source(name).servers) for name in names] == [True, True]
-    assert sys.executable in names[0] + names[1]
 
 
 def test_a_launch_that_is_slow_to_be_found_holds_nobody_beyond_the_deadline(

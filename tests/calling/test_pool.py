@@ -23,7 +23,6 @@ from waygraph.ingest.upstream.clock import SystemClock
 from waygraph.ingest.upstream.connection import Deaf, MayHaveRun
 from waygraph.registry.model.errors import (
     CallTimedOut,
-    NotCallable,
     UpstreamAnswered,
     UpstreamError,
     UpstreamUnreachable,
@@ -76,18 +75,6 @@ async def until(holds: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE_S):
         while not holds():
             await anyio.sleep(0.02)
-
-
-def test_nothing_is_started_before_a_call_and_nothing_is_left(mark: str) -> None:
-    async def act(pool: Pool) -> None:
-        assert not left_of(mark)
-        assert pool.open == frozenset()
-        pid = await text(pool, "who")
-        assert left_of(mark) == [int(pid)]
-        assert pool.open == {"one"}
-
-    with_pool({"one": hand_tools(mark)}, act)
-    assert not left_of(mark)
 
 
 def test_many_calls_start_one_server(mark: str) -> None:
@@ -227,14 +214,6 @@ def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
     with_pool({"one": hand_tools(mark)}, act, Settings(call_idle_s=0.2))
 
 
-def test_a_server_at_work_is_not_idle(mark: str) -> None:
-    async def act(pool: Pool) -> None:
-        assert await text(pool, "sleeps", seconds=0.6) == "woke"
-
-    with_pool({"one": hand_tools(mark)}, act, Settings(call_idle_s=0.0))
-    assert not left_of(mark)
-
-
 def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(mark: str) -> None:
     """What the operator changed holds from the next call on."""
     launches: dict[str, Launch] = {"one": hand_tools(mark)}
@@ -295,48 +274,6 @@ def test_a_start_that_failed_is_remembered_for_a_while(
     with_pool({"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}, act)
 
 
-def test_one_failed_start_of_a_server_that_stood_before_is_not_remembered(
-    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was killed as it came again, say; a second failure is."""
-    monkeypatch.setattr(pool_module, "FIRST_REST_S", 600.0)
-    monkeypatch.setattr(pool_module, "LONGEST_REST_S", 600.0)
-    script = tmp_path / "server.py"
-    good = (Path(__file__).parents[1] / "upstream/programs/tools.py").read_text("utf-8")
-    script.write_text(good, "utf-8")
-
-    async def act(pool: Pool) -> None:
-        for _ in range(2):
-            pid = int(await text(pool, "who"))
-            script.write_text("import sys; sys.exit('Error: no paper')", "utf-8")
-            os.kill(pid, signal.SIGKILL)
-            await until(lambda: not pool.open)
-            with pytest.raises(UpstreamUnreachable, match=r"no paper$"):
-                await text(pool, "who")
-            script.write_text(good, "utf-8")
-        pid = int(await text(pool, "who"))
-        script.write_text("import sys; sys.exit('Error: no paper')", "utf-8")
-        os.kill(pid, signal.SIGKILL)
-        await until(lambda: not pool.open)
-        for said in (r"no paper$", r"no paper$", r"no paper; it is tried again"):
-            with pytest.raises(UpstreamUnreachable, match=said):
-                await text(pool, "who")
-
-    with_pool({"one": StdioLaunch(command=sys.executable, args=("-S", str(script)), env={MARK: mark})}, act)
-
-
-def test_a_corrected_launch_does_not_wait_for_the_failed_one() -> None:
-    launches: dict[str, Launch] = {"one": NO_COMMAND}
-
-    async def act(pool: Pool) -> None:
-        with pytest.raises(UpstreamUnreachable, match="command not found"):
-            await text(pool, "who")
-        launches["one"] = tools_by_hand()
-        assert await text(pool, "echo") == "{}"
-
-    with_pool(launches, act)
-
-
 def test_dead_servers_delay_nobody(mark: str) -> None:
     """Of 50 five are dead, each in its own way; the others answer while three of these are still waited for."""
     silent = StdioLaunch(command=sys.executable, args=("-c", "import time; time.sleep(600)"), env={MARK: mark})
@@ -362,18 +299,6 @@ def test_dead_servers_delay_nobody(mark: str) -> None:
 
     with_pool(launches, act, Settings(upstream_connect_timeout_s=600.0))
     assert not left_of(mark)
-
-
-def test_what_may_not_be_started_is_told_by_whoever_knows_it() -> None:
-    async def refuse(agent: Agent) -> Launch:
-        raise NotCallable(agent.id, "it is held")
-
-    async def run() -> None:
-        async with calling_pool(refuse, Settings()) as pool:
-            with pytest.raises(NotCallable, match="it is held"):
-                await text(pool, "echo")
-
-    anyio.run(run)
 
 
 def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None:
@@ -433,15 +358,6 @@ def test_a_call_whose_launch_is_found_after_the_end_starts_nothing(mark: str) ->
     assert not left_of(mark)
 
 
-def test_an_error_inside_the_pool_s_block_comes_out_as_it_is() -> None:
-    async def run() -> None:
-        async with calling_pool(of({}), Settings()):
-            raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        anyio.run(run)
-
-
 def test_a_server_whose_tools_ask_by_request_is_spoken_to_so_that_they_can() -> None:
     """The SDK's do so in the handshake era alone. The tool is not run again by itself; the server is remembered."""
     host = Listening(answers={"elicitation/create": {"action": "accept", "content": {"yes": True}}})
@@ -473,14 +389,6 @@ def test_a_server_whose_tools_ask_by_request_is_spoken_to_so_that_they_can() -> 
 def tool_call(name: str, *, deadline_s: float = PATIENCE_S, **given: Any) -> ToolCall:
     tool = Tool(id=f"one/{name}", agent_id="one", name=name, call_name=f"one_{name}")
     return ToolCall(agent=ONE, tool=tool, arguments=given, deadline_s=deadline_s, host=Listening())
-
-
-def test_a_tool_is_called_by_its_server_s_own_name() -> None:
-    async def act(pool: Pool) -> None:
-        result = await McpCaller(pool).call(tool_call("echo", a=1))
-        assert result == {"content": [{"type": "text", "text": '{"a": 1}'}]}
-
-    with_pool({"one": tools_by_hand()}, act)
 
 
 def test_the_deadline_holds_for_the_start_too_which_goes_on(mark: str) -> None:

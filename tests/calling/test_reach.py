@@ -76,26 +76,6 @@ def test_a_service_that_an_operator_configured(
     assert Reach(registry, Services(entries=(named,)), reached.vouched).now().why_not(agent) == ""
 
 
-def test_an_agent_whose_address_somebody_named(registry: Registry, reached: Reach) -> None:
-    agent = put(registry, "a2a_agent")
-    vouch(reached, cards={"a": launch_digest(LAUNCH)}, origin="https://a.example")
-    assert reached.now().why_not(agent) == ""
-
-
-def test_a_skill_whose_folder_was_ingested(registry: Registry, reached: Reach, tmp_path: Path) -> None:
-    agent = put(registry, "skill")
-    assert reached.now().why_not(agent) == availability.NOT_READ_HERE
-    vouch(reached, path=str(tmp_path))
-    assert reached.now().why_not(agent) == ""
-
-
 def test_an_agent_that_nothing_runs(registry: Registry, reached: Reach) -> None:
     agent = put(registry, "custom")
     assert "nothing here runs" in reached.now().why_not(agent)
-
-
-def test_a_damaged_file_stands_against_nobody(registry: Registry, reached: Reach) -> None:
-    """A call says what is wrong with it."""
-    agent = put(registry, "mcp_server")
-    reached.vouched.path.write_text("no JSON")
-    assert reached.now().why_not(agent) == ""

@@ -7,7 +7,6 @@ import pytest
 
 from tests.calling.opened_here import Here
 from waygraph.ingest.execution.call import ToolCall
-from waygraph.ingest.execution.call_skill import MOST_CHARS
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.errors import NotCallable, UnknownName
@@ -85,14 +84,6 @@ def test_a_text_that_was_changed_is_looked_at_first(here: Here) -> None:
     assert "evil" in texts(given(here))[0]
 
 
-def test_a_text_that_is_gone(here: Here) -> None:
-    file = skill(here)
-    here.ingest(str(here.folder / "skills"))
-    file.unlink()
-    with pytest.raises(NotCallable, match="is no longer under"):
-        given(here)
-
-
 def test_a_link_leads_to_no_other_file(here: Here) -> None:
     """Not even to one of the very same text."""
     file = skill(here)
@@ -101,14 +92,6 @@ def test_a_link_leads_to_no_other_file(here: Here) -> None:
     file.symlink_to(here.folder / "elsewhere.md")
     with pytest.raises(NotCallable, match="is no longer under"):
         given(here)
-
-
-def test_a_long_text_is_cut_with_a_remark(here: Here) -> None:
-    skill(here, TEXT + "x" * (MOST_CHARS + 10))
-    here.ingest(str(here.folder / "skills"))
-    text = texts(given(here))[0]
-    assert len(text) < MOST_CHARS + 100
-    assert text.endswith(f"({len(TEXT) + 10} more characters stand in the file)")
 
 
 def test_a_skill_that_somebody_sent_has_no_text_here(here: Here) -> None:

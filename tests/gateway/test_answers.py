@@ -7,12 +7,10 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp import MCPError
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
-from tests.service import Served, served
-from waygraph.api.mcp import tools
+from tests.service import Served
 from waygraph.api.mcp.results import failed, protocol_error
 from waygraph.registry.model.errors import (
     EmbedderRefused,
@@ -75,25 +73,6 @@ def test_a_result_is_unchanged(service: Served, ask: Ask) -> None:
     meta = dict(result["_meta"])
     assert meta.pop("io.modelcontextprotocol/serverInfo", {"name": "waygraph"})["name"] == "waygraph"
     assert meta == PICTURE["_meta"]
-
-
-@pytest.mark.parametrize("ask", [modern, handshake])
-def test_a_list_has_the_schemas_as_they_are(service: Served, ask: Ask) -> None:
-    """The order of their keys, which the SDK's types change in the handshake era."""
-    tools = ask(service.url, "tools/list")["result"]["tools"]
-    assert list(tools[0]) == ["name", "description", "inputSchema", "annotations"]
-    assert list(tools[0]["inputSchema"]) == ["type", "properties", "required"]
-
-
-def test_a_tools_own_error_is_its_result(service: Served) -> None:
-    result = modern(service.url, "tools/call", name="box__fail", arguments={})["result"]
-    assert result["isError"] is True
-    assert result["content"] == [{"type": "text", "text": "the door is locked"}]
-
-
-def test_an_error_of_the_protocol_stays_one(service: Served) -> None:
-    error = modern(service.url, "tools/call", name="box__refuse", arguments={})["error"]
-    assert error == {"code": 1234, "message": "no paper left", "data": {"tray": 2}}
 
 
 @pytest.mark.parametrize("code", [-32700, -32600, -32601, -32000, -32001, -32020, -32022])
@@ -221,25 +200,6 @@ def test_a_fault_of_our_own_is_told_without_its_words(fault: WaygraphError, code
     assert "secret" not in json.dumps([error, protocol_error(fault)])
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_what_nobody_foresaw_is_logged_and_told_without_its_words(
-    toolbox: Place, monkeypatch: pytest.MonkeyPatch, era: Era
-) -> None:
-    def fail(*_: object) -> None:
-        raise LookupError("/secret/place")
-
-    async def call(url: str) -> None:
-        async with over_http(f"{url}/mcp", era) as host:
-            with pytest.raises(MCPError, match="a fault of its own") as raised:
-                await host.call_tool("find_tools", {"query": "add"})
-            assert raised.value.code == -32603
-
-    monkeypatch.setattr(tools, "find_tools", fail)
-    with served(toolbox.registry) as running:
-        anyio.run(call, running.url)
-        assert "LookupError" in running.log
-
-
 def test_the_capabilities_are_a_resource(service: Served) -> None:
     listed = modern(service.url, "resources/list")["result"]["resources"]
     assert [each["uri"] for each in listed] == ["waygraph://capabilities"]
@@ -248,16 +208,6 @@ def test_the_capabilities_are_a_resource(service: Served) -> None:
     assert told["backends"] == ["keyword"]
     assert {"mcp", "openai", "anthropic", "gemini"} <= set(told["formats"])
     assert told["surface"] == "default"
-
-
-def test_an_unknown_resource_is_an_error(service: Served) -> None:
-    async def read() -> None:
-        async with over_http(f"{service.url}/mcp") as host:
-            with pytest.raises(MCPError) as refused:
-                await host.read_resource("waygraph://nothing")
-            assert refused.value.code == -32602
-
-    anyio.run(read)
 
 
 def call(service: Served, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

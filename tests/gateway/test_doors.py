@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
-from tests.service import Served, assert_problem, process, served
+from tests.service import Served, assert_problem, served
 from waygraph.api.cli.app import main
 from waygraph.registry import Registry
 from waygraph.registry.model.settings import Settings
@@ -141,17 +141,6 @@ def test_a_web_page_of_another_origin_is_refused(service: Served, guarded: Serve
     assert own.status_code == 200
 
 
-def test_a_web_page_that_may_call_the_service_reaches_the_gateway(toolbox: Place) -> None:
-    page = "https://page.example"
-    with served(toolbox.registry, settings=Settings(cors_origins=f"{page}, ")) as service:
-        client = service.client(Origin=page)
-        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id"}
-        assert client.options("/mcp", headers=asked).status_code == 200
-        answer = client.post("/mcp", json=LIST, headers=BARE)
-        assert answer.headers["access-control-allow-origin"] == page
-        assert "mcp-session-id" in answer.headers["access-control-expose-headers"].lower()
-
-
 def test_a_session_belongs_to_who_opened_it(guarded: Served) -> None:
     """To anybody else it is not there."""
     mine, other = guarded.key(everything=True), guarded.key(everything=True)
@@ -237,13 +226,6 @@ def eventually(status: Callable[[], int]) -> int:
     while (found := status()) == 429 and time.monotonic() < give_up_at:
         time.sleep(0.02)
     return found
-
-
-def test_a_service_without_the_gateway_has_no_such_path(tmp_path: Path) -> None:
-    with Registry.open(tmp_path / "r.grafeo", embedder="none"):
-        pass
-    with process(tmp_path / "r.grafeo", tmp_path, "--no-mcp") as running:
-        assert running.client().post("/mcp", json=LIST, headers=BARE).status_code == 404
 
 
 # -- what each sees --------------------------------------------------------------------------------
@@ -349,12 +331,3 @@ def test_a_namespace_holds_on_stdio_too(two: Place) -> None:
             )
 
     anyio.run(walk)
-
-
-def test_what_cannot_be_executed_says_so(both: Served) -> None:
-    key = both.key(everything=True)
-    headers = {**ACCEPT, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "shelf__archive"}
-    params = {"_meta": ENVELOPE, "name": "shelf__archive", "arguments": {}}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    result = both.client(key, **headers).post("/mcp", json=asked).json()["result"]
-    assert result["structuredContent"]["error"]["code"] == "not-callable"

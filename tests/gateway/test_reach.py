@@ -52,30 +52,12 @@ def test_a_found_tool_says_that_it_cannot_run(service: Served) -> None:
     assert "use_tool" in found["hint"]
 
 
-def test_where_none_can_run_it_is_said_once(service: Served) -> None:
-    found = told_of(asked(service, "find_tools", query="abacus add up", limit=1))
-    assert [list(tool) for tool in found["tools"]] == [["name", "version", "description", "params"]]
-    assert found["hint"] == f"none of these can be run from here: {OF_A_CATALOGUE}"
-
-
-def test_routed_agents_say_it_as_well(service: Served) -> None:
-    found = told_of(asked(service, "route_agents", query="add two whole numbers"))
-    assert {agent["id"]: agent.get("cannot_run") for agent in found["agents"]} == {
-        "abacus": OF_A_CATALOGUE,
-        "box": None,
-    }
-
-
 @pytest.mark.parametrize("params", [{}, {"a": "one"}, {"a": 1}], ids=["none", "wrong", "right"])
 def test_a_call_says_it_whatever_the_arguments(service: Served, params: dict[str, object]) -> None:
     """A model is not led to mend arguments of what will never run."""
     error = error_of(asked(service, "use_tool", name="abacus__add_up", params=params))
     assert error["code"] == "not-callable"
     assert OF_A_CATALOGUE in error["message"]
-
-
-def test_wrong_arguments_of_what_runs_are_told(service: Served) -> None:
-    assert error_of(asked(service, "use_tool", name="box__add", params={}))["code"] == "invalid-arguments"
 
 
 def test_what_cannot_run_is_not_listed(place: Place, service: Served) -> None:

@@ -10,11 +10,9 @@ from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
-from tests.gateway.test_answers import ENVELOPE, modern
 from tests.service import Served, process, served
 from waygraph.api.mcp import list_changed
 from waygraph.api.mcp.list_changed import Listeners
-from waygraph.api.mcp.sessions import MAX_KNOWN, Session
 from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Registry
 
@@ -75,13 +73,6 @@ def test_a_summary_does_not_stand_for_the_schema(toolbox: Place) -> None:
             assert (await found("summary"))["unchanged"] is True
 
     anyio.run(walk)
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    session = Session()
-    session.sent({"name": f"tool-{number}", "version": "a"} for number in range(MAX_KNOWN + 10))
-    assert len(session.known) == MAX_KNOWN
-    assert "tool-9" not in session.known
 
 
 def test_sessions_know_nothing_of_each_other(service: Served) -> None:
@@ -275,10 +266,3 @@ def test_a_call_ends_by_its_deadline(open_host: Any, era: Era) -> None:
         assert (error["code"], error["timeout_s"]) == ("call-timed-out", 0.3)
 
     anyio.run(walk)
-
-
-@pytest.mark.parametrize("wanted", [10**400, 1e308, 0, -1, True, "60", None], ids=lambda wanted: str(wanted)[:8])
-def test_a_deadline_that_is_none_or_too_far_is_the_one_that_is_set(service: Served, wanted: Any) -> None:
-    meta = {**ENVELOPE, "waygraph/timeout_s": wanted}
-    result = modern(service.url, "tools/call", name="box__add", arguments={"a": 1, "b": 2}, _meta=meta)["result"]
-    assert result["structuredContent"] == {"total": 3}

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
 
 import anyio
 import httpx2
@@ -13,7 +12,6 @@ import pytest
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
 from waygraph.api.mcp.list_changed import Listeners
-from waygraph.api.mcp.tools_list import Listed
 from waygraph.api.rest import mcp_mount
 from waygraph.api.rest.dependencies import Readiness
 from waygraph.api.rest.follow import Follower
@@ -59,17 +57,6 @@ def test_who_asks_the_gateway_early_waits_alone(ready: threading.Event) -> None:
             ready.set()
             asking.join()
     assert told[0].status_code == 200
-
-
-def test_who_leaves_while_the_gateway_is_opened_takes_nobody_along(ready: threading.Event) -> None:
-    with served() as service:
-        try:
-            with pytest.raises(httpx2.ReadTimeout):
-                service.client().post("/mcp", json=HELLO, headers=ACCEPT, timeout=httpx2.Timeout(60, read=0.2))
-            assert_good(service.client().get("/healthz"))
-        finally:
-            ready.set()
-        assert service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -144,40 +131,6 @@ def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.Monk
         assert_good(service.client().get("/readyz"))
     assert "the gateway has ended" in service.log
     assert "RuntimeError: unforeseen" in service.log
-
-
-def test_a_look_for_changes_that_fails_ends_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread could be had for it, say: it is logged, and the next one counts."""
-    looks = list[str]()
-    now = Listed.now
-
-    def look(gateway: Any, before: Any) -> Any:
-        looks.append("")
-        if len(looks) == 1:
-            raise RuntimeError("can't start new thread")
-        return now(gateway, before)
-
-    monkeypatch.setattr(Listed, "now", look)
-    monkeypatch.setattr(Listeners.follow, "__defaults__", (0.05,))
-    with served() as service:
-        client = service.client()
-        assert client.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
-        until(lambda: len(looks) > 3, "further looks")
-        assert client.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200
-    assert "the list of tools could not be looked at" in service.log
-
-
-def test_a_service_whose_first_look_fails_follows_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    began = list[str]()
-
-    def fail(_: Readiness) -> None:
-        if not began:
-            raise MemoryError
-
-    monkeypatch.setattr(Readiness, "_load", fail)
-    monkeypatch.setattr(Follower, "start", lambda _: began.append("follower"))
-    with served():
-        until(lambda: began, "that it follows")
 
 
 def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.configs import CONFIGS, ODD, SECRETS
+from tests.hosts.configs import CONFIGS, SECRETS
 from tests.hosts.conftest import Home
 from waygraph.ingest.hosts.config import read_config
 from waygraph.ingest.hosts.hosts import HOSTS
@@ -41,14 +41,6 @@ def test_there_and_back_the_file_is_the_same_to_the_byte(
     assert file.read_bytes() == before
     assert (home.tools(), [*home.shelf.iterdir()]) == ([], [])
     assert home.told_a_secret() == []
-
-
-def test_odd_indentation_goes_there_and_back(home: Home) -> None:
-    file = home.put("cursor", ODD)
-    before = file.read_bytes()
-    assert home.run("connect", "cursor", "--import", "--json").told["taken"] == ["tides"]
-    home.run("connect", "cursor", "--restore")
-    assert file.read_bytes() == before
 
 
 def test_what_was_taken_over_can_be_started_from_our_file(home: Home) -> None:
@@ -91,31 +83,6 @@ def test_what_does_not_answer_and_what_is_off_stays_with_the_host(home: Home) ->
     assert [*json.loads((home.shelf / "cursor.json").read_text())["mcpServers"]] == ["tides"]
 
 
-def test_servers_of_one_name_stay_with_the_host(home: Home) -> None:
-    """Nobody can say which of them is meant, and the other would be in no file any more."""
-    tides = '"tides": {"command": "PYTHON", "args": ["-u", "PROGRAM"]}'
-    twice = '"two": {"command": "PYTHON", "args": ["-u", "PROGRAM"]}, "two": {"command": "/never-there"}'
-    file = home.put("cursor", f'{{"mcpServers": {{{tides}, {twice}}}}}')
-    told = home.run("connect", "cursor", "--import", "--json").told
-    assert told["taken"] == ["tides"]
-    assert told["stays"] == {"two": "the file has more than one of this name: leave one there"}
-    assert file.read_text().count('"two": {') == 2
-
-
-def test_if_nothing_answers_nothing_changes(home: Home) -> None:
-    file = home.put("cursor", '{"mcpServers": {"dead": {"command": "/never-there", "env": {"T": "s3cr3t-value"}}}}')
-    before = file.read_bytes()
-    answer = home.run("connect", "cursor", "--import")
-    assert answer.status == 1
-    assert "no server of it answers, so none is taken over: dead: command not found" in answer.err
-    assert (file.read_bytes(), [*home.shelf.iterdir()]) == (before, [])
-
-
-def test_without_servers_the_entry_alone_is_written(home: Home) -> None:
-    assert home.run("connect", "cursor", "--import").status == 0
-    assert [*json.loads(home.file("cursor").read_text())["mcpServers"]] == ["waygraph"]
-
-
 def test_a_dry_run_starts_nothing_and_shows_no_value(home: Home) -> None:
     for host in CONFIGS:
         file = home.put(host)
@@ -130,14 +97,6 @@ def test_a_dry_run_starts_nothing_and_shows_no_value(home: Home) -> None:
     assert home.told_a_secret() == []
 
 
-def test_what_a_host_gives_its_servers_is_handed_on_to_the_gateway(home: Home) -> None:
-    """A gateway that starts a server in the host's place needs the variables and inputs that its entry refers to."""
-    home.put("vscode")
-    home.run("connect", "vscode", "--import")
-    entry = read_config(HOSTS["vscode"], home.file("vscode")).servers["waygraph"]
-    assert entry["env"]["WAYGRAPH_INPUT_KEY"] == "${input:key}"
-
-
 def test_a_variable_is_referred_to_in_the_hosts_own_way(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDE_KEY", "s3cr3t-value")
     server = '{"mcpServers": {"tides": {"command": "PYTHON", "args": ["-u", "PROGRAM"], "env": {"K": "REF"}}}}'
@@ -150,19 +109,6 @@ def test_a_variable_is_referred_to_in_the_hosts_own_way(home: Home, monkeypatch:
         assert home.run("connect", host, "--import").status == 0
         assert read_config(HOSTS[host], home.file(host)).servers["waygraph"]["env"]["TIDE_KEY"] == handed
     assert home.told_a_secret() == []
-
-
-def test_of_a_project_the_servers_still_run_in_it(home: Home) -> None:
-    work = Path.cwd()
-    config = '{"mcpServers": {"tides": {"command": "PYTHON", "args": ["-u", "${workspaceFolder}/tide.py"]}}}'
-    (work / "tide.py").write_text(home.program.read_text())
-    home.put("cursor", config, file=work / ".cursor" / "mcp.json")
-    told = home.run("connect", "cursor", "--import", "--project", "--json").told
-    entry = config_entry(told["kept_in"], "tides", Settings(), Surroundings())
-    assert isinstance(entry.launch, StdioLaunch)
-    assert (entry.launch.cwd, entry.launch.args[1]) == (str(work), f"{work}/tide.py")
-    home.run("connect", "cursor", "--restore", "--project")
-    assert (work / ".cursor" / "mcp.json").read_text() == config.replace("PYTHON", sys.executable)
 
 
 OF_FOLDERS = """{
@@ -227,21 +173,6 @@ def test_servers_of_a_folder_come_back_to_it_from_anywhere(
     assert after == {**before, "numStartups": 8}
 
 
-def test_folders_of_one_name_are_told_apart(home: Home, of_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = home.folder / "else" / "work"
-    elsewhere.mkdir(parents=True)
-    before = of_folders.read_text().replace(
-        '"never-there", "args": []', f'"{sys.executable}", "args": ["{home.program}"]'
-    )
-    of_folders.write_text(before)
-    home.run("connect", "claude-code", "--import")
-    monkeypatch.chdir(elsewhere)
-    assert home.run("connect", "claude-code", "--import", "--json").told["taken"] == [f"{elsewhere}/tides".strip("/")]
-    assert len(home.tools()) == 3 * len({tool.split("/")[-1] for tool in home.tools()})
-    home.run("connect", "claude-code", "--restore")
-    assert of_folders.read_text() == before
-
-
 def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Home, of_folders: Path) -> None:
     """It is known by its name, where it is an address that does not tell what it is."""
     text = of_folders.read_text().replace(
@@ -252,20 +183,6 @@ def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Ho
     assert told["taken"] == ["tides", "work/tides"]
     assert [*told["stays"]] == ["work/g"]
     assert [*json.loads(of_folders.read_text())["projects"][str(Path.cwd())]["mcpServers"]] == ["waygraph", "g"]
-
-
-def test_a_name_that_the_gateway_cannot_have_stays(home: Home) -> None:
-    long = "t" * 129
-    file = home.put(
-        "cursor",
-        json.dumps(
-            {"mcpServers": {name: {"command": "PYTHON", "args": ["-u", "PROGRAM"]} for name in ("tides", long)}}
-        ),
-    )
-    told = home.run("connect", "cursor", "--import", "--json").told
-    assert told["taken"] == ["tides"]
-    assert "at most 128 characters" in told["stays"][long]
-    assert [*json.loads(file.read_text())["mcpServers"]] == [long, "waygraph"]
 
 
 # -- a file that went on ---------------------------------------------------------------------------
@@ -306,32 +223,6 @@ def _file(content: bytes) -> Path:
     path = Path("held.json").absolute()
     path.write_bytes(content)
     return path
-
-
-def test_the_entry_alone_is_not_removed_while_servers_are_behind_it(home: Home) -> None:
-    file = home.put("cursor")
-    home.run("connect", "cursor", "--import")
-    before = file.read_bytes()
-    answer = home.run("connect", "cursor", "--remove")
-    assert (answer.status, file.read_bytes()) == (1, before)
-    assert "its servers are behind the gateway: --restore puts them back" in answer.err
-
-
-def test_what_was_never_taken_over_cannot_be_put_back(home: Home) -> None:
-    file = home.put("cursor")
-    before = file.read_bytes()
-    answer = home.run("connect", "cursor", "--restore")
-    assert (answer.status, file.read_bytes()) == (1, before)
-    assert "nothing was taken over from it" in answer.err
-
-
-def test_a_registry_at_a_service_takes_nothing_over(home: Home) -> None:
-    """It could not start what only this machine's config names."""
-    file = home.put("cursor")
-    before = file.read_bytes()
-    answer = home.run("--registry", "https://tools.example.com", "connect", "cursor", "--import")
-    assert (answer.status, file.read_bytes()) == (1, before)
-    assert "run it where the registry is" in answer.err
 
 
 # -- killed between steps --------------------------------------------------------------------------
@@ -393,15 +284,6 @@ def test_a_file_that_is_written_while_servers_are_taken_over_has_each_once(home:
     assert [*json.loads((home.shelf / "claude-code.json").read_text())["mcpServers"]] == ["tides", "work/tides"]
     home.run("connect", "claude-code", "--restore")
     assert of_folders.read_bytes() == before
-
-
-@pytest.mark.parametrize(("step", "count"), IMPORT_STEPS[1:])
-def test_killed_while_it_takes_over_it_can_be_undone_at_once(home: Home, step: str, count: int) -> None:
-    file = home.put("cursor")
-    before = file.read_bytes()
-    killed(home, step, count, "connect", "cursor", "--import")
-    assert home.run("connect", "cursor", "--restore").status == 0
-    assert (file.read_bytes(), home.tools(), [*home.shelf.iterdir()]) == (before, [], [])
 
 
 @pytest.mark.parametrize(("step", "count"), RESTORE_STEPS)

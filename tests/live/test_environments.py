@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import environments, host_programs, live_servers
-from tests.environments import NotInstalled, made, python_environment
+from tests.environments import NotInstalled, made
 from tests.host_programs import HOSTS, host_program
 from tests.live_servers import REAL_SERVERS, real_server
 
@@ -39,15 +39,3 @@ def test_without_npm_they_are_skipped_with_the_reason(monkeypatch: pytest.Monkey
         real_server("memory", tmp_path)
     with pytest.raises(pytest.fail.Exception, match="no npm"):
         host_program("inspector")
-
-
-def test_an_installer_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What pip or npm said of its failure is the reason, and the next attempt begins anew."""
-    monkeypatch.setitem(environments.ENVIRON, "WAYGRAPH_TEST_CACHE", str(tmp_path))
-    bad = tmp_path / "bad.txt"
-    bad.write_text("no-such-distribution @ file:///no/such/wheel.whl\n")
-    environment = python_environment("bad", bad)
-    outcome = made.__wrapped__(environment)
-    assert isinstance(outcome, NotInstalled)
-    assert "did not install it" in str(outcome)
-    assert not environment.is_whole

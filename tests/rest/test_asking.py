@@ -1,19 +1,16 @@
 """Routes, batches, searches and recipes over REST."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any
 
 import httpx2
 import pytest
 
 from tests.service import Served, assert_good, assert_problem
-from waygraph.api.rest import request_faults
 from waygraph.api.rest.answers import as_json
 from waygraph.registry.model import from_json
-from waygraph.registry.model.errors import InvalidQuery, UnknownRecipe, nearest
 from waygraph.registry.model.nouns import Query
-from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 TABLE = "book a table for four"
@@ -77,13 +74,6 @@ def test_steps_are_answered_one_by_one(client: httpx2.Client) -> None:
     assert from_json.route(told).matches
 
 
-def test_weights_and_recipes_count(client: httpx2.Client) -> None:
-    """Without a weight for agents no agent votes for itself."""
-    told = route(client, text=TABLE, agent_weight=0, tool_weight=1, explain=True)
-    assert {vote["kind"] for match in told["matches"] for vote in match["votes"] if vote["contribution"]} == {"tool"}
-    assert route(client, text=TABLE, recipe="lexical")["recipe"] == "lexical"
-
-
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)
 def test_definitions_go_by_call_names_that_lead_back(client: httpx2.Client, tool_format: str) -> None:
     """Whatever the host, the name that it is given is one that `/v1/tools/{call_name}` knows as that tool."""
@@ -100,15 +90,6 @@ def names(definitions: list[dict[str, Any]]) -> list[str]:
     """As each host has them."""
     declared = [each for one in definitions for each in one.get("functionDeclarations", [one])]
     return [str(each.get("function", each)["name"]) for each in declared]
-
-
-def test_a_search_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:
-    """Best first, whoever owns the tools."""
-    told = assert_good(client.post("/v1/tools/search", json={"text": TABLE, "limit": 7, "explain": True}))
-    own = example.registry.find_tools(TABLE, limit=7)
-    assert [match["tool"]["id"] for match in told["matches"]] == [match.tool.id for match in own.matches]
-    assert [match["score"] for match in told["matches"]] == [match.score for match in own.matches]
-    assert all(match["votes"] for match in told["matches"])
 
 
 def test_a_batch_answers_each_and_tells_what_is_wrong_with_one(client: httpx2.Client) -> None:
@@ -128,13 +109,6 @@ def test_a_batch_answers_each_and_tells_what_is_wrong_with_one(client: httpx2.Cl
     assert problem["facts"] == {"noun": "recipe", "name": "hybird", "nearest": ["hybrid"]}
     assert problem["status"] == 422
     assert problem["instance"] == f"urn:waygraph:request:{response.headers['x-request-id']}"
-
-
-def test_recipes_are_listed(client: httpx2.Client) -> None:
-    told = assert_good(client.get("/v1/recipes"))
-    assert {recipe["name"]: recipe["purpose"] for recipe in told["recipes"]} == {
-        recipe.name: recipe.purpose for recipe in RECIPES.values()
-    }
 
 
 ROUTES_OUT_OF_SHAPE: dict[str, object] = {
@@ -193,32 +167,6 @@ def test_of_an_unknown_field_what_was_meant_is_told(
     assert told[1] in faults[0]["reason"]
 
 
-def test_of_many_faults_the_first_are_told(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And only what was meant by those is looked for: a body may hold a million of them."""
-    asked: list[str] = []
-
-    def noted(name: str, known: Iterable[str]) -> list[str]:
-        asked.append(name)
-        return nearest(name, known)
-
-    monkeypatch.setattr(request_faults, "nearest", noted)
-    told = assert_problem(client.post("/v1/route", json={f"x{n}": 0 for n in range(5_000)}), 422, "invalid-request")
-    assert len(told["facts"]["faults"]) == len(asked) == 50
-
-
-def test_what_cannot_be_asked_is_said_so(client: httpx2.Client) -> None:
-    """A blank text, one that is too long, a recipe that is none."""
-    assert_problem(client.post("/v1/route", json={"text": " "}), 422, InvalidQuery)
-    assert_problem(client.post("/v1/route", json={"text": "x" * 32_001}), 422, InvalidQuery)
-    told = assert_problem(client.post("/v1/tools/search", json={"text": "a", "recipe": "hybird"}), 422, UnknownRecipe)
-    assert told["facts"]["nearest"] == ["hybrid"]
-
-
-@pytest.mark.parametrize("requests", [[], [{"text": "a"}] * 101, [{"text": "a"}, {"txet": "a"}]])
-def test_a_batch_out_of_shape_is_refused_whole(client: httpx2.Client, requests: list[object]) -> None:
-    assert_problem(client.post("/v1/route/batch", json={"requests": requests}), 422, "invalid-request")
-
-
 def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:
     """By its syntax, and by what it says it is."""
     as_json = {"Content-Type": "application/json"}
@@ -230,13 +178,6 @@ def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:
     assert "application/json" in told["detail"]
     text = {"Content-Type": "text/plain"}
     assert_problem(client.post("/v1/route", content=b'{"text": "a"}', headers=text), 415, "media-type")
-
-
-def test_formats_are_those_that_the_core_knows() -> None:
-    """So that none is left out above."""
-    from waygraph.registry.routing.tool_formats import ToolFormat
-
-    assert set(TOOL_FORMATS) == set(get_args(ToolFormat))
 
 
 def test_an_answer_may_hold_whatever_json_can() -> None:

@@ -1,15 +1,14 @@
 """Manifests, settings of operators, removals over REST."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import yaml
 
-from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError, UnknownName
+from tests.service import Served, agent, assert_good, assert_problem, ingest, served
+from waygraph.registry.model.errors import SourceError, UnknownName
 
 NOTHING = {"created": [], "updated": [], "removed": [], "unchanged": 0}
 
@@ -75,13 +74,6 @@ def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None
     assert "Some of the source could not be read" in report["notice"]
 
 
-@pytest.mark.parametrize("path", sorted(Path("examples/catalog").glob("t*.yaml")), ids=lambda path: path.name)
-def test_the_example_catalogue_comes_as_documents(client: httpx2.Client, path: Path) -> None:
-    documents = [{"name": path.name, "text": path.read_text(encoding="utf-8")}]
-    [report] = post(client, source="s", documents=documents)["reports"]
-    assert (report["agents"]["created"], report["rejected"]) == ([path.stem], [])
-
-
 def test_a_list_of_tools_is_a_manifest_too(client: httpx2.Client) -> None:
     """`kind` and `namespace` say what cannot be seen."""
     tools = [{"name": "look", "description": "looks", "inputSchema": {"type": "object"}}]
@@ -105,43 +97,6 @@ def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
     assert {**again, "revision": 0} == {**exported, "revision": 0}
 
 
-def test_what_came_before_an_error_stays_done_and_is_told(client: httpx2.Client) -> None:
-    """The problem of a later source stands beside the reports of those before it."""
-    ingest(client, "two", *(agent(f"b{number}") for number in range(3)))
-    [held] = client.get("/v1/export").json()["sources"]
-    export = {
-        "waygraph_export": 1,
-        "agents": [agent("a"), agent("b0")],
-        "sources": [
-            {**held, "name": "one", "claims": [["a", "a"]]},
-            {**held, "claims": [["b0", "b0"]]},
-        ],
-        "operator": [],
-    }
-    told = post(client, source="copy", manifest=export)
-    assert [report["source"] for report in told["reports"]] == ["one"]
-    assert told["problem"]["code"] == "mass-removal"
-    assert told["problem"]["facts"] == {"source": "two", "removed": 2, "held": 3}
-    assert ids(client) == ["a", "b0", "b1", "b2"]
-
-
-def test_more_than_half_of_a_source_goes_only_if_that_is_said(client: httpx2.Client) -> None:
-    ingest(client, "s", *(agent(name) for name in "abc"))
-    told = assert_problem(client.post("/v1/manifests", json=manifest("s", agent("a"))), 409, MassRemoval)
-    assert told["facts"] == {"source": "s", "removed": 2, "held": 3}
-    assert ids(client) == ["a", "b", "c"]
-    assert ingest(client, "s", agent("a"), allow_mass_removal=True)["agents"]["removed"] == ["b", "c"]
-    assert ids(client) == ["a"]
-
-
-def test_a_partial_source_loses_nothing(client: httpx2.Client) -> None:
-    ingest(client, "s", *(agent(name) for name in "abc"))
-    told = ingest(client, "s", agent("a"), partial=True)
-    assert told["agents"] == {**NOTHING, "unchanged": 1}
-    assert told["notice"] == "", "whoever sends a part knows that it is one"
-    assert ids(client) == ["a", "b", "c"]
-
-
 def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
     """An agent without an id, a tool twice, a kind that is none."""
     report = ingest(
@@ -155,11 +110,6 @@ def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
     assert report["agents"]["created"] == ["a"]
     assert len(report["rejected"]) == 4
     assert all(each["where"] and each["reason"] for each in report["rejected"])
-
-
-def test_long_texts_are_cut_and_told(client: httpx2.Client) -> None:
-    report = ingest(client, "s", agent("a") | {"description": "x" * 1_000_001})
-    assert [each["where"].rpartition("#")[2] for each in report["cut"]] == ["/agents/0/description"]
 
 
 UNREADABLE: dict[str, dict[str, object]] = {
@@ -213,32 +163,6 @@ def test_an_export_of_any_shape_is_taken_or_refused(client: httpx2.Client, name:
     assert_problem(response, 422, SourceError)
 
 
-BODIES_OUT_OF_SHAPE: dict[str, object] = {
-    "no source": {"manifest": {}},
-    "an empty source": {"source": "", "manifest": {}},
-    "neither manifest nor documents": {"source": "s"},
-    "both": {"source": "s", "manifest": {}, "documents": [{"name": "a", "text": ""}]},
-    "no document": {"source": "s", "documents": []},
-    "a document without a name": {"source": "s", "documents": [{"text": ""}]},
-    "texts that are none": {"source": "s", "manifest": {}, "texts": "loud"},
-    "a truth that is a text": {"source": "s", "manifest": {}, "dry_run": "yes"},
-    "an unknown field": {"source": "s", "manifest": {}, "restore": True},
-}
-
-
-@pytest.mark.parametrize("name", BODIES_OUT_OF_SHAPE)
-def test_a_body_out_of_shape_is_told_where(client: httpx2.Client, name: str) -> None:
-    assert_problem(client.post("/v1/manifests", json=BODIES_OUT_OF_SHAPE[name]), 422, "invalid-request")
-
-
-def test_texts_are_chosen_once(client: httpx2.Client) -> None:
-    """Other texts than the registry's are refused."""
-    ingest(client, "s", agent("a"), texts="plain")
-    assert assert_good(client.get("/v1/status"))["texts"] == "plain"
-    body = manifest("s", agent("a"), agent("b"), texts="concat")
-    assert_problem(client.post("/v1/manifests", json=body), 422, InvalidSetting)
-
-
 # -- what operators say --------------------------------------------------------------------------------
 
 
@@ -289,26 +213,6 @@ def test_settings_out_of_shape_change_nothing(client: httpx2.Client, body: objec
     ingest(client, "s", agent("a"))
     assert_problem(client.patch("/v1/agents/a", json=body), 422, "invalid-request")
     assert revision(client) == 1
-
-
-def test_settings_of_nobody(client: httpx2.Client) -> None:
-    ingest(client, "s", agent("alone"))
-    told = assert_problem(client.patch("/v1/agents/alona", json={"pinned": True}), 404, UnknownName)
-    assert told["facts"]["nearest"] == ["alone"]
-    assert_problem(client.patch("/v1/agents/alone", json={"tags": [" "]}), 422, InvalidSetting)
-
-
-def test_a_removed_agent_stays_away_until_it_is_let_back(client: httpx2.Client) -> None:
-    """Its source may say what it will."""
-    ingest(client, "s", agent("a", "look"), agent("b"))
-    assert assert_good(client.delete("/v1/agents/a"))["removed"]
-    assert ids(client) == ["b"]
-    assert ingest(client, "s", agent("a", "look"), agent("b"))["withheld"] == ["a"]
-    assert_problem(client.get("/v1/agents/a"), 404, UnknownName)
-    assert assert_good(client.delete("/v1/agents/a"))["removed"]
-    assert not assert_good(client.patch("/v1/agents/a", json={"removed": False}))["removed"]
-    assert ingest(client, "s", agent("a", "look"), agent("b"))["agents"]["created"] == ["a"]
-    assert_problem(client.delete("/v1/agents/nobody"), 404, UnknownName)
 
 
 def test_a_source_goes_with_the_agents_that_only_it_claims(client: httpx2.Client) -> None:

@@ -7,9 +7,7 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.model.changes import SourceSummary
-from waygraph.registry.model.errors import NotAllowed, UnknownName
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.errors import NotAllowed
 
 PATHS = (
     "/v1/agents",
@@ -74,11 +72,6 @@ def test_whoever_has_any_answer_is_told_none(filled: Served, path: str) -> None:
     assert status(client, path, '*, "other"') == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/agents/none", "/v1/agents/none/tools", "/v1/tools/open/none"])
-def test_of_what_is_not_there_nobody_has_an_answer(filled: Served, path: str) -> None:
-    assert_problem(filled.admin().get(path, headers={"If-None-Match": "*"}), 404, UnknownName)
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_a_change_makes_another_tag(filled: Served, path: str) -> None:
     client = filled.admin()
@@ -96,17 +89,6 @@ def test_tags_tell_apart_what_callers_see(filled: Served, path: str) -> None:
     tags = [tag(each, path) for each in (first, *others)]
     assert tag(second, path) == tags[0]
     assert len(set(tags)) == len(tags)
-
-
-def test_a_catalogue_of_the_service_alone_has_a_tag_of_its_own(filled: Served) -> None:
-    """Of a stranger, and of a key that may not read: it is not the tag of what a key without groups sees."""
-    path = "/.well-known/ai-catalog.json"
-    told = [tag(each, path) for each in (filled.client(), filled.caller("route"), filled.caller("read"))]
-    assert told[0] == told[1] != told[2]
-
-
-def test_what_is_not_there_has_no_tag(filled: Served) -> None:
-    assert "etag" not in filled.admin().get("/v1/agents/nobody").headers
 
 
 def test_a_tag_of_another_life_is_another() -> None:
@@ -144,33 +126,6 @@ def test_a_source_that_nobody_sees_who_asks_changes_no_tag(tmp_path: Path) -> No
         ingest(admin, "corp", agent("secret", visible_to=["board"]))
         assert status(alice, "/v1/sources", known) == 304
         assert status(board, "/v1/sources", known_to_board) == 200
-
-
-def test_the_sources_are_read_once_for_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(auth=True, folder=tmp_path) as service:
-        admin, sources = service.admin(), service.registry.sources
-        reads: list[Principal | None] = []
-
-        def counted(*, principal: Principal | None = None) -> list[SourceSummary]:
-            reads.append(principal)
-            return sources(principal=principal)
-
-        ingest(admin, "s", agent("open", "look"))
-        monkeypatch.setattr(service.registry, "sources", counted)
-        tag(admin, "/v1/sources")
-        assert len(reads) == 1
-
-
-def test_another_namespace_is_another_revision(tmp_path: Path) -> None:
-    with served(auth=True, folder=tmp_path) as service:
-        client = service.admin()
-        ingest(client, "s", agent("open", "look"), namespace="one")
-        known = tag(client, "/v1/status")
-        ingest(client, "s", agent("open", "look"), namespace="one")
-        assert status(client, "/v1/status", known) == 304
-        ingest(client, "s", agent("open", "look"), namespace="two")
-        assert status(client, "/v1/status", known) == 200
-        assert [source["namespace"] for source in client.get("/v1/sources").json()["sources"]] == ["two"]
 
 
 def test_who_does_not_see_a_source_s_agents_moves_it_nowhere(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.service import Served, assert_good, served
 from waygraph.api.rest.application import document
-from waygraph.api.rest.openapi import ANSWERS, PROBLEM, REQUESTS
+from waygraph.api.rest.openapi import ANSWERS, REQUESTS
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings
@@ -83,11 +83,6 @@ def test_the_example_of_a_request_has_its_shape(operation: str) -> None:
     jsonschema.Draft202012Validator(schema).validate(REQUESTS[operation])
 
 
-def test_the_example_of_a_problem_has_its_shape() -> None:
-    schema = {"$ref": "#/components/schemas/Problem", "components": document()["components"]}
-    jsonschema.Draft202012Validator(schema).validate(PROBLEM)
-
-
 @pytest.mark.parametrize("operation", [name for name in METHODS if name not in ("remove_agent", "forget_source")])
 def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, operation: str) -> None:
     """Sent for real over the example catalogue; and not with fewer fields than the examples show."""
@@ -102,16 +97,6 @@ def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, 
     answer = assert_good(response)
     jsonschema.Draft202012Validator(schema_of(operation)).validate(answer)
     assert set(ANSWERS[operation]) <= set(answer)
-
-
-@pytest.mark.parametrize("operation", ["remove_agent", "forget_source"])
-def test_removals_are_answered_in_the_shape_that_is_documented(catalog: Path, operation: str) -> None:
-    with served() as service:
-        for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
-            sync(service.registry, manifest)
-        answer = assert_good(send(service.client(), operation))
-    jsonschema.Draft202012Validator(schema_of(operation)).validate(answer)
-    assert set(answer) == set(ANSWERS[operation])
 
 
 def send(client: httpx2.Client, operation: str) -> httpx2.Response:

@@ -35,15 +35,6 @@ def test_the_parts_are_the_whole(example: Served, path: str, limit: int) -> None
     assert 1 <= len(found[-1]) <= limit
 
 
-def test_a_filter_holds_over_all_parts(example: Served) -> None:
-    client = example.client()
-    params: dict[str, str | int] = {"kind": "openapi", "limit": 1}
-    first = assert_good(client.get("/v1/agents", params=params))
-    second = assert_good(client.get("/v1/agents", params={**params, "cursor": first["following"]}))
-    assert [part["agents"][0]["kind"] for part in (first, second)] == ["openapi", "openapi"]
-    assert first["agents"][0]["id"] < second["agents"][0]["id"]
-
-
 def test_what_stays_is_told_once_whatever_changes_meanwhile(blank: Served) -> None:
     """An agent that is there from the first part to the last is told exactly once, also if the one at which the list
     was cut is gone; each part says of which revision it is.
@@ -59,12 +50,3 @@ def test_what_stays_is_told_once_whatever_changes_meanwhile(blank: Served) -> No
     assert ids == ["a0", "a1", "a2", "a25", "a3", "a4", "a5"]
     assert first["revision"] < second["revision"] < third["revision"]
     assert third["following"] == ""
-
-
-def test_a_cursor_is_good_for_other_lists_too(blank: Served) -> None:
-    """It is a place in the order of ids, and no more."""
-    client = blank.client()
-    ingest(client, "s", agent("a"), agent("b"))
-    cursor = assert_good(client.get("/v1/agents", params={"limit": 1}))["following"]
-    ingest(client, "s", agent("a"))
-    assert assert_good(client.get("/v1/agents", params={"cursor": cursor}))["agents"] == []

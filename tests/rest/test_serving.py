@@ -152,49 +152,6 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     assert "WAYGRAPH_AUDIT_FILE" in refused(tmp_path / "none", "--port", "0", "--workers", "2", **nowhere)
 
 
-TOLD_EARLY = """
-import os, signal, sys
-import uvicorn, uvicorn.supervisors
-from waygraph.api.rest.bootstrap import Chosen, serve
-
-def told_first(method):
-    def told(self, *args, **kwargs):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return method(self, *args, **kwargs)
-    return told
-
-uvicorn.Server.run = told_first(uvicorn.Server.run)
-uvicorn.supervisors.Multiprocess.__init__ = told_first(uvicorn.supervisors.Multiprocess.__init__)
-serve(Chosen(location=sys.argv[1], embedder="none", port=0, workers=int(sys.argv[2]), mcp=False))
-"""
-
-
-@pytest.mark.parametrize(("workers", "at_last"), [("1", "Finished server process"), ("2", "Stopping parent process")])
-def test_who_is_told_to_stop_right_after_its_first_words_stops(tmp_path: Path, workers: str, at_last: str) -> None:
-    """Before the server under it listens to signals."""
-    words = [sys.executable, "-c", TOLD_EARLY, str(tmp_path / "r.grafeo"), workers]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Waygraph on" in done.stderr
-    assert at_last in done.stderr
-
-
-def test_a_registry_that_is_to_be_made_is_told(tmp_path: Path) -> None:
-    """So that a mistyped name is noticed; once it is there nothing is said."""
-    home = tmp_path / "r.grafeo"
-    with process(home, tmp_path) as running:
-        assert f"There is no registry at {home} yet" in running.told
-        ingest(running.client(), "s", agent("a", "look"))
-    with process(home, tmp_path) as running:
-        assert "There is no registry" not in running.told
-
-
-def test_open_to_all_if_that_is_said(tmp_path: Path) -> None:
-    """On another address than this machine's own, any name of it is answered."""
-    with process(tmp_path / "r.grafeo", tmp_path, "--host", "0.0.0.0", "--no-auth") as running:  # noqa: S104
-        assert_good(running.client().get("/healthz", headers={"Host": "tools.example"}))
-
-
 def test_several_workers_are_one_service(tmp_path: Path) -> None:
     """All answer, see each other's writes and revocations, add up their numbers; one that is killed is replaced."""
     keys = KeyFile(tmp_path / "keys.json")

@@ -1,6 +1,5 @@
 """Calls of tools over a connection of the handshake era: results, notices, questions, and every way of ending early."""
 
-import json
 import os
 import signal
 from functools import partial
@@ -8,16 +7,12 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.types import JSONRPCRequest
 
 from tests.upstream.calling import PATIENCE_S, Asking, Listening, over, tools_by_hand
 from tests.upstream.programs.tools import RICH
-from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream import calls, inflight
-from waygraph.ingest.upstream.callbacks import Questions
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
-from waygraph.ingest.upstream.inflight import ANSWERED_S, MOST_NOTICES, CallsUnderway
-from waygraph.ingest.upstream.wire import Wire
+from waygraph.ingest.upstream.inflight import ANSWERED_S, MOST_NOTICES
 from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
 
 KEY = "k-0123456789"
@@ -29,14 +24,6 @@ def test_a_result_is_the_wire_s_own() -> None:
     async def act(calls: Asking) -> None:
         assert await calls.raw("rich") == RICH
         assert await calls.json("echo", a=[1, {"b": None}], c="é") == {"a": [1, {"b": None}], "c": "é"}
-
-    over(tools_by_hand(), act)
-
-
-def test_an_error_that_the_tool_tells_is_its_result() -> None:
-    async def act(calls: Asking) -> None:
-        result = await calls.raw("fails")
-        assert result == {"content": [{"type": "text", "text": "out of paper"}], "isError": True}
 
     over(tools_by_hand(), act)
 
@@ -116,14 +103,6 @@ def test_a_server_is_as_loud_as_the_loudest_host_of_its_calls_wants() -> None:
     over(tools_by_hand(), act)
 
 
-def test_a_server_that_takes_no_level_holds_up_no_call_for_long() -> None:
-    async def act(calls: Asking) -> None:
-        assert await calls.json("echo", Listening(log_level="debug"), say="hello") == {"say": "hello"}
-        assert levels(await calls.heard()) == ["debug"]
-
-    over(tools_by_hand("0", "will_not_be_told"), act)
-
-
 def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:
     async def act(calls: Asking) -> None:
         hosts = [Listening() for _ in range(20)]
@@ -168,15 +147,6 @@ def test_a_question_is_answered_by_the_host(method: str, params: dict[str, Any],
     over(tools_by_hand(), act)
 
 
-def test_it_is_said_at_the_start_that_questions_are_taken() -> None:
-    async def act(calls: Asking) -> None:
-        first = await calls.until_heard(lambda message: "capabilities" in message)
-        assert first["capabilities"].keys() == {"elicitation", "sampling"}
-        assert first["capabilities"]["elicitation"] == {"form": {}, "url": {}}
-
-    over(tools_by_hand(), act)
-
-
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
@@ -189,17 +159,6 @@ def test_a_question_that_no_host_answers_is_refused_with_the_reason(host: Listen
     async def act(calls: Asking) -> None:
         refusal = await calls.json("asks", host, method="elicitation/create")
         assert refusal == {"code": -32600, "message": reason}
-
-    over(tools_by_hand(), act)
-
-
-def test_a_question_outside_of_any_call_is_refused() -> None:
-    async def act(calls: Asking) -> None:
-        host = Listening({"elicitation/create": {"action": "accept"}})
-        await calls.text("asks_later", host, once="tools/list")
-        refusal = await calls.until_heard(lambda message: message.get("id") == "q1")
-        assert refusal["error"] == {"code": -32600, "message": "no call is under way, so that nobody can be asked"}
-        assert not host.asked
 
     over(tools_by_hand(), act)
 
@@ -227,17 +186,6 @@ def test_a_question_that_could_be_of_another_host_s_call_is_refused() -> None:
             assert "does not say to which it belongs" in refusal["message"]
             await calls.text("release")
         assert not host.asked
-
-    over(tools_by_hand(), act)
-
-
-def test_calls_of_one_host_are_no_strangers_to_each_other() -> None:
-    async def act(calls: Asking) -> None:
-        hosts = [Listening({"elicitation/create": {"action": "accept"}}, name="a") for _ in range(2)]
-        async with anyio.create_task_group() as group:
-            group.start_soon(calls.text, "waits", hosts[0])
-            assert await calls.json("asks", hosts[1], method="elicitation/create") == {"action": "accept"}
-            await calls.text("release", hosts[0])
 
     over(tools_by_hand(), act)
 
@@ -273,32 +221,6 @@ def test_what_comes_after_an_answer_reaches_no_other_host(monkeypatch: pytest.Mo
     over(tools_by_hand(), act)
 
 
-def test_soon_after_an_answer_to_one_host_another_hears_its_own_again() -> None:
-    async def act(calls: Asking) -> None:
-        other = Listening({"elicitation/create": {"action": "accept"}}, name="b")
-        await calls.text("echo", Listening(name="a"))
-        await anyio.sleep(ANSWERED_S)
-        assert await calls.json("asks", other, method="elicitation/create") == {"action": "accept"}
-        await calls.text("logs", other)
-        assert len(other.heard) == 1
-
-    over(tools_by_hand(), act)
-
-
-def test_what_comes_after_an_answer_reaches_the_same_host() -> None:
-    async def act(calls: Asking) -> None:
-        host = Listening({"elicitation/create": {"action": "accept"}}, name="a")
-        await calls.text("asks_later", host)
-        async with anyio.create_task_group() as group:
-            group.start_soon(calls.text, "waits", host)
-            answer = await calls.until_heard(lambda message: message.get("id") == "q1")
-            assert answer["result"] == {"action": "accept"}
-            await calls.text("release", host)
-        assert len(host.heard) == 1
-
-    over(tools_by_hand(), act)
-
-
 def test_a_question_ends_with_its_call() -> None:
     """A host that still thinks when the result is there is not asked any more; the server learns it."""
 
@@ -309,27 +231,6 @@ def test_a_question_ends_with_its_call() -> None:
         assert "has ended" in refusal["error"]["message"] or "no call" in refusal["error"]["message"]
 
     over(tools_by_hand(), act)
-
-
-@pytest.mark.parametrize("withdrawn", [False, True])
-def test_a_question_withdrawn_in_the_same_breath_gets_no_answer(withdrawn: bool) -> None:
-    """Both may be read before the task that answers has begun."""
-
-    async def run() -> list[Any]:
-        wire, calls = Wire(unanswered=1), CallsUnderway(Discretion())
-        questions = Questions(wire, calls)
-        questions.writing, told = anyio.create_memory_object_stream[Any](1)
-        async with anyio.create_task_group() as calls.tasks:
-            with calls.begun(Listening({"elicitation/create": {"action": "accept"}}), calls.tasks):
-                assert questions.take(JSONRPCRequest(jsonrpc="2.0", id="q1", method="elicitation/create"), None)
-                if withdrawn:
-                    questions.withdraw("q1")
-                await anyio.wait_all_tasks_blocked()
-        async with told:
-            await questions.writing.aclose()
-            return [message.message.result async for message in told]
-
-    assert anyio.run(run) == ([] if withdrawn else [{"action": "accept"}])
 
 
 def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
@@ -435,12 +336,3 @@ def test_a_call_into_a_pipe_that_nobody_reads_was_not_delivered() -> None:
             await calls.raw("echo")
 
     over(tools_by_hand(), act)
-
-
-def test_what_is_left_of_json_is_refused_or_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    async def act(calls: Asking) -> None:
-        odd = {"emoji": "🦜", "nul": "\x00", "deep": json.loads("[" * 50 + "]" * 50), "float": 1e300}
-        assert await calls.json("echo", **odd) == odd
-
-    over(tools_by_hand(), act)
-    assert capsys.readouterr() == ("", "")

@@ -20,8 +20,8 @@ from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
 from waygraph.ingest.execution.pool import calling_pool
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered, Question
-from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused
+from waygraph.ingest.upstream.connection import MayHaveRun, Question
+from waygraph.registry.model.errors import CallTimedOut, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 
 ACCEPT = {"action": "accept", "content": {"yes": True}}
@@ -88,18 +88,6 @@ def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -
         assert told == expected
 
     over(launch, act)
-
-
-@pytest.mark.parametrize(("level", "heard"), [("", ["warning"]), ("debug", ["warning", "debug"]), ("error", [])])
-def test_a_server_of_the_modern_era_is_as_loud_as_the_host_of_a_call_wants(
-    modern: Launch, level: str, heard: list[str]
-) -> None:
-    async def act(calls: Asking) -> None:
-        host = Listening(log_level=level)
-        await calls.json("tells", host, times=1, of="one")
-        assert [entry[0] for entry in host.heard if entry[2] == "press"] == heard
-
-    over(modern, act)
 
 
 def test_over_http_each_host_hears_its_own_call(http: Launch) -> None:
@@ -170,25 +158,6 @@ def test_a_server_that_is_gone_when_it_is_answered_may_have_begun() -> None:
     over(replace(MODERN_STDIO, env={MARK: mark}), act)
 
 
-def test_a_question_by_url_reaches_the_host_whole(modern: Launch) -> None:
-    async def act(calls: Asking) -> None:
-        host = Listening({"elicitation/create": {"action": "decline"}})
-        assert await calls.json("asks", host, what=["url"]) == [{"url": {"action": "decline"}}]
-        [(_, params)] = host.asked
-        assert (params["mode"], params["url"]) == ("url", "https://example.com/")
-
-    over(modern, act)
-
-
-def test_a_server_is_told_with_each_call_what_its_host_takes(modern: Launch) -> None:
-    async def act(calls: Asking) -> None:
-        assert await calls.json("can", Listening()) == []
-        assert await calls.json("can", Listening({"roots/list": {"roots": []}})) == ["roots"]
-        assert await calls.json("can", Listening(EVERYTHING)) == ["elicitation", "roots", "sampling"]
-
-    over(modern, act)
-
-
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
@@ -216,16 +185,6 @@ def test_a_server_that_asks_on_for_ever_is_refused(modern: Launch) -> None:
             await calls.raw("asks_for_ever")
 
     over(modern, act)
-
-
-def test_an_error_of_the_protocol_is_handed_on(launch: Launch) -> None:
-    async def act(calls: Asking) -> None:
-        with pytest.raises(UpstreamAnswered) as raised:
-            await calls.raw("errs", why=["a"])
-        error = raised.value
-        assert (error.code, error.message, error.data) == (-32051, "no paper", {"why": ["a"]})
-
-    over(launch, act)
 
 
 def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, request: pytest.FixtureRequest) -> None:
@@ -287,18 +246,6 @@ class Forgetful:
     def restart(self) -> None:
         [self.forgets] = self.known
         self.known.clear()
-
-
-def test_a_session_that_the_server_forgot_was_not_called_in() -> None:
-    async def act(calls: Asking) -> None:
-        await calls.json("knows")
-        app.restart()
-        with pytest.raises(NotDelivered, match="its session has ended"):
-            await calls.json("knows")
-
-    app = Forgetful(of_the_handshake(sdk_tools.server.streamable_http_app()))
-    with running(app) as url:
-        over(HttpLaunch(url=f"{url}/mcp"), act)
 
 
 def test_calls_go_on_over_a_new_session_when_the_server_was_started_anew() -> None:

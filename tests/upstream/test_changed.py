@@ -52,14 +52,6 @@ def test_a_change_is_told_over_stdio(launch: Launch) -> None:
     following(launch, act)
 
 
-def test_without_a_change_nothing_is_told() -> None:
-    async def act(connection: Connection) -> None:
-        await connection.listing()
-        assert not await is_told(connection, 0.3)
-
-    following(handshake(), act)
-
-
 def test_many_notifications_are_one() -> None:
     """20,000 in one go are one change, and cost less than the time they take to be read."""
 
@@ -121,18 +113,6 @@ def test_a_subscription_that_ends_is_opened_again() -> None:
             assert await is_told(connection, PATIENCE_S)
 
         following(HttpLaunch(url=server.url), act)
-
-
-def test_who_does_not_follow_opens_no_stream() -> None:
-    """A server that is asked once is not asked to tell of changes."""
-
-    async def ask(url: str) -> bool:
-        async with connect(HttpLaunch(url=url), SETTINGS, follow=False) as connection:
-            return (await connection.listing()).notifies
-
-    with served() as server:
-        assert not anyio.run(ask, server.url)
-        assert not [heard for heard in server.headers if heard.get("mcp-method") == "subscriptions/listen"]
 
 
 def test_a_stream_that_is_refused_is_no_reason_to_fail() -> None:

@@ -149,17 +149,6 @@ def test_a_refusal_says_its_status(status: int, kind: type[UpstreamError], says:
     assert says in error.reason
 
 
-def test_a_page_for_people_is_told_as_such() -> None:
-    error = error_of(lambda *_: (200, {"content-type": "text/html; charset=utf-8"}, b"<!doctype html>"))
-    assert error.reason == "answered with text/html, as no MCP server does; is this its address?"
-
-
-def test_a_refusal_in_the_protocols_form_is_told_in_its_words() -> None:
-    said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "licence expired"}}
-    error = error_of(lambda *_: (400, {"content-type": "application/json"}, json.dumps(said).encode()))
-    assert error.reason == "answered with error -32000: licence expired"
-
-
 def test_a_server_cannot_speak_in_our_name() -> None:
     """An error that looks like one of ours is told as the server's."""
 
@@ -232,24 +221,6 @@ def read(chunks: list[bytes]) -> int:
         return count
 
     return anyio.run(run)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        [b"data: 1\n\n"],
-        [b"data: 1\n", b"\n"],
-        [b"data: 1\r\n\r", b"\n"],
-        [b"data: 1\r\n", b"\r\n"],
-        [b"data: 1\r", b"", b"\r"],
-        [b"data: 1\n", b"\r\n"],
-        [b": ping\r\n", b"\n"],
-        [bytes([byte]) for byte in b"data: 1\r\n\r\n"],
-    ],
-    ids=repr,
-)
-def test_a_stream_of_short_events_may_be_long_however_it_is_cut(event: list[bytes]) -> None:
-    assert read(event * 200) == len(event) * 200
 
 
 @pytest.mark.parametrize("line", [b"data: 1\n", b"data: 1\r\n", b"data: 1\r"])

@@ -11,17 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
-from tests.upstream.served import served
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.launch import Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.records import AgentRecord
-from waygraph.ingest.sources.mcp_servers import Asked, McpServers, entry_of
+from waygraph.ingest.sources.mcp_servers import Asked, McpServers
 from waygraph.ingest.upstream import clock
-from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect as really
 from waygraph.registry.model.changes import Manifest
 
@@ -69,12 +66,6 @@ def test_a_server_is_an_agent_with_its_tools() -> None:
     )
 
 
-def test_what_its_source_says_of_it_comes_first() -> None:
-    manifest, _ = read(entry("shake", handshake(), name="My server", description="Mine.", version="0.1"))
-    agent = manifest.entries[0].agent
-    assert (agent.name, agent.version, agent.description.splitlines()[0]) == ("My server", "0.1", "Mine.")
-
-
 def test_a_server_that_fails_is_rejected_by_its_key() -> None:
     """What is held of it stays; the others are not touched by it."""
     manifest, told = read(entry("away", NOWHERE), entry("shake", handshake()))
@@ -87,14 +78,6 @@ def test_a_server_that_fails_is_rejected_by_its_key() -> None:
     assert (ends["away"].state, ends["away"].reason) == ("failed", fault.reason)
     assert (ends["shake"].state, ends["shake"].tools) == ("online", 2)
     assert [asked.state for asked in told if asked.key == "shake"] == ["waiting", "asking", "online"]
-
-
-def test_what_cannot_be_a_name_costs_a_server_nothing_else() -> None:
-    listing = ServerListing(name="x" * 129, title="two\nlines", version="1\x1b[2J", tools=({"name": "alpha"},))
-    answer = entry_of(entry("bare", NOWHERE), listing, "here", SETTINGS)
-    assert answer.entry is not None
-    assert (answer.entry.agent.name, answer.entry.agent.version) == ("bare", "")
-    assert [tool.name for tool in answer.entry.tools] == ["alpha"]
 
 
 def test_a_fault_that_nobody_foresaw_costs_its_server_alone() -> None:
@@ -124,25 +107,6 @@ def test_servers_that_never_answer_do_not_hold_the_others(monkeypatch: pytest.Mo
     assert [found.key for found in manifest.entries] == ["shake"]
     assert {fault.key for fault in manifest.rejected if fault.key} == {"silent0", "silent1", "silent2"}
     assert next(asked.key for asked in told if asked.state in {"online", "failed"}) == "shake"
-
-
-def test_servers_over_http_are_asked_too() -> None:
-    with served() as server:
-        manifest, _ = read(entry("web", HttpLaunch(url=server.url)), entry("shake", handshake()))
-    assert {found.key: len(found.tools) for found in manifest.entries} == {"web": 1, "shake": 2}
-
-
-def test_a_source_may_be_read_where_an_event_loop_runs() -> None:
-    async def within() -> Manifest:
-        return read(entry("shake", handshake()))[0]
-
-    assert len(anyio.run(within).entries) == 1
-
-
-def test_a_listing_without_a_word_of_the_server_itself() -> None:
-    answer = entry_of(entry("bare", NOWHERE), ServerListing(), "here", SETTINGS)
-    assert answer.entry is not None
-    assert (answer.entry.agent.name, answer.entry.agent.description, answer.entry.tools) == ("bare", "", ())
 
 
 @needs_proc

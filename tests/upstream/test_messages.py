@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
 from waygraph.ingest.upstream.pipe import LinesOut, Pipe
-from waygraph.ingest.upstream.stdio import Item, MessagesIn, MessagesOut, read_message, written
+from waygraph.ingest.upstream.stdio import Item, MessagesIn, read_message, written
 
 LONG = 300_000
 """More than a pipe holds."""
@@ -172,36 +172,6 @@ async def listen(reading: MessagesIn, heard: list[Item]) -> None:
     heard.extend([item async for item in reading])
 
 
-def test_an_end_wakes_who_waits(ends: Ends) -> None:
-    async def run() -> None:
-        reading = MessagesIn(Pipe(ends[0]), lines_of)
-        heard: list[Item] = []
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listen, reading, heard)
-            await anyio.wait_all_tasks_blocked()
-            reading.end()
-        assert heard == []
-        assert reading.left.is_set()
-        assert not reading.has_run_dry
-
-    anyio.run(run)
-
-
-def test_what_is_not_to_be_written_waits_for_nothing(ends: Ends) -> None:
-    async def run() -> None:
-        lines = LinesOut(Pipe(ends[1]))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lines.run)
-            tasks.start_soon(lines.write, line("a" * LONG))
-            await anyio.wait_all_tasks_blocked()
-            with anyio.fail_after(60):
-                await MessagesOut(lines, lambda _: b"").send(note("b"))
-            tasks.cancel_scope.cancel()
-
-    anyio.run(run)
-
-
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> None:
     """A server that answered and was gone before we knew: its answer is in the pipe, and nothing comes after it."""
@@ -225,26 +195,3 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
         assert [str((item.message.params or {})["text"]) for item in heard] == ["the answer"]  # type: ignore[union-attr]
 
     anyio.run(run)
-
-
-def test_of_what_comes_at_once_each_message_is_heard_of_before_the_next(ends: Ends) -> None:
-    async def run() -> list[str]:
-        order: list[str] = []
-        ends[1].write(b"1\n2\n3\n")
-        ends[1].close()
-
-        async def hear(text: str) -> None:
-            order.append(f"heard {text}")
-
-        reading = MessagesIn(Pipe(ends[0]), lines_of)
-        async with anyio.create_task_group() as tasks:
-            async for item in reading:
-                assert isinstance(item, SessionMessage)
-                assert isinstance(item.message, JSONRPCNotification)
-                text = str((item.message.params or {})["text"])
-                order.append(f"read {text}")
-                tasks.start_soon(hear, text)
-        assert reading.has_run_dry
-        return order
-
-    assert anyio.run(run) == ["read 1", "heard 1", "read 2", "heard 2", "read 3", "heard 3"]

@@ -17,11 +17,10 @@ import pytest
 from tests.upstream.issuer import Issuer, issuing
 from tests.upstream.launches import SETTINGS
 from waygraph.ingest.manifest.launch import HttpLaunch
-from waygraph.ingest.upstream import oauth
 from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.oauth import OpenPage, TokenFile, token_file
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.errors import StorageFailed, UpstreamRefused
 from waygraph.registry.model.settings import Settings
 
 PATIENCE_S = 60.0
@@ -123,13 +122,6 @@ def test_where_nobody_can_be_asked_the_server_is_refused(settings: Settings) -> 
         tools_of(issuer, settings, None)
 
 
-def test_a_login_that_is_refused_says_so(settings: Settings) -> None:
-    with issuing() as issuer:
-        issuer.refuses_login = True
-        with pytest.raises(UpstreamRefused, match=r"the login was refused \(access_denied\)"):
-            tools_of(issuer, settings, in_a_thread(issuer))
-
-
 def test_what_any_page_sends_to_the_callback_is_not_repeated(settings: Settings) -> None:
     """No text for a terminal, or for whoever reads a status."""
 
@@ -142,11 +134,6 @@ def test_what_any_page_sends_to_the_callback_is_not_repeated(settings: Settings)
 
     with issuing() as issuer, pytest.raises(UpstreamRefused, match=r"the login was refused \(no reason given\)"):
         tools_of(issuer, settings, stray)
-
-
-def test_nobody_who_logs_in_is_not_waited_for_forever(settings: Settings) -> None:
-    with issuing() as issuer, pytest.raises(UpstreamUnreachable, match=r"nobody logged in within 0\.2 s"):
-        tools_of(issuer, replace(settings, upstream_login_timeout_s=0.2), lambda _: None)
 
 
 def test_without_oauth_the_refusal_says_what_the_server_offers() -> None:
@@ -231,29 +218,6 @@ def test_a_renewal_is_kept_where_whoever_asked_has_gone(settings: Settings) -> N
         assert (len(issuer.pages), issuer.gifts()) == (1, 2)
 
 
-def test_a_renewal_holds_up_the_end_of_its_connection_for_a_while_only(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However slowly the issuer speaks."""
-    monkeypatch.setattr(oauth, "_RENEWAL_S", 0.3)
-    with logged_in_once(settings) as issuer:
-        issuer.drops = 6000
-        begun = time.monotonic()
-        anyio.run(closed_amid_a_renewal, issuer, settings)
-        assert time.monotonic() - begun < PATIENCE_S, "less than the 600 s that the issuer takes"
-
-
-def test_an_issuer_that_does_not_answer_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soon, and the login is free for others then."""
-    monkeypatch.setattr(oauth, "_SILENT_S", 0.3)
-    with logged_in_once(settings) as issuer:
-        issuer.answers_late_s = 600.0
-        begun = time.monotonic()
-        with pytest.raises(UpstreamUnreachable, match="no answer in time"):
-            tools_of(issuer, settings, None)
-        assert time.monotonic() - begun < PATIENCE_S, "less than the 600 s that the issuer takes"
-
-
 def test_a_new_token_that_could_not_be_written_is_used_here(
     settings: Settings, later: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,33 +242,6 @@ def test_a_new_token_that_could_not_be_written_is_used_here(
         token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
         anyio.run(ask, issuer)
         assert (len(issuer.pages), issuer.gifts()) == (1, 4)
-
-
-def test_a_login_that_another_connection_is_changing_is_waited_for_a_while_only(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loop runs on meanwhile: the one that changes it may run there, too."""
-    monkeypatch.setattr(oauth, "_TURN_S", 0.3)
-
-    async def ask(issuer: Issuer) -> None:
-        async with token_file(settings.data_path, issuer.served.url).alone(0.0), opened(issuer, settings):
-            pass
-
-    with logged_in_once(settings) as issuer:
-        with pytest.raises(UpstreamUnreachable, match=r"^another connection renews its login, .* after 0\.3 s$"):
-            anyio.run(ask, issuer)
-        assert tools_of(issuer, settings, None) == ["alpha"]
-
-
-def test_a_connection_with_a_valid_token_does_not_wait_for_a_login(settings: Settings) -> None:
-    async def ask(issuer: Issuer) -> list[str]:
-        login = token_file(settings.data_path, issuer.served.url)
-        async with login.alone(0.0), opened(issuer, settings) as connection:
-            return await tools(connection)
-
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        assert anyio.run(ask, issuer) == ["alpha"]
 
 
 def test_a_person_is_asked_once_for_two_connections(settings: Settings) -> None:
@@ -335,19 +272,3 @@ def test_what_a_person_has_allowed_beyond_the_first_login_counts_for_all_connect
         tools_of(issuer, settings, in_a_thread(issuer))
         anyio.run(ask, issuer)
         assert ["scope=write" in page for page in issuer.pages] == [False, True]
-
-
-def test_a_request_that_is_not_answered_holds_up_no_other(settings: Settings) -> None:
-    """The server answers the first when it has the second."""
-
-    async def ask(issuer: Issuer) -> None:
-        async with opened(issuer, replace(settings, upstream_list_timeout_s=PATIENCE_S)) as connection:
-            issuer.waiting.clear()
-            issuer.held_until = 2
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(tools, connection)
-                tasks.start_soon(tools, connection)
-
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        anyio.run(ask, issuer)

@@ -105,21 +105,6 @@ def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
         assert none_left(mark), left_of(mark)
 
 
-def test_the_reaper_goes_with_the_last_group() -> None:
-    assert has_reapers(os.getpid(), 0), "the one of an earlier test"
-    reaper = Reaper()
-    try:
-        reaper.watch_over(1 << 30)
-        assert has_reapers(os.getpid(), 1)
-        reaper.watch_over((1 << 30) + 1)
-        reaper.let_go(1 << 30)
-        assert has_reapers(os.getpid(), 1)
-    finally:
-        for group in list(reaper.groups):
-            reaper.let_go(group)
-    assert has_reapers(os.getpid(), 0)
-
-
 @pytest.mark.parametrize("fails", ["stand_by", "watch_over"])
 def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process can be had for the reaper: the start is refused, and leaves neither a program nor an open pipe."""
@@ -139,17 +124,3 @@ def test_what_nobody_can_watch_over_does_not_run(fails: str, mark: str, monkeypa
     assert has_reapers(os.getpid(), 0)
     assert not REAPER.groups
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_reaper_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    reaper, before = Reaper(), len(os.listdir("/proc/self/fd"))
-    with monkeypatch.context() as full:
-        full.setattr(subprocess, "Popen", lambda *_, **__: (_ for _ in ()).throw(BlockingIOError(11, "no more")))
-        for _ in range(2):
-            with pytest.raises(BlockingIOError):
-                reaper.stand_by()
-    assert len(os.listdir("/proc/self/fd")) == before
-    reaper.stand_by()
-    assert has_reapers(os.getpid(), 1)
-    reaper.stand_down()
-    assert has_reapers(os.getpid(), 0)

@@ -12,9 +12,8 @@ import pytest
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from tests.upstream.served import running
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.manifest.redaction import MOST_CHARS, discretion
+from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.stdio import Ring
-from waygraph.ingest.upstream.wire import hush, quietly
 from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
 
 SECRET = "s3cr3t-Value/9"  # noqa: S105 - opens nothing
@@ -73,44 +72,6 @@ def test_it_is_struck_out_of_the_data_of_an_error() -> None:
     assert told.struck(data, 1000) == {"***": ["sent ***", {"pin": "***", "of": 3}], "why": "***"}
 
 
-def test_what_is_no_secret_is_told() -> None:
-    """A message that a person can act on keeps the names in it."""
-    launch = StdioLaunch(command="uvx", args=("mcp-server-time", "--zone", "UTC"), env={"LOG_LEVEL": "info"})
-    text = "error: mcp-server-time was not found; info: try UTC"
-    assert discretion(launch).line(text) == text
-
-
-def test_what_is_told_is_one_short_line() -> None:
-    """Nothing that a terminal obeys, nothing that a person cannot see."""
-    told = discretion(StdioLaunch(command="x"))
-    assert told.line("a\x1b[31mred\x1b[0m\r\n\tb\u202ec\u200b\x07") == "ared b c"
-    assert len(told.line("x" * 10_000)) == MOST_CHARS
-
-
-@pytest.mark.parametrize(
-    ("output", "told"),
-    [
-        ("Traceback:\n  File x\nKeyError: 'API_KEY'\n", "KeyError: 'API_KEY'"),
-        ("Error: API key required\n    at main (x.js:1)\n\nNode.js v20.1\n", "Error: API key required"),
-        ("starting\nlistening\n", "listening"),
-        (
-            "npm error 404 Not Found\nnpm error A complete log of this run can be found in: /x\n",
-            "npm error 404 Not Found",
-        ),
-        (
-            "npm warn Unknown user config\nnpm error code E404\nnpm error 404 Not Found - GET x\nnpm error 404\n"
-            "npm error 404  'x@*' could not be found\nnpm error 404 Note that you can also install from a\n"
-            "npm error 404 tarball, folder, http url, or git url.\n",
-            "npm error 404 'x@*' could not be found",
-        ),
-        ("npm warn Unknown user config\n", ""),
-        ("", ""),
-    ],
-)
-def test_the_last_words_are_those_that_say_why(output: str, told: str) -> None:
-    assert discretion(StdioLaunch(command="x")).last_words(output) == told
-
-
 def test_a_program_that_fails_to_log_in_tells_no_token() -> None:
     import sys
 
@@ -144,16 +105,6 @@ def test_nothing_is_logged_of_a_conversation(
     ]
     assert [record for record in loud if "server" not in record.name] == []
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_same_loggers_speak_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.getLogger("mcp.client.stdio")
-    hush()
-    caplog.set_level(logging.INFO, logger="mcp")
-    with quietly():
-        logger.info("hidden")
-    logger.info("shown")
-    assert [record.message for record in caplog.records] == ["shown"]
 
 
 @pytest.mark.parametrize(
