@@ -1,14 +1,15 @@
-"""Which statements pass as plain reads: the first of the three lines around Cypher that strangers type."""
+"""Which statements pass as plain reads, in either dialect: the first of three lines around strangers' Cypher."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.attacks import HARMLESS, HIDDEN, PLAIN, REFUSED_ON_A_SERVER
-from waygraph.registry.graph.user_cypher.allow_list import check_read_only, tokens_of
+from waygraph.registry.graph.user_cypher.allow_list import GRAFEO, NEO4J, Dialect, check_read_only, tokens_of
+from waygraph.registry.graph.user_cypher.neo4j_runner import check_ranges
 from waygraph.registry.model.errors import CypherRefused
 
 
@@ -79,35 +80,57 @@ LEGAL = [
 ]  # fmt: skip
 
 
+EMBEDDED_ONLY = "grafeo"
+
+CALLS = [
+    "CALL db.labels()",
+    "CALL db.propertyKeys() YIELD propertyKey RETURN propertyKey",
+    "CALL `db`.`relationshipTypes`() YIELD relationshipType RETURN relationshipType",
+    "CALL db /* . */ . schema . visualization() YIELD nodes RETURN nodes",
+    "CALL db.index.vector.queryNodes('agent_vector_384', 5, $vector) YIELD node, score RETURN node.id, score",
+    "CALL (q) { CALL db.index.fulltext.queryNodes('name', q) YIELD node RETURN node } RETURN node",
+    "RETURN date.truncate('month', date()), datetime . fromEpoch(1, 2), DURATION.inDays(date(), date())",
+    "RETURN `vector`.similarity.`cosine`([1.0], [1.0])",
+    "RETURN point.distance(point({x: 1, y: 2}), point({x: 1, y: 3}))",
+    "RETURN toLower(n.name), n.name, n.load, size(n.tags), (n.x) + (n.y)",
+    "MATCH (n) WHERE n.kind IN ('a' + 'b') AND (n.x) = 1 RETURN count(n.x)",
+    "RETURN [x IN range(0, size($list) - 1) | $list[x]]",
+]
+
+
 def refused(statement: str) -> str:
     with pytest.raises(CypherRefused) as caught:
         check_read_only(statement, max_chars=20_000)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("attack", PLAIN.values(), ids=PLAIN)
-def test_what_is_more_than_a_read_is_refused_in_every_dress(attack: str) -> None:
-    """A statement that writes, reads files or administers is refused, however it is spelled and spaced."""
-    for disguise in DISGUISES.values():
-        refused(disguise(attack))
+def refused_by(dialect: Dialect, statements: Iterable[str]) -> list[str]:
+    """Those of the statements that are refused."""
+    found = []
+    for statement in statements:
+        try:
+            check_read_only(statement, max_chars=20_000, dialect=dialect)
+        except CypherRefused:
+            found.append(statement)
+    return found
 
 
-@pytest.mark.parametrize("attack", HIDDEN.values(), ids=HIDDEN)
-def test_what_is_hidden_from_the_eye_is_refused(attack: str) -> None:
-    """Escapes, odd characters and unfinished strings and comments are refused: engines differ about them."""
-    refused(attack)
+@pytest.mark.parametrize("dialect", [GRAFEO, NEO4J], ids=["grafeo", "neo4j"])
+def test_every_attack_is_refused_in_every_dress(dialect: Dialect) -> None:
+    """Writing, reading files and administering, however spelled and spaced; and what is hidden from the eye."""
+    attacks = [disguise(attack) for attack in PLAIN.values() for disguise in DISGUISES.values()]
+    attacks += HIDDEN.values()
+    attacks += REFUSED_ON_A_SERVER.values() if dialect is NEO4J else ()
+    assert len(set(attacks)) >= 300
+    assert set(attacks) - set(refused_by(dialect, attacks)) == set()
 
 
-def test_what_passes_is_left_to_the_worker() -> None:
-    """A file's functions reach nothing, and what only looks like an attack is a read."""
-    for statement in (*REFUSED_ON_A_SERVER.values(), *(text for text, _ in HARMLESS.values())):
-        check_read_only(statement, max_chars=20_000)
-
-
-@pytest.mark.parametrize("statement", LEGAL)
-def test_reads_pass_even_with_names_that_look_like_clauses(statement: str) -> None:
-    """A read passes; a property, label, key, alias or quoted name may be called like a clause."""
-    check_read_only(statement, max_chars=20_000)
+def test_reads_pass_even_with_names_that_look_like_clauses() -> None:
+    """A property, label, key, alias or quoted name may be called like a clause; parameters are values."""
+    harmless = [text for text, _ in HARMLESS.values()]
+    assert refused_by(GRAFEO, [*LEGAL, *harmless, *REFUSED_ON_A_SERVER.values()]) == []
+    of_both = [legal for legal in LEGAL if EMBEDDED_ONLY not in legal.lower()]
+    assert refused_by(NEO4J, [*CALLS, *of_both, *harmless]) == []
 
 
 def test_a_refusal_says_where_and_what_to_do() -> None:
@@ -139,6 +162,47 @@ def test_tokens_are_cut_as_the_engine_cuts_them() -> None:
     assert [token.text for token in tokens_of(statement)] == [
         "a", ".", "b", "[", "1", "..", "5", "]", ".5", "'x\\'y'", "`c`", "`d`", "$p", "g", "<", ">", "h",
     ]  # fmt: skip
+
+
+def test_a_dialect_takes_nothing_from_the_other() -> None:
+    """Neo4j's procedures are not allowed on Grafeo, nor Grafeo's on Neo4j; without a dialect it is Grafeo's."""
+    for statement, dialect in (
+        ("CALL db.index.vector.queryNodes('x', 1, [1.0])", GRAFEO),
+        ("CALL db.schema.visualization()", GRAFEO),
+        ("CALL grafeo.louvain()", NEO4J),
+    ):
+        with pytest.raises(CypherRefused, match="is not allowed"):
+            check_read_only(statement, max_chars=1_000, dialect=dialect)
+    check_read_only("CALL grafeo.louvain()", max_chars=1_000)
+
+
+def check_neo4j(statement: str) -> None:
+    check_read_only(statement, max_chars=20_000, dialect=NEO4J)
+
+
+def test_a_refused_call_is_told_with_those_that_are_allowed() -> None:
+    """The message names what was called, where it stands, and what may be called."""
+    with pytest.raises(CypherRefused) as function:
+        check_neo4j("RETURN 1,\n apoc.load.json('x')")
+    assert str(function.value).startswith("line 2, column 16: apoc.load.json is not among the functions")
+    assert "vector have some" in str(function.value)
+    with pytest.raises(CypherRefused, match=r"CALL of apoc\.load\.json is not allowed.* db\.labels, db\.propertyKeys"):
+        check_neo4j("CALL apoc.load.json('x')")
+
+
+@pytest.mark.parametrize("numbers", ["0, 1000000", "1, 1000, 2", "0, size($x) - 1", "0, 1e3", "-5, 0x10"])
+def test_a_range_of_moderate_length_passes(numbers: str) -> None:
+    """Up to a million, or up to what is only known when it runs."""
+    check_ranges(list(tokens_of(f"RETURN [x IN range({numbers}) | x]")))
+
+
+@pytest.mark.parametrize("numbers", ["0, 1000001", "-2000000, 0", "1, 1e9", "0, 0xFFFFFFFFFF", "0, 0o77777777"])
+def test_a_long_range_may_only_come_as_rows(numbers: str) -> None:
+    """Behind UNWIND it may be as long as it will."""
+    for spelled in ("range", "RANGE", "`range`"):
+        with pytest.raises(CypherRefused, match="behind UNWIND"):
+            check_ranges(list(tokens_of(f"RETURN [x IN {spelled}({numbers}) | x]")))
+        check_ranges(list(tokens_of(f"UNWIND {spelled}({numbers}) AS x RETURN x")))
 
 
 LURES = sorted(
