@@ -91,14 +91,3 @@ def copy_and_stop_half_way(pipe: Connection, source: str, target: str, settings:
             time.sleep(60)
 
     migrate_at(source, target, settings, progress)
-
-
-def copy_and_stop_before_publishing(pipe: Connection, source: str, target: str) -> None:
-    """Says `publishing` when the graph is committed and nothing of the index is written yet, and waits there."""
-
-    def waiting(*args: object) -> None:
-        pipe.send("publishing")
-        time.sleep(60)
-
-    generation.publish = waiting  # type: ignore[assignment]
-    migrate_at(source, target, Settings())

@@ -177,31 +177,6 @@ def test_what_stands_in_a_query(echoed: Echo, how: Any, value: Any, query: str) 
     assert got["path"] == "/api/echo" + (f"?{query}" if query else "")
 
 
-@pytest.mark.parametrize(
-    ("form", "query"),
-    [
-        ("", "q=a,b"),
-        ("csv", "q=a,b"),
-        ("ssv", "q=a%20b"),
-        ("tsv", "q=a%09b"),
-        ("pipes", "q=a%7Cb"),
-        ("multi", "q=a&q=b"),
-    ],
-)
-def test_swagger_2_has_formats_of_lists(here: Here, web: WebPages, form: str, query: str) -> None:
-    """Where none is told it is csv."""
-    told = {"name": "q", "in": "query", "type": "array", "items": {"type": "string"}}
-    operation = {
-        "operationId": "do",
-        "responses": {},
-        "parameters": [told | ({"collectionFormat": form} if form else {})],
-    }
-    document = {"swagger": "2.0", "info": {"title": "shop", "version": "1"}, "paths": {"/echo": {"get": operation}}}
-    here.ingest(here.write("shop.json", document))
-    services(here, web.url)
-    assert run(here, {"q": ["a", "b"]})["structuredContent"]["path"] == f"/echo?{query}"
-
-
 def test_headers_and_cookies(echoed: Echo) -> None:
     parameters = [
         parameter("X-One", "header"),
@@ -410,21 +385,6 @@ def test_a_redirect_is_followed_on_its_origin_alone(here: Here, web: WebPages) -
     web.redirect("/echo", "/echo")
     with pytest.raises(UpstreamRefused, match="more than 5 times"):
         run(here, {})
-
-
-@pytest.mark.parametrize(
-    ("server", "path"), [("/files", "/files/echo"), ("{own}/deep", "/deep/echo"), ("https://evil.example.com", None)]
-)
-def test_an_operation_with_an_address_of_its_own(here: Here, web: WebPages, server: str, path: str | None) -> None:
-    """On the configured origin, or on one that an operator names beside it."""
-    here.ingest(here.write("shop.json", spec({"servers": [{"url": server.format(own=web.url)}]})))
-    services(here, f"{web.url}/api")
-    if path is None:
-        with pytest.raises(NotCallable, match=r"evil\.example\.com.*write it under `also`"):
-            run(here, {})
-        assert web.asked == []
-    else:
-        assert run(here, {})["structuredContent"]["path"] == path
 
 
 def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:

@@ -13,17 +13,15 @@ import pytest
 
 from tests.processes_left import MARK, left_of, needs_proc, new_mark
 from tests.upstream.calling import PATIENCE_S, Listening, tools_by_hand
-from tests.upstream.launches import PROGRAMS
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, McpCaller
 from waygraph.ingest.execution.pool import Pool, calling_pool
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.clock import SystemClock
-from waygraph.ingest.upstream.connection import Deaf, MayHaveRun
+from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.model.errors import (
     CallTimedOut,
-    UpstreamAnswered,
     UpstreamError,
     UpstreamUnreachable,
 )
@@ -332,55 +330,6 @@ def test_the_end_of_the_pool_ends_calls_and_processes_at_once(mark: str) -> None
     unknown = "the connection is closed; whether the tool did its work is not known"
     assert sorted(set(outcomes)) == [unknown, "the gateway is being stopped"]
     assert len(outcomes) == 13
-
-
-def test_a_call_whose_launch_is_found_after_the_end_starts_nothing(mark: str) -> None:
-    async def act() -> None:
-        asked, found = anyio.Event(), anyio.Event()
-
-        async def launch_of(agent: Agent) -> Launch:
-            asked.set()
-            await found.wait()
-            return hand_tools(mark)
-
-        async with anyio.create_task_group() as group:
-            async with calling_pool(launch_of, Settings()) as pool:
-
-                async def call() -> None:
-                    with pytest.raises(UpstreamUnreachable, match="is being stopped"):
-                        await text(pool, "who")
-
-                group.start_soon(call)
-                await asked.wait()
-            found.set()
-
-    anyio.run(act)
-    assert not left_of(mark)
-
-
-def test_a_server_whose_tools_ask_by_request_is_spoken_to_so_that_they_can() -> None:
-    """The SDK's do so in the handshake era alone. The tool is not run again by itself; the server is remembered."""
-    host = Listening(answers={"elicitation/create": {"action": "accept", "content": {"yes": True}}})
-
-    async def act(pool: Pool) -> None:
-        with pytest.raises(UpstreamAnswered, match=r"back-channel.* the host of this call takes none") as final:
-            await pool.call(ONE, "asks_by_request", {}, host=Deaf(), timeout_s=PATIENCE_S)
-        assert not final.value.retryable  # it would be run once more for nothing
-        for _ in range(2):
-            with pytest.raises(UpstreamAnswered, match=r"back-channel.* older form .* call it again") as caught:
-                await pool.call(ONE, "asks_by_request", {}, host=host, timeout_s=PATIENCE_S)
-            assert caught.value.code == -32600
-            assert caught.value.retryable
-            assert host.asked == []
-            result = await pool.call(ONE, "asks_by_request", {}, host=host, timeout_s=PATIENCE_S)
-            assert result["content"][0]["text"] == '"accept"'
-            assert len(host.asked) == 1
-            host.asked.clear()
-            launches["one"] = replace(server, env={"ANOTHER": "launch"})
-
-    server = StdioLaunch(command=sys.executable, args=(str(PROGRAMS / "sdk_tools.py"),))
-    launches: dict[str, Launch] = {"one": server}
-    with_pool(launches, act)
 
 
 # The caller

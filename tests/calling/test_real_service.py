@@ -93,11 +93,3 @@ def test_what_it_gets_is_what_was_meant(here: Here, address: str) -> None:
         "clerk": "Ana",
         "berth": "three",
     }
-
-
-def test_a_file_and_an_error(here: Here, address: str) -> None:
-    here.ingest(f"{address}/openapi.json")
-    assert called(here, address, "file_papers", paper="AAECAw==")["structuredContent"] == {"bytes": 4}
-    missing = called(here, address, "find", number=5)
-    assert missing["isError"] is True
-    assert '{"detail":"no crate 5"}' in missing["content"][0]["text"]

@@ -1,10 +1,8 @@
 """Who may come in over HTTP, what each sees, and whose a session is."""
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
+from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, served
 from waygraph.api.cli.app import main
@@ -92,30 +90,6 @@ def test_each_request_counts_to_its_callers_limit(toolbox: Place, tmp_path: Path
         assert_problem(client.post("/mcp", json=LIST, headers=BARE), 429, "too-many-requests")
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_an_answer_that_is_not_ready_in_time_is_told(toolbox: Place, monkeypatch: pytest.MonkeyPatch, era: Era) -> None:
-    """As over REST; the session goes on."""
-    with served(toolbox.registry) as service:
-        ready, find = threading.Event(), service.registry.find_tools
-
-        def slow(*asked: Any, **more: Any) -> Any:
-            ready.wait(10)  # less than a request may take by default
-            return find(*asked, **more)
-
-        async def walk() -> None:
-            async with over_http(f"{service.url}/mcp", era) as host:
-                with monkeypatch.context() as slowed:
-                    slowed.setattr(service.registry, "find_tools", slow)
-                    slowed.setattr(service.service.lanes, "_timeout_s", 0.2)
-                    error = error_of(await host.call_tool("find_tools", {"query": "add"}))
-                assert (error["code"], error["retryable"]) == ("too-late", True)
-                assert error["message"] == "no answer was ready in time"
-                ready.set()
-                assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
-
-        anyio.run(walk)
-
-
 def test_a_body_that_is_too_large_is_not_read(service: Served) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"' + b"x" * (1024 * 1024) + b'"}}'
     answer = service.client().post("/mcp", content=body, headers={**BARE, "Content-Type": "application/json"})
@@ -152,22 +126,6 @@ def test_a_session_belongs_to_who_opened_it(guarded: Served) -> None:
     assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 200
     assert guarded.client(mine, **session).delete("/mcp").status_code == 200
     assert guarded.client(mine, **session).post("/mcp", json=listing).status_code == 404
-
-
-def test_a_session_that_ends_beside_a_notification_is_no_fault(toolbox: Place) -> None:
-    """Hosts that close at once send both; whoever counts 5xx is not woken by it."""
-    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    with served(toolbox.registry) as service, ThreadPoolExecutor(2) as both:
-        one, other = service.client(), service.client()
-        for _ in range(60):
-            session = {
-                **ACCEPT,
-                "Mcp-Session-Id": one.post("/mcp", json=HELLO, headers=ACCEPT).headers["mcp-session-id"],
-            }
-            told = both.submit(one.post, "/mcp", json=ready, headers=session)
-            ended = both.submit(other.delete, "/mcp", headers=session)
-            assert {told.result().status_code, ended.result().status_code} <= {200, 202, 404}
-        assert 'status="5xx"' not in one.get("/metrics").text
 
 
 SESSIONS = Settings(sessions_per_caller=2)

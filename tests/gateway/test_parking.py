@@ -8,7 +8,6 @@ import anyio
 import pytest
 from mcp.types import ClientCapabilities, ElicitationCapability
 
-from waygraph.api.mcp import pending_calls as parking_module
 from waygraph.api.mcp.pending_calls import Parking, Wanted
 from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun
@@ -96,49 +95,3 @@ def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to
         assert ran == ["paid"]
 
     anyio.run(run)
-
-
-def test_what_a_call_came_to_waits_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        parking = Parking()
-
-        async def pay(host: Host) -> dict[str, Any]:
-            with anyio.move_on_after(0.01):
-                await host.ask("elicitation/create", FORM)
-            return {"content": []}
-
-        async with parking.open():
-            wanted = await parking.begin(ASKER, ASKED, Deaf(), pay)
-            assert isinstance(wanted, Wanted)
-            with anyio.fail_after(PATIENCE_S):
-                while parking._kept:
-                    await anyio.sleep(0.02)
-            with pytest.raises(InvalidQuery):
-                await parking.go_on(wanted.ticket, LOCAL.id, {}, Deaf())
-
-    monkeypatch.setattr(parking_module, "KEPT_S", 0.1)
-    anyio.run(run)
-
-
-def test_a_request_that_is_given_up_after_it_was_sent_again_does_not_end_the_call() -> None:
-    async def act(go_on: GoOn, may_end: anyio.Event) -> None:
-        results: list[Any] = []
-        given_up = anyio.CancelScope()
-
-        async def first() -> None:
-            with given_up:
-                await go_on()
-
-        async def again() -> None:
-            results.append(await go_on())
-
-        async with anyio.create_task_group() as tasks:
-            for request in (first, again):
-                tasks.start_soon(request)
-                await anyio.wait_all_tasks_blocked()
-            given_up.cancel()
-            await anyio.wait_all_tasks_blocked()
-            may_end.set()
-        assert results == [{"content": [], "answer": {"action": "accept"}}]
-
-    with_answered(act)

@@ -5,13 +5,11 @@ import sys
 import threading
 import time
 
-import anyio
 import httpx2
 import pytest
 
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
-from waygraph.api.mcp.list_changed import Listeners
 from waygraph.api.rest import mcp_mount
 from waygraph.api.rest.dependencies import Readiness
 from waygraph.api.rest.follow import Follower
@@ -96,41 +94,6 @@ def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.M
         assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")
         has_room.set()
         until(lambda: service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200, "the gateway")
-
-
-def test_a_gateway_that_ends_by_an_error_is_opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of ours in what it does beside its answers: who asks meanwhile is told of an error, and it comes back."""
-    make, fault, is_seen = OfferedGateway._made, threading.Event(), threading.Event()
-    is_seen.set()
-
-    def made(self: OfferedGateway) -> object:
-        if not is_seen.is_set():
-            raise OSError("not before its end was seen")
-        return make(self)
-
-    async def follow(*_: object) -> None:
-        while not fault.is_set():
-            await anyio.sleep(0.02)
-        fault.clear()
-        raise RuntimeError("unforeseen")
-
-    monkeypatch.setattr(Listeners, "follow", follow)
-    monkeypatch.setattr(OfferedGateway, "_made", made)
-    monkeypatch.setattr(mcp_mount, "OPEN_AGAIN_S", 0.1)
-    with served() as service:
-
-        def said() -> int:
-            return service.client().post("/mcp", json=HELLO, headers=ACCEPT).status_code
-
-        assert said() == 200
-        is_seen.clear()
-        fault.set()
-        until(lambda: said() == 500, "its end")
-        is_seen.set()
-        until(lambda: said() == 200, "the next one")
-        assert_good(service.client().get("/readyz"))
-    assert "the gateway has ended" in service.log
-    assert "RuntimeError: unforeseen" in service.log
 
 
 def test_a_gateway_that_cannot_be_opened_is_no_harm_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,23 +66,6 @@ def test_an_entry_of_its_name_that_is_no_gateway_stays(home: Home, option: str) 
     assert [*json.loads(file.read_text())["mcpServers"]] == ["waygraph", "z", "registry"]
 
 
-def test_paths_of_settings_are_those_of_here(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host starts its commands in a folder of its own; what is no path stays as it is."""
-    (home.folder / "policy.toml").write_text("", encoding="utf-8")
-    monkeypatch.chdir(home.folder)
-    for name, value in {"POLICY_FILE": "policy.toml", "AUDIT_FILE": "~/audit.log", "LOG_FORMAT": "json"}.items():
-        monkeypatch.setenv(f"WAYGRAPH_{name}", value)
-    file = home.put("cursor", "{}")
-    home.run("connect", "cursor", "--write")
-    env = json.loads(file.read_text())["mcpServers"]["waygraph"]["env"]
-    told = {name: env[f"WAYGRAPH_{name}"] for name in ("POLICY_FILE", "AUDIT_FILE", "LOG_FORMAT")}
-    assert told == {
-        "POLICY_FILE": str(home.folder / "policy.toml"),
-        "AUDIT_FILE": str(Path.home() / "audit.log"),
-        "LOG_FORMAT": "json",
-    }
-
-
 def test_a_backup_is_never_overwritten_and_its_owners_alone(home: Home) -> None:
     file = home.put("cursor")
     first = file.read_bytes()
@@ -134,21 +117,6 @@ def test_a_dry_run_shows_names_and_no_values_and_writes_nothing(home: Home) -> N
         assert [*file.parent.glob("*before-waygraph*")] == []
         assert file.read_bytes() == before
     assert home.told_a_secret() == []
-
-
-def test_a_projects_file_and_any_other_can_be_named(home: Home) -> None:
-    home.run("connect", "cursor", "--write", "--project")
-    home.run("connect", "vscode", "--write", "--project")
-    home.run("connect", "cursor", "--write", "--file", "../other.json")
-    assert "waygraph" in servers("cursor", Path(".cursor/mcp.json").read_text())
-    assert "waygraph" in servers("vscode", Path(".vscode/mcp.json").read_text())
-    assert "waygraph" in servers("cursor", (home.folder / "other.json").read_text())
-    assert not home.file("cursor").exists()
-    answer = home.run("connect", "claude", "--project")
-    assert (answer.status, answer.err.strip()) == (
-        2,
-        "error: Claude Desktop has no config of a single project: leave --project away",
-    )
 
 
 # -- a registry at a service -----------------------------------------------------------------------

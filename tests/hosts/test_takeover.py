@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -156,23 +155,6 @@ def test_servers_of_the_current_folder_are_taken_over_too(home: Home, of_folders
     assert home.told_a_secret() == []
 
 
-def test_servers_of_a_folder_come_back_to_it_from_anywhere(
-    home: Home, of_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the host wrote its file meanwhile, as it does all the time."""
-    here = str(Path.cwd())
-    before = json.loads(of_folders.read_text())
-    home.run("connect", "claude-code", "--import")
-    of_folders.write_text(of_folders.read_text().replace('"numStartups": 7', '"numStartups": 8'))
-    monkeypatch.chdir(home.folder)
-    told = home.run("connect", "claude-code", "--restore", "--json").told
-    assert (told["whole"], told["kept"]) == (False, [])
-    after = json.loads(of_folders.read_text())
-    assert after["mcpServers"] == before["mcpServers"]
-    assert after["projects"][here]["mcpServers"] == before["projects"][here]["mcpServers"]
-    assert after == {**before, "numStartups": 8}
-
-
 def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Home, of_folders: Path) -> None:
     """It is known by its name, where it is an address that does not tell what it is."""
     text = of_folders.read_text().replace(
@@ -199,30 +181,6 @@ def test_a_file_that_was_changed_since_gets_its_servers_beside_what_it_has(home:
     after = read_config(HOSTS["cursor"], file)
     assert after.servers == {**before, "new": {"command": "n"}, "tides": {"command": "mine"}}
     assert "// mine, last changed" in (after.text or "")
-
-
-def test_servers_that_came_later_are_taken_over_too_and_all_come_back(home: Home) -> None:
-    file = home.put("cursor")
-    before = file.read_bytes()
-    first = home.run("connect", "cursor", "--import", "--json").told["taken"]
-    later = {"command": sys.executable, "args": ["-u", str(home.program), "later"]}
-    between = read_config(HOSTS["cursor"], file).with_servers({"later": later})
-    file.write_text(between.text or "")
-    assert home.run("connect", "cursor", "--import", "--json").told["taken"] == ["later"]
-    assert [*json.loads((home.shelf / "cursor.json").read_text())["mcpServers"]] == [*first, "later"]
-    home.run("connect", "cursor", "--restore")
-    after = read_config(HOSTS["cursor"], file).servers
-    assert after == {**json_servers(before), "later": later}
-
-
-def json_servers(content: bytes) -> dict[str, Any]:
-    return read_config(HOSTS["cursor"], _file(content)).servers
-
-
-def _file(content: bytes) -> Path:
-    path = Path("held.json").absolute()
-    path.write_bytes(content)
-    return path
 
 
 # -- killed between steps --------------------------------------------------------------------------
@@ -273,17 +231,6 @@ def test_killed_while_it_takes_over_nothing_is_lost(home: Home, step: str, count
     home.run("connect", "cursor", "--restore")
     assert (file.read_bytes(), [*home.shelf.iterdir()]) == (before, [])
     assert home.told_a_secret() == []
-
-
-def test_a_file_that_is_written_while_servers_are_taken_over_has_each_once(home: Home, of_folders: Path) -> None:
-    """The take is told of and did not come about: the next one finds a folder's servers under the same names."""
-    killed(home, "backup._put", 1, "connect", "claude-code", "--import")
-    of_folders.write_text(of_folders.read_text().replace('"numStartups": 7', '"numStartups": 8'))
-    before = of_folders.read_bytes()
-    assert home.run("connect", "claude-code", "--import", "--json").told["taken"] == ["tides", "work/tides"]
-    assert [*json.loads((home.shelf / "claude-code.json").read_text())["mcpServers"]] == ["tides", "work/tides"]
-    home.run("connect", "claude-code", "--restore")
-    assert of_folders.read_bytes() == before
 
 
 @pytest.mark.parametrize(("step", "count"), RESTORE_STEPS)

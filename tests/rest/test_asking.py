@@ -66,14 +66,6 @@ def test_filters_limit_what_is_found(client: httpx2.Client) -> None:
     assert route(client, text=TABLE, filters={"tags": ["no such tag"]})["reason"]
 
 
-def test_steps_are_answered_one_by_one(client: httpx2.Client) -> None:
-    """Each as if it had been asked alone."""
-    told = route(client, steps=[TABLE, "convert dollars to euros"], limit=2, schema=True)
-    assert [step["query"]["text"] for step in told["steps"]] == [TABLE, "convert dollars to euros"]
-    assert found(told["steps"][0]) == found(route(client, text=TABLE, limit=2))
-    assert from_json.route(told).matches
-
-
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)
 def test_definitions_go_by_call_names_that_lead_back(client: httpx2.Client, tool_format: str) -> None:
     """Whatever the host, the name that it is given is one that `/v1/tools/{call_name}` knows as that tool."""
@@ -137,34 +129,6 @@ def test_a_request_out_of_shape_is_told_where(client: httpx2.Client, name: str) 
     assert told["facts"]["faults"]
     assert all(set(fault) == {"at", "reason"} for fault in told["facts"]["faults"])
     assert all(fault["at"].startswith("body") for fault in told["facts"]["faults"])
-
-
-@pytest.mark.parametrize(
-    ("path", "asked", "told"),
-    [
-        ("/v1/route", {"text": "a", "limits": 3}, ("body.limits", "; did you mean `limit`?")),
-        ("/v1/route", {"text": "a", "tags": ["b"]}, ("body.tags", "is not known here; it belongs in `filters`")),
-        ("/v1/route", {"text": "a", "filters": {"tag": "b"}}, ("body.filters.tag", "; did you mean `tags`?")),
-        ("/v1/tools/search", {"text": "a", "qqqq": 1}, ("body.qqqq", "is not known; known: limit, recipe, filters, ")),
-        ("/v1/route/batch", {"requests": [{"txet": "a"}]}, ("body.requests.0.txet", "; did you mean `text`?")),
-        (
-            "/v1/route/batch",
-            {"requests": [{"schema": True, "text": "a", "shema": 1}]},
-            ("body.requests.0.shema", "`schema`?"),
-        ),
-        (
-            "/v1/manifests",
-            {"source": "s", "manifest": {}, "dryrun": True},
-            ("body.dryrun", "; did you mean `dry_run`?"),
-        ),
-    ],
-)
-def test_of_an_unknown_field_what_was_meant_is_told(
-    client: httpx2.Client, path: str, asked: object, told: tuple[str, str]
-) -> None:
-    faults = assert_problem(client.post(path, json=asked), 422, "invalid-request")["facts"]["faults"]
-    assert [fault["at"] for fault in faults] == [told[0]]
-    assert told[1] in faults[0]["reason"]
 
 
 def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:

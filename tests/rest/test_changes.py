@@ -14,7 +14,6 @@ from waygraph.registry.model import from_json
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Principal, failing, unreachable
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 
 @pytest.fixture
@@ -142,36 +141,6 @@ def test_a_policy_stays_until_another_one_is_said(client: httpx2.Client) -> None
     assert_problem(client.post("/v1/manifests", json=manifest("s", policy="trust")), 422, "invalid-request")
 
 
-def test_all_that_is_named_is_approved_or_nothing(client: httpx2.Client) -> None:
-    ingest(client, "s", agent("alone", "look"), policy="strict")
-    told = assert_problem(client.post("/v1/approvals", json={"names": ["alone", "alona"]}), 404, UnknownName)
-    assert told["facts"]["nearest"] == ["alone"]
-    assert_problem(client.post("/v1/approvals", json={"names": ["alone"], "source": "t"}), 404, UnknownName)
-    assert assert_good(client.get("/v1/agents/alone"))["agent"]["pending"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"names": []},
-        {"names": [""]},
-        {"names": "a"},
-        {"names": [1]},
-        {"names": ["x" * 521]},
-        {"names": ["a"] * 1001},
-        {"names": ["a"], "all": True},
-        {"source": ""},
-        {"source": None},
-        [],
-    ],
-)
-def test_approvals_out_of_shape_approve_nothing(client: httpx2.Client, body: object) -> None:
-    ingest(client, "s", agent("a", "look"), policy="strict")
-    assert_problem(client.post("/v1/approvals", json=body), 422, "invalid-request")
-    assert assert_good(client.get("/v1/agents/a"))["agent"]["pending"]
-
-
 def test_what_was_said_is_in_the_audit(tmp_path: Path) -> None:
     """Of an agent and of a manifest: who may see it now, and whether its changes are held."""
     settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))
@@ -187,26 +156,6 @@ def test_what_was_said_is_in_the_audit(tmp_path: Path) -> None:
         {"tags": ["sk-***"], "visible_to": ["ops"]},
         {"visible_to": None},
     ]
-
-
-@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
-def test_hosts_are_not_given_what_waits(client: httpx2.Client, tool_format: str) -> None:
-    """A tool that waits, or whose agent does, is listed with its mark and left out of the host's format."""
-    ingest(client, "s", agent("a", "look"), policy="hold")
-    ingest(client, "s", agent("a", "look", "leap"))
-    ingest(client, "t", agent("b", "look"), policy="strict")
-    assert_good(client.post("/v1/approvals", json={"names": ["b/look"]}))
-    for path, offered in (("/v1/tools", 1), ("/v1/agents/a/tools", 1), ("/v1/agents/b/tools", 0)):
-        told = assert_good(client.get(path, params={"format": tool_format}))
-        assert len(_names(told["definitions"])) == offered, path
-        assert len(told["tools"]) > offered
-    for path, offered in (("/v1/tools/a/look", 1), ("/v1/tools/a__leap", 0), ("/v1/tools/b/look", 0)):
-        assert len(_names(assert_good(client.get(path, params={"format": tool_format}))["definitions"])) == offered
-
-
-def _names(definitions: list[dict[str, Any]]) -> list[str]:
-    plain = [each for one in definitions for each in one.get("functionDeclarations", [one])]
-    return [each["name"] if "name" in each else each["function"]["name"] for each in plain]
 
 
 # -- how agents stand ----------------------------------------------------------------------------------

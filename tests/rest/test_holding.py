@@ -11,7 +11,6 @@ from tests.service import Served, agent, assert_careful, assert_good, assert_pro
 from waygraph.registry.model import from_json, to_json
 from waygraph.registry.model.errors import RegistryNotFound, UnknownName
 from waygraph.registry.model.nouns import Filters
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 
@@ -67,21 +66,6 @@ def test_tools_are_listed_by_id(example: Served, client: httpx2.Client) -> None:
     assert told == example.registry.tools_page(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}/tools")["tools"]
     assert brief == [to_json.brief_tool(tool) for tool in told.items]
-
-
-@pytest.mark.parametrize("path", [f"/v1/tools/{TOOL}", f"/v1/tools/{CALL_NAME}"])
-def test_a_tool_is_found_by_both_its_names(example: Served, client: httpx2.Client, path: str) -> None:
-    assert get(client, path) == to_json.brief_tool(example.registry.tool(TOOL))
-    assert from_json.tool(get(client, path, schema=True)) == example.registry.tool(TOOL)
-
-
-@pytest.mark.parametrize("tool_format", TOOL_FORMATS)
-def test_tools_are_told_in_a_hosts_format(example: Served, client: httpx2.Client, tool_format: Any) -> None:
-    """One tool, the tools of an agent, all tools."""
-    own = definition(example.registry.tool(TOOL), tool_format)
-    for path in (f"/v1/tools/{TOOL}", f"/v1/agents/{AGENT}/tools", "/v1/tools?limit=1000"):
-        told = get(client, f"{path}{'&' if '?' in path else '?'}format={tool_format}")["definitions"]
-        assert own in [each for one in told for each in one.get("functionDeclarations", [one])]
 
 
 @pytest.mark.parametrize("tool_name", ["a/b", "search", "a b", "ü", "a%b", "a?b", "..", "a/../b", "x__y"])

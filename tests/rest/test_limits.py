@@ -255,30 +255,6 @@ def test_every_answer_has_the_headers_of_care(service: Served) -> None:
 # -- methods, paths, ids --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("PUT", "/v1/agents/a", "DELETE, GET, HEAD, PATCH"),
-        ("POST", "/v1/agents", "GET, HEAD"),
-        ("DELETE", "/v1/route", "POST"),
-        ("GET", "/v1/route", "POST"),
-        ("PUT", "/v1/tools/search", "GET, HEAD, POST"),
-        ("GET", "/v1/sources/x/y", "DELETE"),
-        ("HEAD", "/v1/route", "POST"),
-        ("OPTIONS", "/v1/cypher", "POST"),
-        ("TRACE", "/healthz", "GET, HEAD"),
-        ("POST", "/openapi.json", "GET, HEAD"),
-    ],
-)
-def test_another_method_is_told_which_are_allowed(service: Served, method: str, path: str, allowed: str) -> None:
-    """All of them, whichever route stands first."""
-    response = service.client().request(method, path)
-    assert response.status_code == 405
-    assert response.headers["allow"] == allowed
-    if method != "HEAD":
-        assert_problem(response, 405, "method-not-allowed")
-
-
 @pytest.mark.parametrize("path", ["/healthz", "/v1/agents", "/v1/agents/nobody", "/v1/status", "/openapi.json", "/x"])
 def test_head_is_get_without_content(service: Served, path: str) -> None:
     """The same status and headers, the length of the content among them, on a connection that goes on."""

@@ -16,12 +16,9 @@ from tests.sync_graph import new_graph
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import a2a_card
 from waygraph.ingest.sources.read import read_path
-from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.identity import SKILL_MESSAGE
-from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "sources" / "pilot-desk.json"
@@ -144,19 +141,6 @@ def test_the_list_of_an_a2x_registry_goes_in_whole() -> None:
     assert "Unresolved agent card" in never_got.agent.description
 
 
-def test_a_list_tells_agents_of_one_name_apart() -> None:
-    """By their address, whichever comes first; the same card twice has one key, and the first is kept."""
-    other = {**CARD_0_3, "url": "https://elsewhere.example/a2a"}
-
-    def keys(*cards: dict[str, Any]) -> dict[str, str]:
-        return {str(json.loads(entry.agent.transport)["url"]): entry.key for entry in read(list(cards)).entries}
-
-    told = keys(CARD_0_3, other, CARD_0_3, CARD_1_0)
-    assert len(set(told.values())) == 3
-    assert told == keys(CARD_1_0, other, CARD_0_3)
-    assert sorted(key.partition("-")[0] for key in told.values()) == ["Chandler", "Chandler", "Pilot Desk"]
-
-
 def test_an_agent_keeps_its_id_when_a_list_gets_another_of_its_name() -> None:
     """Also when they change places, and when the other goes."""
     other = {**CARD_0_3, "url": "https://elsewhere.example/a2a"}
@@ -204,36 +188,10 @@ def test_a_bad_skill_costs_itself(skill: object, reason: str) -> None:
     assert reason in rejected(intake)["/skills/1"]
 
 
-@pytest.mark.parametrize("name", [None, "", "  ", 5, ["x"], "x" * 129, "a\x00b"])
-def test_a_card_without_a_usable_name_is_rejected(name: object) -> None:
-    """Nobody could tell it from another; what is held of the source stays."""
-    intake = read({**CARD_0_3, "name": name})
-    assert not intake.entries
-    assert "agent id: a name" in rejected(intake)[""]
-    assert intake.partial or intake.rejected[0].key == name
-
-
 @pytest.mark.parametrize("document", [CARD_0_3, CARD_1_0, [CARD_0_3], [5, CARD_1_0], {"skills": [], "url": ""}])
 def test_cards_are_told_from_other_documents(document: Any) -> None:
     """By their own fields."""
     assert a2a_card.fits(document)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"name": "x", "description": "y", "version": "1"},
-        {"skills": [{"id": "x"}]},
-        {"skills": {}, "url": "https://x.example"},
-        {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s"}},
-        [{"id": "s", "name": "S", "description": "a service"}],
-        [{"id": "s", "type": "generic", "metadata": {}}],
-        [],
-    ],
-)
-def test_other_documents_are_no_cards(document: Any) -> None:
-    """An MCP server's answer, a list of services."""
-    assert not a2a_card.fits(document)
 
 
 JSON = any_value()
@@ -255,17 +213,6 @@ def test_no_card_raises(cards: list[Any]) -> None:
 
 
 # -- routes and addresses --------------------------------------------------------------------------
-
-
-def test_an_agent_is_found_by_an_example_of_its_skill() -> None:
-    """The agent by a request in words of its own; the tool by words that stand in its example alone."""
-    with Registry.open(":memory:", embedder="none") as registry:
-        for manifest in [manifest_of(EXAMPLE), *read_path(str(ROOT / "examples" / "catalog"), Settings())]:
-            sync(registry, manifest)
-        route = registry.route(Query(text="We need a pilot and two tugs for the ship's arrival"))
-        assert route.matches[0].agent.id == "Pilot Desk"
-        assert {tool.name for tool in route.matches[0].tools} == {"book-pilot", "order-tugs"}
-        assert registry.find_tools("aboard the Marigold").matches[0].tool.id == "Pilot Desk/book-pilot"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import yaml
 from typer.main import get_command
 
 from waygraph.api.cli.app import app, main
-from waygraph.api.cli.render.progress import progress_bar
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"
@@ -82,12 +81,6 @@ def agent(key: str, *tools: str, **fields: object) -> dict[str, object]:
     return {"id": key, "description": f"what {key} does", "tools": listed, **fields}
 
 
-@pytest.fixture
-def pretended_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any folder stands for a model's: no test needs the weights."""
-    monkeypatch.setattr("waygraph.registry.embedding.weights.locate", lambda spec, _: Path(spec[5:]))
-
-
 # -- route and find ------------------------------------------------------------------------------------
 
 
@@ -113,27 +106,12 @@ def test_explained_votes_add_up_to_the_score(run: Run) -> None:
         assert total.split("\t")[5] == row.split("\t")[2]
 
 
-def test_a_route_in_steps_shows_each_step(run: Run) -> None:
-    """--step may be repeated instead of TEXT; every step has its own table."""
-    answer = run("route", "--step", "book a table", "--step", "send an invoice")
-    assert "step 1: book a table" in answer.out
-    assert "step 2: send an invoice" in answer.out
-
-
 @pytest.mark.parametrize("words", [["route"], ["route", "a", "--step", "b"]])
 def test_route_wants_a_text_or_steps(words: list[str], run: Run) -> None:
     """Neither and both are wrong usage."""
     answer = run(*words)
     assert answer.status == 2
     assert "--step" in answer.err
-
-
-def test_an_unknown_kind_of_source_is_wrong_usage(run: Run, own: Path, catalog: Path) -> None:
-    """Said once, however many files there are, and before any is read."""
-    answer = run("ingest", str(catalog), "/nowhere", "--kind", "robot", on=own)
-    assert (answer.status, answer.out) == (2, "")
-    assert "'robot' is no kind of source; known: catalogue, " in answer.err
-    assert len(answer.err.splitlines()) == 1
 
 
 def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
@@ -145,13 +123,6 @@ def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
     }
     assert found[()][0] == found["--group", "finance"][0] == "bureau-fx"
     assert "bureau-fx" not in found["--group", "kitchen"]
-
-
-def test_find_shows_schemas_if_asked(run: Run) -> None:
-    """--schema prints the input schema of every tool found, indented."""
-    assert "required" not in run("find", "convert currency", "-k", "1").out
-    shown = run("find", "convert currency", "-k", "1", "--schema").out
-    assert json.loads(shown[shown.index("{") :])["required"] == ["from", "to"]
 
 
 # -- looking -------------------------------------------------------------------------------------------
@@ -215,18 +186,6 @@ def test_a_dry_run_plans_and_changes_nothing(run: Run, tmp_path: Path) -> None:
     assert not on.exists()
 
 
-def test_a_bad_source_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
-    """The sources after it are taken, and the exit status says that one failed."""
-    on, broken = tmp_path / "new.grafeo", tmp_path / "broken.json"
-    broken.write_text("{")
-    good = catalogue(tmp_path / "good.json", agent("one"))
-    answer = run("ingest", "/nowhere", broken, good, on=on)
-    assert answer.status == 1
-    assert answer.err.startswith("error: /nowhere: ")
-    assert "is not JSON" in answer.err
-    assert [row[0] for row in run("agents", on=on).rows] == ["one"]
-
-
 def test_standard_input_is_a_source(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`-` reads it; --source, --namespace and --kind are handed on."""
     on, tools = tmp_path / "new.grafeo", {"server": {"name": "mail"}, "tools": [{"name": "send"}]}
@@ -247,14 +206,6 @@ def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
     assert "--allow-mass-removal" in refused.err
     assert run("ingest", file, "--allow-mass-removal", on=on).status == 0
     assert [row[0] for row in run("agents", on=on).rows] == ["a0"]
-
-
-def test_withheld_and_renamed_agents_are_told(run: Run, own: Path, tmp_path: Path) -> None:
-    """What an operator removed stays away, and an id that is taken gets the namespace before it."""
-    run("remove", "bureau-fx", on=own)
-    assert "withheld\tbureau-fx\tan operator removed it" in run("ingest", CATALOG, on=own).out
-    other = catalogue(tmp_path / "other.json", agent("fernwise", transport={"type": "http", "url": "http://x.example"}))
-    assert "renamed\tshop.fernwise\tfernwise in the source" in run("ingest", other, "--namespace", "shop", on=own).out
 
 
 # -- what an operator decides --------------------------------------------------------------------------
@@ -283,14 +234,6 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["--tag", "a", "--no-tags"], ["--visible-to", "a", "--everyone"]], ids=["nothing", "tags", "groups"]
-)
-def test_set_refuses_what_says_nothing_or_both(words: list[str], run: Run) -> None:
-    """Nothing to set, and an option with its opposite, are wrong usage."""
-    assert run("set", "bureau-fx", *words).status == 2
-
-
 def test_a_source_is_forgotten_with_its_agents(run: Run, own: Path) -> None:
     """`sources forget` takes the agents that only it claimed."""
     tools = [row[0] for row in run("tools", on=own).rows]
@@ -314,21 +257,6 @@ def test_reindex_takes_the_embedder_as_the_new_one(run: Run, own: Path, monkeypa
 # -- cypher --------------------------------------------------------------------------------------------
 
 
-def test_parameters_are_json_where_they_can_be(run: Run) -> None:
-    """A number is a number, a list a list, and any other value a text."""
-    asked = "RETURN $n + 1 AS n, size($list) AS s, $text AS t, $some AS e"
-    words = ("--param", "n=41", "--param", "list=[1,2,3]", "--param", "text=a=b", "--param", "$some=null")
-    assert run("cypher", asked, *words).rows == [["42", "3", "a=b", ""]]
-
-
-def test_a_cut_answer_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More rows than the settings allow: a note names the setting."""
-    monkeypatch.setenv("WAYGRAPH_CYPHER_MAX_ROWS", "3")
-    answer = run("cypher", "MATCH (t:Tool) RETURN t.id")
-    assert len(answer.rows) == 3
-    assert "WAYGRAPH_CYPHER_MAX_ROWS" in answer.err
-
-
 def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends with ; or an empty line; :param sets, an error does not stop the rest but the exit status tells."""
     typed = "MATCH (a:Agent)\nRETURN count(a) AS n;\n:param k=2\n\nRETURN $k AS k\n\nCREATE (n);\nRETURN 'a;b' AS s"
@@ -337,12 +265,6 @@ def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPat
     assert [json.loads(line)["rows"] for line in answer.out.splitlines()] == [[[36]], [[2]], [["a;b"]]]
     assert answer.status == 1
     assert answer.err.count("error: ") == 1
-
-
-def test_writing_is_refused_in_one_line(run: Run) -> None:
-    """A statement that writes is an error of ours."""
-    answer = run("cypher", "MATCH (n) DETACH DELETE n")
-    assert (answer.status, len(answer.err.splitlines())) == (1, 1)
 
 
 # -- export, model, doctor -----------------------------------------------------------------------------
@@ -355,32 +277,6 @@ def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == run("export").out == run("export", "-o", "-").out
     assert run("ingest", file, on=on).status == 0
     assert run("tools", on=on).out == run("tools").out
-
-
-def test_an_export_says_what_of_operators_it_brings_back(run: Run, own: Path, tmp_path: Path) -> None:
-    """Nothing unless it is ingested as an export, which is told each time with the option that does it."""
-    run("set", "bureau-fx", "--visible-to", "ops", on=own)
-    run("set", "hearthside", "--pin", on=own)
-    file, again = tmp_path / "all.json", tmp_path / "again.grafeo"
-    run("export", "-o", file, on=own)
-    bare = run("ingest", file, on=again)
-    assert (bare.status, "settings that were not restored: 2" in bare.err, "as kind export" in bare.err) == (
-        0,
-        True,
-        True,
-    )
-    assert run("route", "convert money", "--group", "guests", "--json", on=again).json["pinned"] == []
-    assert "settings restored: 2" in run("ingest", "--kind", "export", file, on=again).err
-    assert "settings" not in run("ingest", "--kind", "export", file, on=again).err
-    [pinned] = run("route", "convert money", "--group", "guests", "--json", on=again).json["pinned"]
-    assert pinned["agent"]["id"] == "hearthside"
-
-
-@pytest.mark.usefixtures("pretended_model")
-def test_the_path_of_a_model_stands_alone(run: Run) -> None:
-    """`model path` prints the folder and nothing else; --embedder says which if no SPEC does."""
-    assert run("model", "path", "onnx:/models/x").out == "/models/x\n"
-    assert run("--embedder", "onnx:/models/y", "model", "path").out == "/models/y\n"
 
 
 def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -> None:
@@ -426,21 +322,6 @@ def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.Monk
         run("status")
 
 
-@pytest.mark.parametrize(
-    ("words", "way"),
-    [
-        (["agents", "--registry", "x"], "waygraph --registry PLACE agents"),
-        (["sources", "forget", "s", "--registry=x"], "waygraph --registry PLACE sources forget"),
-        (["route", "a", "--embedder", "none"], "waygraph --embedder SPEC route"),
-    ],
-)
-def test_an_option_after_the_command_is_shown_its_place(words: list[str], way: str, run: Run) -> None:
-    """The options that every command has stand before it."""
-    answer = run(*words)
-    assert answer.status == 2
-    assert answer.err.endswith(f"note: it stands before the command: {way}\n")
-
-
 def test_the_registry_may_come_from_the_environment(
     held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -474,23 +355,6 @@ def test_a_hostile_description_steers_nothing(run: Run, tmp_path: Path) -> None:
             assert "\\u001b[31mred" in answer.out
     assert len(run("tools", on=on).rows) == 1
     assert run("show", "mail", "--json", on=on).json["agent"]["description"] == HOSTILE
-
-
-def test_progress_is_told_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar comes on stderr once the wait is over; never in a pipe, never for quick work."""
-
-    def drawn(after_s: float, *, terminal: bool) -> str:
-        stderr = io.StringIO()
-        monkeypatch.setattr(stderr, "isatty", lambda: terminal)
-        monkeypatch.setattr(sys, "stderr", stderr)
-        with progress_bar("Embedding", after_s) as tell:
-            tell(1, 2)
-            tell(2, 2)
-        return stderr.getvalue()
-
-    assert "Embedding" in drawn(0, terminal=True)
-    assert drawn(60, terminal=True) == ""
-    assert drawn(0, terminal=False) == ""
 
 
 def _with_ranges(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, float]]:

@@ -60,22 +60,6 @@ def test_what_stands_after_dashes_is_started_and_asked(run: Run, program: Path) 
     assert run("find", "high water", "--json").status == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--header", "Authorization"), "expected 'NAME: VALUE'"),
-        (("--env", "NOT_SET_ANYWHERE_HERE"), "not set here"),
-        (("--env", "=s3cret"), "a variable without a name"),
-    ],
-)
-def test_an_option_that_cannot_be_read_is_wrong_usage(run: Run, words: tuple[str, str], said: str) -> None:
-    """A value is not repeated: it may be a secret."""
-    answer = run("ingest", *words, "https://localhost:1/mcp")
-    assert answer.status == 2
-    assert said in answer.err
-    assert "s3cret" not in answer.err
-
-
 @pytest.mark.parametrize("verb", ["ingest", "watch"])
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -136,12 +120,6 @@ def test_known_places_are_listed_and_not_used_unasked(run: Run, home: Path) -> N
     assert answer.status == 0
     assert f"{home}/.cursor/mcp.json, 1 server: not used" in answer.err
     assert run("agents").status == 1
-
-
-def test_known_places_are_used_where_the_person_says_so(run: Run, home: Path) -> None:
-    answer = run("ingest", "--discover", "--yes", "--json")
-    assert answer.report["tools"]["created"] == ["tides/tides"]
-    assert answer.report["source"] == str(home / ".cursor" / "mcp.json")
 
 
 def test_what_is_held_of_a_server_that_is_not_asked_stays(run: Run, home: Path) -> None:

@@ -117,24 +117,6 @@ def test_a_reader_that_leaves_is_no_error(held: Path, words: tuple[str, ...]) ->
     assert program.returncode == 141
 
 
-@pytest.mark.parametrize("words", [("tools",), ("export",), ("--help",), ("tools", "--help"), ("--version",)])
-@pytest.mark.parametrize(
-    ("where", "reason"), [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
-)
-def test_an_output_that_takes_nothing_is_an_error_in_one_line(
-    held: Path, words: tuple[str, ...], where: str, reason: str
-) -> None:
-    """A full disk, or a stdout that whoever started the program closed."""
-    done = in_shell(f'"$@" {where}', *PROGRAM, "--registry", held, *words)
-    assert done.stderr == f"error: standard output cannot be written: {reason}\n"
-    assert done.returncode == 1
-
-
-def in_shell(line: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """`line` with the words as its `"$@"`."""
-    return subprocess.run(["/bin/sh", "-c", line, "sh", *words], capture_output=True, text=True, check=False)
-
-
 def test_an_interrupt_is_quiet(held: Path) -> None:
     """Ctrl-C ends it with 130 and not a word."""
     with subprocess.Popen(
@@ -155,13 +137,6 @@ def test_an_interrupt_is_quiet(held: Path) -> None:
         program.send_signal(signal.SIGINT)
         assert program.stderr.read() == b""
     assert program.returncode == 130
-
-
-def test_a_terminal_without_unicode_gets_escapes(held: Path) -> None:
-    """Text that the encoding cannot hold is escaped, never a traceback."""
-    done = run("--registry", held, "show", "yizhan-parcel", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-    assert done.returncode == 0
-    assert "\\u5feb" in done.stdout
 
 
 # -- a terminal ----------------------------------------------------------------------------------------

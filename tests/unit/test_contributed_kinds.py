@@ -111,28 +111,3 @@ def test_a_broken_entry_point_is_told_with_its_package(folder: Path, tmp_path: P
         for told in (reason(written(tmp_path, {"x": 1})), reason(written(tmp_path, {"x": 1}), "wrong")):
             assert "'wrong' of the package acme-fleet 1.0 is left out: " + why in told
             assert "\n" not in told
-
-
-@pytest.mark.parametrize(
-    ("kind", "fleet", "why"), [("LAZY", "lazy", "KeyError"), ("LAZY", 5, "TypeError"), ("STRANGE", 5, "TypeError")]
-)
-def test_what_another_package_gives_is_looked_at_before_it_is_taken(
-    folder: Path, tmp_path: Path, kind: str, fleet: object, why: str
-) -> None:
-    """Its records are made while it is told whose fault is met: tools too, however lazily they come."""
-    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": f"acme_fleet:{kind}"})
-    with on_path(folder):
-        assert (
-            reason(written(tmp_path, {"fleet": fleet})) == f"the kind fleet of the package acme-fleet 1.0 failed: {why}"
-        )
-
-
-def test_what_fails_in_another_packages_code_is_a_source_error(folder: Path, tmp_path: Path) -> None:
-    """Named, without the document's content; a failing `fits` keeps no other kind from fitting."""
-    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND", "broken": "acme_fleet:BROKEN"})
-    with on_path(folder):
-        assert read_path(written(tmp_path, {"fleet": [{"name": "Argo"}]}), S)[0].entries
-        failing = written(tmp_path, {"fleet": [{"nom": "secret"}]})
-        assert reason(failing) == "the kind fleet of the package acme-fleet 1.0 failed: KeyError"
-        unknown = reason(written(tmp_path, {"secret": "secret"}))
-    assert unknown == "the kind broken of the package acme-fleet 1.0 failed: RuntimeError"

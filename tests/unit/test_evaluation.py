@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.datasets import trials
 from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.trials import Bench
-from waygraph.registry.embedding.embedder import Role
-from waygraph.registry.embedding.onnx import OnnxEmbedder
 from waygraph.registry.evaluation.compare import differences
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.metrics import measured
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
 from waygraph.registry.evaluation.run import Grid, Outcome, Trial
-from waygraph.registry.model.errors import InvalidDataset, InvalidQuery, InvalidSetting
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.recipes import HYBRID, LEXICAL, PAPER, RECIPES, TOOLS
+from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 
@@ -71,47 +67,6 @@ def test_steps_are_asked_alone_or_united() -> None:
     assert judgement.tools == ()
 
 
-def test_what_cannot_be_varied_is_refused_or_left_as_it_is() -> None:
-    with pytest.raises(InvalidSetting, match="k=-1"):
-        Grid(recipes=[PAPER], ks=[-1.0]).trials()
-    with pytest.raises(InvalidSetting, match="k=nan"):
-        Grid(recipes=[PAPER], ks=[float("nan")]).trials()
-    with pytest.raises(InvalidSetting, match="depth=0"):
-        Grid(recipes=[HYBRID], depths=[0]).trials()
-    with pytest.raises(InvalidSetting, match="paper is not tried over contextual texts"):
-        Grid(recipes=[PAPER], texts=["contextual"]).trials()
-    merged = Grid(recipes=[HYBRID, PAPER], ks=[1.0, 10.0])
-    assert [trial.name for trial in merged.trials()] == ["hybrid", "paper k=1", "paper k=10"]
-    assert merged.without_k == [HYBRID]
-
-
-def test_queries_are_embedded_once_for_all_trials_over_a_registry(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In both readings; of more than memory shall hold the limit counts."""
-    embedded: list[str] = []
-    embed = OnnxEmbedder.embed
-
-    def counting(self: OnnxEmbedder, texts: list[str], role: Role, **options: Any) -> Any:
-        embedded.extend(texts if role == "query" else [])
-        return embed(self, texts, role, **options)
-
-    monkeypatch.setattr(OnnxEmbedder, "embed", counting)
-    recipes = (TOOLS, HYBRID, replace(TOOLS, name="again"), replace(HYBRID, name="again"))
-    settings = Settings(query_cache_entries=1)
-    few = replace(dataset, questions=tuple(
-        replace(one, need=replace(one.need, text=f"{one.need.text} https://x.example/{one.id}"))
-        for one in dataset.questions[:4]
-    ))  # fmt: skip
-    bench = Bench(settings=settings, environ={})
-    tried = [Trial(recipe=recipe, texts="contextual") for recipe in recipes]
-    assert len(list(bench.outcomes(few, tried))) == 4
-    assert len(embedded) == len(set(embedded)) == 8
-    monkeypatch.setattr(trials, "MOST_VECTORS", 2)
-    list(bench.outcomes(few, tried))
-    assert len(embedded) > 16
-
-
 def test_a_grid_holds_every_combination() -> None:
     """Recipes, weights, k and depth; a recipe made for other texts is left out; labels tell them apart."""
     grid = Grid(recipes=[PAPER, TOOLS], weights=[(1, 1), (1.5, 1)], ks=[10, 60], texts=["plain", "contextual"])
@@ -123,14 +78,6 @@ def test_a_grid_holds_every_combination() -> None:
     assert (one.recipe.agent_weight, {use.k for use in one.recipe.legs}) == (1.5, {10})
 
 
-def test_a_query_that_cannot_be_asked_is_named(dataset: Dataset) -> None:
-    """By its id in the dataset: there may be thousands."""
-    strict = Bench(settings=Settings(max_query_chars=60), environ={})
-    first_long = next(query.id for query in dataset.asked("questions") if len(query.texts[0]) > 60)
-    with pytest.raises(InvalidQuery, match=f"query '{first_long}' of the dataset: .* at most 60 characters"):
-        list(strict.outcomes(dataset, [Trial(recipe=LEXICAL, texts="contextual", embedder="none")]))
-
-
 def test_a_record_comes_back_as_it_was_written(record: Record, tmp_path: Path) -> None:
     """Through a file; the summary is the same without queries."""
     write_record(record, tmp_path / "sub" / "a.json")
@@ -138,13 +85,6 @@ def test_a_record_comes_back_as_it_was_written(record: Record, tmp_path: Path) -
     summary = summary_of(record)
     assert "queries" not in summary["outcomes"][0]
     assert summary["outcomes"][0]["agents"] == record["outcomes"][0]["agents"]
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"kind": "another"}'])
-def test_what_is_no_record_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "a.json").write_text(content, encoding="utf-8")
-    with pytest.raises(InvalidDataset, match=r"a\.json: (is no record|cannot be read)"):
-        read_record(tmp_path / "a.json")
 
 
 def worse(record: Record, query: str) -> dict[str, Any]:

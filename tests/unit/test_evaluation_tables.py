@@ -17,9 +17,9 @@ from waygraph.ingest.datasets.trials import Bench
 from waygraph.registry.evaluation.compare import Table, markdown, tabulate
 from waygraph.registry.evaluation.metrics import measured, paired_p
 from waygraph.registry.evaluation.plots import RECALLS, draw
-from waygraph.registry.evaluation.record import Record, read_record, record_of, write_record
+from waygraph.registry.evaluation.record import Record, record_of, write_record
 from waygraph.registry.evaluation.run import Trial, varied
-from waygraph.registry.model.errors import InvalidDataset, MissingExtra
+from waygraph.registry.model.errors import MissingExtra
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL
 
@@ -135,70 +135,3 @@ def test_the_command_prints_markdown(record: Record, tmp_path: Path, capsys: pyt
     assert main(["eval", "table", str(tmp_path / "a.json"), "--metric", "Recall@1", "--metric", "Recall@5"]) == 0
     (table,) = tabulate([("a", record)], metrics=METRICS)
     assert capsys.readouterr().out.strip() == markdown([table])
-
-
-def test_the_command_prints_tools_and_one_way_of_asking(
-    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`--tools`: how well tools were ranked. `--by`: only what was asked so, which may be nothing."""
-    write_record(record, tmp_path / "a.json")
-    agents, tools = (tabulate([("a", record)], metrics=METRICS, level=level) for level in ("agents", "tools"))
-    assert markdown(agents) != markdown(tools)
-    shown = ["eval", "table", str(tmp_path / "a.json"), "--metric", "Recall@1", "--metric", "Recall@5"]
-    assert main([*shown, "--tools", "--by", "questions"]) == 0
-    assert capsys.readouterr().out.strip() == markdown(tools)
-    assert main([*shown, "--by", "united"]) == 0
-    told = capsys.readouterr()
-    assert told.out.strip() == ""
-    assert "none of these records holds such outcomes" in told.err
-
-
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        ({"outcomes": []}, "is no whole record"),
-        ({"dataset": {"name": 1}}, "is no whole record"),
-        ({"outcomes": [{"name": "x"}]}, "outcome 1 is not whole"),
-    ],
-)
-def test_a_damaged_record_is_refused(record: Record, damage: dict[str, Any], told: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    write_record({**record, **damage}, path)
-    with pytest.raises(InvalidDataset, match=told):
-        read_record(path)
-
-
-ESTIMATE = "outcome 1, agents, Recall@5: expected \\[value, low, high\\]"
-QUERY = "outcome 1 holds a query that is not whole"
-
-
-@pytest.mark.parametrize(
-    ("place", "damage", "told"),
-    [
-        (("agents", "Recall@5"), [0.5, 0.4], ESTIMATE),
-        (("agents", "Recall@5"), 0.5, ESTIMATE),
-        (("agents", "Recall@5"), [0.5, "0.4", 0.6], ESTIMATE),
-        (("agents", "Recall@5"), [0.5, 0.6, 0.7], ESTIMATE),
-        (("agents", "Recall@5"), [float("nan"), 0.4, 0.6], ESTIMATE),
-        (("queries",), {"id": "q"}, QUERY),
-        (("queries", 0), "q", QUERY),
-        (("queries", 0, "id"), [], QUERY),
-        (("queries", 0, "agents"), [{}], QUERY),
-        (("queries", 0, "gold"), ["a"], QUERY),
-        (("queries", 0, "gold"), [], QUERY),
-        (("queries", 0, "votes"), {"a": [["leg", "entity"]]}, QUERY),
-    ],
-    ids=range(12),
-)
-def test_figures_and_queries_of_another_shape_are_refused(
-    record: Record, place: tuple[str | int, ...], damage: object, told: str, tmp_path: Path
-) -> None:
-    damaged = json.loads(json.dumps(record))
-    *way, last = place
-    held = damaged["outcomes"][0]
-    for step in way:
-        held = held[step]
-    held[last] = damage
-    write_record(damaged, tmp_path / "a.json")
-    with pytest.raises(InvalidDataset, match=told):
-        read_record(tmp_path / "a.json")

@@ -20,9 +20,8 @@ from waygraph.registry import Registry
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_settings, read_tools
 from waygraph.registry.model.changes import ChangeSet, Manifest
-from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.export.formats import FORMATS, ExportFormat, export
+from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.export.page import json_in_html
 from waygraph.registry.storage.export.page_layout import Circle, lay_out
 
@@ -136,13 +135,6 @@ def test_an_export_holds_what_sources_say(filled: Registry) -> None:
     assert said["pigeon-mail"]["removed"] is True
 
 
-def test_an_agent_stays_removed_after_an_import(filled: Registry, other: Registry, tmp_path: Path) -> None:
-    """What an operator removed does not come back with its source in the registry made from the export."""
-    take_export(other, tmp_path / "export.json", export(filled, "json"))
-    take(other, read_path(str(CATALOG), SETTINGS))
-    assert "pigeon-mail" not in {agent.id for agent in other.agents()}
-
-
 def test_a_namespaced_agent_keeps_its_id(registry: Registry, other: Registry, tmp_path: Path) -> None:
     """An agent that got another id than its key has that id again, in the same and in an empty registry."""
     take_document(registry, tmp_path / "zeta.json", catalogue({"id": "files", "transport": {"url": "http://one/"}}))
@@ -169,26 +161,6 @@ def test_an_agent_that_two_sources_claim_comes_back_with_both(
     take_export(other, tmp_path / "export.json", exported)
     assert graph_of(other) == graph_of(registry)
     assert all(change.is_empty for change in take_export(registry, tmp_path / "export.json", exported))
-
-
-SHARED_LAUNCH = [
-    ("a", [{"id": "x", "transport": {"command": "T"}}]),
-    ("b", [{"id": name, "transport": {"command": "T"}} for name in ("y", "z")]),
-    ("b", [{"id": "y", "transport": {"command": "T"}}]),
-]
-PINNED_BESIDE = [("z", [{"id": "a.x", "description": "pinned"}]), ("a", [{"id": "x"}])]
-
-
-@pytest.mark.parametrize("history", [SHARED_LAUNCH, PINNED_BESIDE], ids=["one launch", "an operator's word"])
-def test_agents_come_back_under_their_ids(
-    registry: Registry, other: Registry, tmp_path: Path, history: list[tuple[str, list[dict[str, object]]]]
-) -> None:
-    """Also those that would be placed elsewhere, were they new: the ids of an export are taken already."""
-    for source, agents in history:
-        take_document(registry, tmp_path / f"{source}.json", catalogue(*agents))
-    registry.set(registry.agents()[0].id, pinned=True)
-    take_export(other, tmp_path / "export.json", export(registry, "json"))
-    assert graph_of(other) == graph_of(registry)
 
 
 ODD: list[dict[str, object]] = [
@@ -224,13 +196,6 @@ def test_odd_records_come_back_word_for_word(registry: Registry, other: Registry
 
 
 # -- all forms ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_without_a_registry_nothing_is_exported(registry: Registry, form: ExportFormat) -> None:
-    """The error says that there is none."""
-    with pytest.raises(RegistryNotFound):
-        export(registry, form)
 
 
 # -- GraphML --------------------------------------------------------------------------------------
@@ -335,15 +300,6 @@ def _least_gap(circles: tuple[Circle, ...]) -> float:
         float(np.hypot(one.x - other.x, one.y - other.y)) - one.radius - other.radius
         for row, one in enumerate(circles)
         for other in circles[:row]
-    )
-
-
-def test_alike_agents_share_a_region() -> None:
-    """Two groups of agents that point in two directions become two regions."""
-    groups = np.eye(2)[[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]
-    assert [sorted(set(lay_out(groups, [1] * 10).region_of[half])) for half in (slice(5), slice(5, 10))] in (
-        [[0], [1]],
-        [[1], [0]],
     )
 
 

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import threading
 import time
 import zlib
 from collections.abc import Mapping
@@ -168,19 +167,6 @@ def test_an_answer_that_trickles_ends_in_time(part: bytes) -> None:
     assert error.reason == "did not end within 0.3 s (WAYGRAPH_FETCH_TOTAL_S)"
 
 
-def test_an_answer_that_does_not_come_ends_in_time() -> None:
-    """A part that takes too long."""
-    asked_enough = threading.Event()
-
-    def say_nothing(_: BaseHTTPRequestHandler) -> None:
-        asked_enough.wait(60)
-
-    with web_pages({"/a": say_nothing}) as web:
-        error = refused(f"{web.url}/a", replace(S, fetch_timeout_s=0.2))
-        asked_enough.set()
-    assert error.reason == "did not answer within 0.2 s (WAYGRAPH_FETCH_TIMEOUT_S)"
-
-
 # -- redirects and headers -------------------------------------------------------------------------
 
 HEADERS = {"Authorization": f"Bearer {PLANTED}", "X-Key": PLANTED}
@@ -229,16 +215,6 @@ def test_a_redirect_elsewhere_than_the_web_is_not_followed(to: str) -> None:
         assert "redirects to what is no address" in refused(f"{web.url}/a").reason
 
 
-def test_redirects_come_to_an_end() -> None:
-    """The error says where they led."""
-    with web_pages() as web:
-        web.redirect("/a", "/a")
-        error = refused(f"{web.url}/a")
-        assert error.reason == "redirects more than 5 times"
-        assert len(web.asked) == 6
-        assert f"{web.url}/a → {web.url}/a" in error.where
-
-
 @pytest.mark.parametrize("value", [f"{PLANTED}\r\nX: y", f"{PLANTED}\0", f"{PLANTED}☃"])
 def test_a_header_that_cannot_be_sent_is_told_without_its_value(value: str) -> None:
     """By its name."""
@@ -278,13 +254,6 @@ def test_a_certificate_that_does_not_fit_is_one_clear_line(
     with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
         assert refused(f"{web.url}/a", headers=HEADERS).reason.startswith(reason)
         assert web.asked == []
-
-
-def test_a_certificate_that_nobody_vouches_for_is_told(tmp_path: Path) -> None:
-    """As a test server has it."""
-    certificate = write_certificate(tmp_path / "c.pem", "127.0.0.1")
-    with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
-        assert refused(f"{web.url}/a").reason == "has a certificate that is not trusted: self-signed certificate"
 
 
 # -- addresses that a service may not ask ----------------------------------------------------------
@@ -378,20 +347,6 @@ def test_the_card_of_an_agent_is_found_by_its_address(path: str, kind: str, root
     with web_pages({path: ok(json.dumps(CARD).encode()), **({"/": root} if root else {})}) as web:
         assert keys_of(f"{web.url}/", kind) == ["Harbour"]
         assert (web.paths[0] == "/") is (kind == "")
-
-
-def test_without_a_card_the_address_itself_is_told() -> None:
-    """Not the last place that was tried. Where a login is missing nothing else is tried."""
-    with web_pages({"/private": (401, {}, b""), "/x.json": ok(b"5")}) as web:
-        with pytest.raises(Unfetched) as missing:
-            keys_of(f"{web.url}/none")
-        assert (missing.value.where, missing.value.status) == (f"{web.url}/none", 404)
-        with pytest.raises(Unfetched, match="answers 401"):
-            keys_of(f"{web.url}/private")
-        assert web.paths[-1] == "/private"
-        with pytest.raises(SourceError, match="no kind of source is known"):
-            keys_of(f"{web.url}/x.json")
-        assert web.paths[-1] == "/x.json"
 
 
 @pytest.mark.parametrize("connect", [None, True])

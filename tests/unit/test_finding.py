@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway_catalog import (
-    ADDS,
     BOARD,
     ISSUE,
     PUBLIC,
@@ -26,7 +25,7 @@ from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.model.identity import canonical_json
 from waygraph.registry.routing.find_tools.describe import SUMMARY_CHARS, parameters, summary, version
-from waygraph.registry.routing.find_tools.find import MAX_LIMIT, FindAsked, agents_of_namespace, find
+from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, find
 from waygraph.registry.routing.find_tools.resolve import bare, tool_meant
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
 
@@ -162,15 +161,6 @@ def test_nobody_takes_the_place_of_an_exact_name(growing: Registry) -> None:
 # -- what cannot be called -----------------------------------------------------------------------------
 
 
-def test_what_fits_and_may_not_be_called_is_told_with_the_reason(registry: Registry) -> None:
-    """By name alone, beside as many as were wanted that may be."""
-    policy = CallPolicy(rules=(Rule(match="github/list_*", verdict="deny", reason="ask the desk"),))
-    answer = find(registry, FindAsked(query="list_issues of a repository", limit=2), policy=policy)
-    assert answer["not_callable"] == [{"name": "github__list_issues", "why": "ask the desk"}]
-    assert len(answer["tools"]) == 2
-    assert "github__list_issues" not in names(answer)
-
-
 def test_those_that_may_not_be_called_take_no_place(growing: Registry) -> None:
     """However many they are: some are named, the others counted, and what may be called is found behind them."""
     denied = [tool("denied", f"send_{n:02}", "Send a parcel.", annotations=READS) for n in range(40)]
@@ -246,13 +236,6 @@ def test_an_empty_query_is_answered_by_numbers(registry: Registry, query: str) -
     }
     assert list(answer) == ["overview", "hint"]
     assert not any(held.call_name in json.dumps(answer) for held in registry.tools())
-
-
-@pytest.mark.parametrize("limit", [0, -1, MAX_LIMIT + 1, True, 2.0, "5", None])
-def test_a_limit_out_of_range_is_refused(registry: Registry, limit: Any) -> None:
-    """Whole numbers from 1 to 50."""
-    with pytest.raises(InvalidQuery, match="from 1 to 50"):
-        asked(registry, "issues", limit=limit)
 
 
 # -- namespaces ----------------------------------------------------------------------------------------
@@ -388,16 +371,3 @@ def test_any_schema_has_a_signature_of_one_line(schema: object) -> None:
     told = parameters(canonical_json(schema))
     assert "\n" not in told
     assert len(told) < 5_000
-
-
-def test_an_approved_text_is_shown(growing: Registry) -> None:
-    """Once somebody approved what waited."""
-    put(
-        growing,
-        "unknown",
-        [agent("newcomer", tool("newcomer", "translate", "Translate into French.", annotations=ADDS))],
-        policy="strict",
-    )
-    assert names(asked(growing, "translate into French")) == []
-    growing.approve("newcomer")
-    assert names(asked(growing, "translate into French")) == ["newcomer__translate"]

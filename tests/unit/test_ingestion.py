@@ -11,8 +11,8 @@ from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
 from waygraph.ingest import ingest
 from waygraph.registry import Registry, Settings
-from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError
-from waygraph.registry.model.nouns import continued, failing, unreachable, word_of
+from waygraph.registry.model.errors import MassRemoval, SourceError
+from waygraph.registry.model.nouns import word_of
 
 WORDS = Settings(embedder="none")
 
@@ -84,16 +84,6 @@ def test_the_terms_are_those_of_the_command(registry: Registry, catalog: Path, t
     assert len(report.changes.removed_agents) == 36
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize(("texts", "why"), [("plain", "reindex --texts plain"), ("foo", "texts must be one of")])
-def test_a_dry_run_refuses_the_texts_that_the_run_refuses(
-    registry: Registry, catalog: Path, dry_run: bool, texts: Any, why: str
-) -> None:
-    ingest(registry, str(catalog))
-    with pytest.raises(InvalidSetting, match=why):
-        ingest(registry, str(catalog), texts=texts, dry_run=dry_run)
-
-
 def test_a_document_comes_in_memory_as_from_a_file(registry: Registry) -> None:
     """A catalogue, or tools alone; what is left out next time is removed."""
     agents = [{"id": "a", "tools": [{"name": "look"}]}, {"id": "b"}, {"id": "c"}]
@@ -124,22 +114,9 @@ def test_a_document_that_cannot_be_taken_is_an_error(registry: Registry, given: 
     assert not registry.exists
 
 
-def test_a_document_in_memory_goes_to_a_service_too(tmp_path: Path) -> None:
-    with served(tmp_path / "r.grafeo") as service, Registry.open(service.url) as registry:
-        [report] = ingest(registry, {"waygraph": 1, "agents": [{"id": "a"}]}, source="mine")
-        assert (report.changes.source, [agent.id for agent in registry.agents()]) == ("mine", ["a"])
-
-
 def test_a_service_is_given_what_was_read_and_asked_here(config: Path, tmp_path: Path) -> None:
     """Its server did not ask: a server's command is started where the caller is."""
     with served(tmp_path / "r.grafeo") as service, Registry.open(service.url) as registry:
         [report] = ingest(registry, config, environ={"PYTHON": sys.executable}, source="mine")
         assert report.changes.source == "mine"
         assert tools_of(registry) == ["harbour/tides", "tides/tides"]
-
-
-def test_an_outage_is_dated_from_its_beginning() -> None:
-    first, later = unreachable("2026-01-01T00:00:00+00:00", "refused"), unreachable("2026-02-02T00:00:00+00:00", "a: b")
-    assert continued(first, later) == "unreachable since 2026-01-01T00:00:00+00:00: a: b"
-    assert continued("online", later) == later
-    assert [continued(first, now) for now in ("online", failing("500"))] == ["online", failing("500")]

@@ -1,13 +1,10 @@
 """API keys in a file: made, found, revoked; by many processes, and with nothing secret told."""
 
 import json
-import os
 import stat
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -94,17 +91,6 @@ def test_the_file_holds_hashes_and_is_its_owners(keys: KeyFile) -> None:
         assert text.split("_", 2)[2] not in content
         assert stat.S_IMODE(keys.path.stat().st_mode) == 0o600
     assert keys.caution() == ""
-
-
-def test_the_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
-    """Also while it is being written: it is made in a folder that only its owner enters."""
-    before = os.umask(0)
-    try:
-        keys = KeyFile(tmp_path / "deep" / "keys.json")
-        keys.create("a", ["read"])
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(keys.path.stat().st_mode) == 0o600
 
 
 @given(data=st.data())
@@ -328,29 +314,3 @@ def test_processes_that_create_lose_no_key(keys: KeyFile) -> None:
     assert [process.returncode for process in running] == [0, 0, 0]
     assert len(keys.list()) == len(set(texts)) == 30
     assert [text for text in texts if keys.find(text) is None] == []
-
-
-@pytest.fixture
-def writer(keys: KeyFile) -> Iterator[None]:
-    """Somebody who makes and revokes keys all the time."""
-    done = threading.Event()
-
-    def write() -> None:
-        own = KeyFile(keys.path)
-        while not done.is_set():
-            own.revoke(own.create("passing", ["read"])[0].id)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    yield
-    done.set()
-    thread.join()
-
-
-@pytest.mark.usefixtures("writer")
-def test_threads_that_read_beside_a_writer_find_their_key(keys: KeyFile) -> None:
-    """Every time: no half file is ever seen."""
-    key, text = keys.create("steady", ["read"])
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: keys.find(text), range(2_000)))
-    assert set(found) == {key}

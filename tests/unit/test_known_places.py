@@ -1,7 +1,6 @@
 """Where clients keep their configs on each system, and what is told of them."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -78,29 +77,3 @@ def test_a_project_that_is_the_home_is_looked_at_once(tmp_path: Path) -> None:
     """Its configs are the user's own."""
     placed(tmp_path, {".cursor/mcp.json": CONFIG})
     assert len(found(tmp_path, "linux", cwd=tmp_path)) == 1
-
-
-def test_a_faulty_file_is_told_with_its_fault(tmp_path: Path) -> None:
-    """And does not hide the others; settings that say nothing of servers are no config."""
-    placed(
-        tmp_path,
-        {
-            ".cursor/mcp.json": "{",
-            ".claude.json": {"numStartups": 3},
-            ".config/Code/User/settings.json": {"editor.x": 1},
-            ".config/Code/User/mcp.json": {"servers": {"a": 5, "b": {"command": "x"}}},
-        },
-    )
-    (tmp_path / ".config/Claude/claude_desktop_config.json").mkdir(parents=True)
-    os.mkfifo(tmp_path / ".mcp.json")  # nobody writes to it: reading it would wait for ever
-    told = {config.path.name: (config.servers, config.fault) for config in found(tmp_path, "linux", cwd=tmp_path)}
-    assert told.pop("mcp.json") == (2, "")
-    assert told == {".claude.json": (0, "")}
-    faults = [config.fault for config in found(tmp_path, "linux", cwd=tmp_path) if config.fault]
-    assert len(faults) == 1
-    assert faults[0].startswith("is not JSON")
-
-
-def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    """On a machine without any client."""
-    assert found(tmp_path, "linux") == []

@@ -1,7 +1,6 @@
 """Configs of MCP clients: every form of entry and reference, what is wrong with one, and what is never told."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
-SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 S = Settings()
 AROUND = Surroundings(environ={"TOKEN": "t0", "EMPTY": "", "HOST": "example.com"}, home="/home/ann", cwd="/work/here")
 
@@ -207,22 +205,6 @@ def test_a_disabled_server_is_listed_and_not_asked() -> None:
         taken.take(record)
     assert {entry.key: entry.agent.tags for entry in taken.entries} == {"off": ("disabled",), "on": ()}
     assert list(asked(document)) == ["on"]
-
-
-def test_one_launch_is_one_transport_in_every_clients_words() -> None:
-    """So that two configs that name it name one agent."""
-    told = transports(
-        {
-            "mcpServers": {
-                "a": {"command": "uvx", "args": ["x"]},
-                "b": {"type": "stdio", "command": "uvx", "args": ["x"], "env": {}, "alwaysAllow": ["y"]},
-                "c": {"url": "https://h/mcp"},
-                "d": {"type": "streamable-http", "url": "https://h/mcp", "headers": {}},
-            }
-        }
-    )
-    assert told["a"] == told["b"] == {"command": "uvx", "args": ["x"]}
-    assert told["c"] == told["d"] == {"type": "http", "url": "https://h/mcp"}
 
 
 # -- references ------------------------------------------------------------------------------------
@@ -425,19 +407,3 @@ def test_whatever_a_file_holds_it_is_read_or_rejected_and_no_secret_told(documen
 
 
 # -- a real one ------------------------------------------------------------------------------------
-
-
-def test_the_launches_of_livemcpbench_are_read() -> None:
-    """70 servers: 68 can be asked as they stand, two name the variable that they lack."""
-    path = SHARED / "livemcpbench" / "mcp.json"
-    if not path.is_file():
-        pytest.skip("no shared data: WAYGRAPH_BENCH_DATA names its folder")
-    [manifest] = read_path(str(path), S)
-    assert (len(manifest.entries), manifest.rejected) == (70, ())
-    taken = intake(str(path))
-    asked_for = list(mcp_config.servers(json.loads(path.read_text("utf-8")), str(path), taken))
-    assert len(asked_for) == 68
-    assert {fault.key: fault.reason for fault in taken.rejected} == {
-        "excel": "not set in the environment: EXCEL_MCP_PAGING_CELLS_LIMIT",
-        "sitemap": "not set in the environment: TRANSPORT",
-    }

@@ -1,10 +1,8 @@
 """Entries of the MCP registry: every form of list and of server.json, what counts, and what is never told."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +14,8 @@ from waygraph.ingest.manifest.launch import HttpLaunch
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import kind_of
-from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.settings import Settings
 
-SHARED = Path(os.environ.get("WAYGRAPH_BENCH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 S = Settings()
 HERE = "http://127.0.0.1:8000/v0.1/servers"
 SECRET = "ghp_planted4SecretValue"  # noqa: S105
@@ -179,29 +175,6 @@ def test_what_was_deleted_is_gone_and_what_is_deprecated_is_marked() -> None:
 def test_a_package_is_kept_as_the_command_that_runs_it(package: object, kept: object) -> None:
     """By the type of its registry; what nothing is known to run is kept as it is told."""
     assert transport(packages=[package]) == kept
-
-
-ARGUMENTS = [
-    {"type": "named", "name": "--port", "value": "{port}", "variables": {"port": {"default": "80"}}},
-    {"type": "named", "name": "--verbose", "value": ""},
-    {"type": "named", "name": "--home", "isRequired": True},
-    {"type": "named", "name": "--unused", "description": "optional, without a value"},
-    {"type": "named", "name": "--mode fast", "value": "--mode fast"},
-    {"type": "positional", "valueHint": "folder", "isRequired": True},
-    {"type": "positional", "default": "here"},
-    {"type": "positional", "name": "said", "value": '{"a": {b}}'},
-]
-
-
-def test_arguments_are_kept_with_references_for_what_is_asked_for() -> None:
-    """Values and defaults as they are; what is optional and not given is left out."""
-    package = {"registryType": "npm", "identifier": "b", "packageArguments": ARGUMENTS}
-    assert transport(packages=[package])["args"] == [
-        *("-y", "b", "--port", "80", "--verbose", "--home", "${home}", "--mode fast", "${folder}", "here"),
-        '{"a": {b}}',
-    ]
-    before = {"registryType": "npm", "identifier": "b", "runtimeArguments": ARGUMENTS[:1]}
-    assert transport(packages=[before])["args"] == ["-y", "--port", "80", "b"]
 
 
 @pytest.mark.parametrize(
@@ -385,16 +358,3 @@ def test_whatever_a_list_holds_it_is_read_or_rejected(document: Any) -> None:
 
 
 # -- the seed of the official registry -------------------------------------------------------------
-
-
-def test_the_seed_goes_in_whole() -> None:
-    """471 entries: 464 servers, and seven that are empty, each named."""
-    seed = SHARED / "catalogs" / "mcp_registry_seed.json"
-    if not seed.is_file():
-        pytest.skip("no shared data: WAYGRAPH_BENCH_DATA names its folder")
-    [manifest] = read_path(str(seed), S)
-    assert (len(manifest.entries), len(manifest.rejected), manifest.partial) == (464, 7, False)
-    places = [fault.where.partition("#")[2] for fault in manifest.rejected]
-    assert places == ["/15", "/25", "/108", "/132", "/188", "/207", "/406"]
-    assert {fault.reason for fault in manifest.rejected} == {"an empty entry: all its fields are empty"}
-    assert len({found.agent.id for found in manifest.entries}) == 464

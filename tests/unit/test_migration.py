@@ -12,7 +12,6 @@ import pytest
 from tests.faults.processes import child
 from tests.migrations import (
     Richly,
-    copy_and_stop_before_publishing,
     copy_and_stop_half_way,
     files_of,
     richly,
@@ -126,15 +125,6 @@ def test_nothing_is_embedded_and_the_source_is_only_read(rich: Richly, source: P
     assert files_of(source) == before
 
 
-def test_progress_counts_every_row(source: Path, target: Path, small_parts: int) -> None:
-    """It is told after each part, none of which is larger than a batch, up to all of them."""
-    told: list[tuple[int, int]] = []
-    done = migrate_at(str(source), str(target), Settings(), lambda *numbers: told.append(numbers))
-    steps = np.diff([0, *(rows for rows, _ in told)])
-    assert 0 < min(steps) <= max(steps) <= small_parts
-    assert {total for _, total in told} == {told[-1][0]} == {done.copied}
-
-
 def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> None:
     """It is a registry like any other: the next write makes the next revision."""
     revision = copy().revision
@@ -170,16 +160,6 @@ def test_a_copy_that_was_killed_half_way_is_made_again(source: Path, target: Pat
         assert running.end() == -9
     assert not exists(target)
     assert copy().copied
-    assert everything(target) == everything(source)
-
-
-def test_a_copy_that_was_killed_before_it_was_published_is_whole(source: Path, target: Path, copy: Copy) -> None:
-    """After SIGKILL behind the commit whoever comes publishes it, and the same call finds nothing left to copy."""
-    with child(copy_and_stop_before_publishing, str(source), str(target)) as running:
-        assert running.hear() == "publishing"
-        running.kill()
-        assert running.end() == -9
-    assert copy().copied == 0
     assert everything(target) == everything(source)
 
 
@@ -305,23 +285,6 @@ def test_a_registry_is_not_copied_to_itself(source: Path, tmp_path: Path) -> Non
     for same in (source, link, source.parent / ".." / source.parent.name / source.name):
         with pytest.raises(InvalidSetting, match="cannot be copied to itself"):
             migrate_at(str(source), str(same), Settings())
-
-
-@pytest.mark.parametrize("same", ["bolt://host", "neo4j://HOST:7687/neo4j", "neo4j+s://host/neo4j"])
-def test_a_server_is_not_copied_to_itself(same: str) -> None:
-    """Scheme, case and the usual port say nothing of where it is; no server is asked."""
-    with pytest.raises(InvalidSetting, match="cannot be copied to itself"):
-        migrate_at("neo4j://host", same, Settings())
-
-
-def test_a_source_that_does_not_agree_with_itself_is_refused(own: Path, target: Path) -> None:
-    """Tools that nobody owns would be left behind without a word."""
-    with closing(EmbeddedStore(own, Settings())) as store, store.writing() as (engine, *_):
-        engine.run(load("sync/remove_agents"), ids=["quarry-sql"])
-        engine.run(load("state/advance"), expected=8, commit="spoiled")
-    with pytest.raises(RegistryUnusable, match="doctor --deep"):
-        migrate_at(str(own), str(target), Settings())
-    assert not target.exists()
 
 
 # -- the command ---------------------------------------------------------------------------------------

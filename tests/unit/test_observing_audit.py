@@ -106,22 +106,6 @@ def test_the_file_is_its_owners_alone(file: Path) -> None:
     assert len(lines(file.read_text(encoding="utf-8"))) == 2
 
 
-@pytest.mark.parametrize("how", ["moved", "removed"])
-def test_a_file_that_was_rotated_is_made_anew(file: Path, how: str) -> None:
-    """Lines after the rotation go to a new file, under the same name and mode."""
-    audit, old = Audit(file), file.with_suffix(".1")
-    audit.record(CALLER, "set", "first", "ok")
-    if how == "moved":
-        file.rename(old)
-    else:
-        file.unlink()
-    audit.record(CALLER, "set", "second", "ok")
-    audit.close()
-    assert [line["target"] for line in lines(file.read_text(encoding="utf-8"))] == ["second"]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert how == "removed" or [line["target"] for line in lines(old.read_text(encoding="utf-8"))] == ["first"]
-
-
 def test_processes_share_a_file(file: Path) -> None:
     """Long lines of several at once: each is whole, and none is lost."""
     program = (

@@ -153,14 +153,6 @@ def test_no_path_forges_a_line_on_a_console() -> None:
     assert any(line.startswith("  | RuntimeError") for line in lines)
 
 
-def test_what_machines_ask_all_the_time_is_of_level_debug() -> None:
-    """Health checks and scrapes fill no log, unless somebody asks for them."""
-    for level, told in (("info", 0), ("debug", 1)):
-        with observed_service(log_level=level) as service:
-            httpx2.get(f"{service.url}/metrics")
-        assert len(service.lines(event="request", route="/metrics")) == told
-
-
 def test_a_request_that_ends_before_its_answer_is_told() -> None:
     """A service that is stopped while it works: the line says 499, and the error goes on."""
     import asyncio

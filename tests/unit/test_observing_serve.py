@@ -123,18 +123,3 @@ def test_a_route_is_one_trace_over_threads_and_workers(observed: Observed) -> No
         "vectors": "legs",
         "fusion": "route",
     }
-
-
-def test_the_numbers_are_those_of_all_workers(observed: Observed) -> None:
-    """Whichever of the two answered a request, and whichever the scrape."""
-    requests = {
-        'method="POST",route="/v1/route",status="2xx"': 1,
-        'method="POST",route="/v1/cypher",status="4xx"': 1,
-        'method="DELETE",route="/v1/agents/{agent_id}",status="2xx"': 1,
-    }
-    for labels, count in requests.items():
-        assert observed.numbers[f"waygraph_http_requests_total{{{labels}}}"] == count
-    assert observed.numbers['waygraph_writes_total{action="remove",outcome="ok"}'] == 1
-    assert observed.numbers['waygraph_cypher_statements_total{outcome="refused"}'] == 1
-    assert observed.numbers["waygraph_registry_up"] == 1
-    assert (observed.numbers["waygraph_registry_agents"], observed.numbers["waygraph_registry_revision"]) == (35, 2)

@@ -20,7 +20,6 @@ from tests.openapi_documents import (
     FILES_2_0,
     OURS,
     PETS_3_0,
-    ROOT,
     agent_of,
     body_of,
     document_with,
@@ -28,15 +27,10 @@ from tests.openapi_documents import (
     manifest_of,
     read,
     schema,
-    told,
     written_call,
 )
 from waygraph.ingest.sources.formats import openapi
 from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS
-from waygraph.ingest.sources.read import read_path
-from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 
 # -- size ------------------------------------------------------------------------------------------
 
@@ -68,22 +62,6 @@ def test_a_large_web_of_schemas_is_bounded() -> None:
     assert "S900" not in tools[0].input_schema
     Draft202012Validator.check_schema(schema(tools[0]))
     Draft202012Validator(schema(tools[0])).validate({"p1": {"p1": {"p1": {"p1": {"p1": {}}}}}})
-
-
-def test_numbers_of_yaml_that_python_does_not_write_are_left_out(tmp_path: Path) -> None:
-    """A few thousand digits in base 16: as version, bound, default and variable."""
-    number = "0x" + "f" * 5000
-    (tmp_path / "spec.yaml").write_text(
-        f"openapi: 3.1.0\ninfo: {{title: T, version: v}}\n"
-        f"servers: [{{url: 'https://h.example/{{v}}', variables: {{v: {{default: {number}}}}}}}]\n"
-        "paths: {/a: {get: {operationId: a, parameters: "
-        f"[{{name: p, in: query, schema: {{minimum: {number}, default: {number}, type: integer}}}}]}}}}}}\n"
-    )
-    [entry] = manifest_of(tmp_path / "spec.yaml").entries
-    assert schema(entry.tools[0])["properties"] == {"p": {"type": "integer"}}
-    (tmp_path / "spec.yaml").write_text(f"openapi: 3.1.0\ninfo: {{title: T, version: {number}}}\npaths: {{}}\n")
-    manifest = manifest_of(tmp_path / "spec.yaml")
-    assert "version: a number without end" in next(iter(told(manifest.rejected).values()))
 
 
 # -- real documents --------------------------------------------------------------------------------
@@ -127,18 +105,6 @@ def test_our_own_requests_fit_the_schemas_of_their_tools() -> None:
                 assert written_call(tool, arguments)["body"] == example
                 sent += 1
     assert sent >= 3
-
-
-def test_operations_are_found_by_what_they_do() -> None:
-    """Among the example catalogue; the service by its description, an operation by its summary."""
-    with Registry.open(":memory:", embedder="none") as registry:
-        for source in (EXAMPLE, ROOT / "examples" / "catalog"):
-            [manifest] = read_path(str(source), Settings())
-            sync(registry, manifest)
-        route = registry.route("What duty and tax must I pay on these goods at customs?")
-        assert route.matches[0].agent.id == "Customs Desk"
-        assert route.matches[0].tools[0].name == "estimateDuty"
-        assert registry.find_tools("withdraw a declaration").matches[0].tool.id == "Customs Desk/withdrawDeclaration"
 
 
 # -- hostile input ---------------------------------------------------------------------------------

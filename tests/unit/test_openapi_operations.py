@@ -162,18 +162,6 @@ def test_bodies_of_swagger_2() -> None:
     assert http(tools["list"])["parameters"] == {"tags": {"in": "query", "collectionFormat": "csv"}}
 
 
-def test_a_body_of_bytes_is_asked_for_in_base64() -> None:
-    """And says of which type it is."""
-    tool = tools_of(PETS_3_0)["addPhoto"]
-    assert schema(tool)["properties"]["body"] == {
-        "type": "string",
-        "format": "binary",
-        "contentEncoding": "base64",
-        "contentMediaType": "image/png",
-    }
-    assert http(tool)["body"] == {"type": "image/png", "argument": "body"}
-
-
 OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 

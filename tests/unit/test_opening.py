@@ -86,15 +86,6 @@ def test_nothing_is_started_without_leave(tmp_path: Path, program: Path) -> None
     assert (entry.key, entry.tools) == ("tides", ())
 
 
-def test_a_source_read_again_tells_what_holds_then(tmp_path: Path) -> None:
-    """What was read at opening counts once."""
-    file = tmp_path / "fleet.json"
-    file.write_text(json.dumps({"waygraph": 1, "agents": [{"id": "a"}]}))
-    [source] = open_sources(str(file), opening())
-    file.write_text(json.dumps({"waygraph": 1, "agents": [{"id": "a"}, {"id": "b"}]}))
-    assert [[entry.key for entry in source.read().entries] for _ in range(2)] == [["a"], ["a", "b"]]
-
-
 @pytest.mark.parametrize("connect", [None, True])
 def test_a_config_that_was_fetched_starts_nothing(tmp_path: Path, connect: bool | None) -> None:
     """It is somebody else's: its servers are listed, no command is run, and no variable of ours goes into it."""

@@ -14,7 +14,6 @@ from waygraph.ingest.manifest.questions import (
     LanguageModelAuthor,
     TemplateAuthor,
     open_author,
-    with_questions,
 )
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sources.read import read_path
@@ -55,17 +54,6 @@ def manifest(*tools: Tool) -> Manifest:
 # -- templates ----------------------------------------------------------------------------------------
 
 
-def test_templates_speak_of_what_the_tool_does_and_takes() -> None:
-    """Its description as a request, what people say for its verb, and its parameters, required ones first."""
-    asked = TemplateAuthor().questions(AGENT, WEATHER, 10)
-    assert asked[:3] == (
-        "Can you return the weather of the coming days?",
-        "What is the forecast?",
-        "Get forecast by city name and api units",
-    )
-    assert len(asked) == len(set(asked)) == 10
-
-
 @pytest.mark.parametrize("tool", ODD, ids=lambda tool: tool.name)
 def test_every_tool_has_some_questions(tool: Tool) -> None:
     """Whatever its name, language, description and schema: distinct lines of bounded length."""
@@ -76,17 +64,6 @@ def test_every_tool_has_some_questions(tool: Tool) -> None:
 
 
 # -- the manifest -------------------------------------------------------------------------------------
-
-
-def test_own_questions_come_first_and_are_kept() -> None:
-    """What the source says of questions stays; only what is missing is made."""
-    own = sealed_tool(replace(WEATHER, questions=("Will it rain?", "Do I need a coat?")))
-    (made,) = with_questions(manifest(own), TemplateAuthor(), 3).entries[0].tools
-    assert made.questions[:2] == own.questions
-    assert len(made.questions) == 3
-    assert made == sealed_tool(made)
-    (left,) = with_questions(manifest(own), TemplateAuthor(), 1).entries[0].tools
-    assert left == own
 
 
 def test_questions_change_the_hash_and_their_absence_does_not() -> None:
@@ -208,18 +185,6 @@ def test_anything_but_the_list_is_refused(fake: FakeOpenAI, author: LanguageMode
     assert len(fake.requests) == TRIES
     fake.answers = [told("a?", "b?")]
     assert author.questions(AGENT, WEATHER, 2) == ("a?", "b?")
-
-
-def test_a_tool_without_a_fit_answer_costs_its_own_questions_alone(
-    fake: FakeOpenAI, author: LanguageModelAuthor
-) -> None:
-    """And is told; only what is missing to its own is asked for."""
-    own = sealed_tool(replace(WEATHER, questions=("Will it rain?",)))
-    fake.answers = ["no", "no", told("a?", "b?", "c?")]
-    made = with_questions(manifest(ODD[1], own), author, 3)
-    assert [tool.questions for tool in made.entries[0].tools] == [(), ("Will it rain?", "a?", "b?")]
-    assert [(each.where, "did not answer with 3 questions" in each.reason) for each in made.cut] == [("sky/查询", True)]
-    assert fake.requests[-1]["messages"][1]["content"].startswith("Write 2 questions")
 
 
 def test_a_key_is_in_no_message(fake: FakeOpenAI, tmp_path: Path) -> None:

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.evaluation.run import Trial, run
-from waygraph.registry.model.errors import InvalidSetting, NotReranked
+from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
@@ -20,7 +18,6 @@ from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
 from waygraph.registry.routing.rerank import parsed
 from waygraph.registry.routing.router import Router
 
-REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"
 RERANKED = recipe_named("lexical", rerank="openai:judge")
@@ -78,17 +75,6 @@ def test_only_the_best_are_put_in_order(fake: FakeOpenAI, registry: Registry) ->
     assert [match.agent.id for match in route.matches] == [fused[at].agent.id for at in (1, 0, 2, 3, 4)]
 
 
-def test_each_step_is_put_in_order_by_its_own_text(fake: FakeOpenAI, registry: Registry) -> None:
-    steps = ("book a table for dinner", "write an invoice and send a reminder to pay it")
-    fused = registry.route(Query(steps=steps, limit=20), recipe="lexical").steps
-    fake.answers = [order(2, 1), order(3, 1)]
-    route = registry.route(Query(steps=steps, limit=4), recipe=RERANKED)
-    firsts = [fused[0].matches[1].agent.id, fused[1].matches[2].agent.id]
-    assert [step.matches[0].agent.id for step in route.steps] == firsts
-    assert [match.agent.id for match in route.matches[:2]] == firsts
-    assert [json.loads(request["messages"][1]["content"])["request"] for request in fake.requests] == list(steps)
-
-
 @pytest.mark.parametrize(
     "answer",
     ["I rank them 2, 1", "[2, 1]", order(), order(0, 1), order(2, 2), order(1, 999), order(True, 2), order("2", "1"),
@@ -111,28 +97,6 @@ def test_an_endpoint_that_fails_leaves_the_fused_order(fake: FakeOpenAI, registr
     found = registry.find_tools(TEXT, limit=4, recipe=RERANKED)
     assert found.matches == fused.matches
     assert "Not reranked: 127.0.0.1 still answers 429 after 1 try" in found.notice
-
-
-def test_a_query_goes_out_as_characters_and_without_pasted_files(fake: FakeOpenAI, registry: Registry) -> None:
-    """Half a surrogate pair is none; literal values stay as written."""
-    fake.answers = [order(1, 2)]
-    route = registry.route(f"{TEXT} \ud800 at https://x.example/a {'QUJD' * 100}", recipe=RERANKED)
-    (request,) = fake.requests
-    assert json.loads(request["messages"][1]["content"])["request"] == f"{TEXT} ? at https://x.example/a"
-    assert route.not_reranked == ""
-
-
-def test_a_trial_pays_a_model_once_and_takes_no_failure_for_an_order(fake: FakeOpenAI, registry: Registry) -> None:
-    """Each query is asked once, for agents and for tools; a query without an order ends the trial, which says so."""
-    asked = read_dataset(REQUESTS, registry.settings).asked("questions")[:3]
-    trial = Trial(recipe=RERANKED, texts="contextual", embedder="none")
-    fake.answers = [order(2, 1)]
-    outcome = run(registry, trial, asked)
-    assert len(fake.requests) <= 2 * len(asked)
-    assert outcome.p95_ms <= max(judgement.elapsed_ms for judgement in outcome.judgements)
-    fake.answers = ["no"]
-    with pytest.raises(NotReranked, match=rf"query '{asked[0].id}': 'lexical \+ openai:judge' was not reranked.*judge"):
-        run(registry, trial, asked)
 
 
 def test_a_reranker_is_opened_before_anything_is_searched(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
 from waygraph.registry import Registry
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
-from waygraph.registry.routing.find_tools.find import FindAsked, capabilities, find, judging
+from waygraph.registry.routing.find_tools.find import FindAsked, find, judging
 from waygraph.registry.routing.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
 
 
@@ -89,15 +89,6 @@ def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
     assert f"{SECRET}__create_issue" in caught.value.candidates
 
 
-def test_candidates_are_few() -> None:
-    """However many tools bear the name."""
-    with Registry.open(":memory:", embedder="none") as many:
-        put(many, "many", [agent(f"a{n}", tool(f"a{n}", "search", "Search.")) for n in range(30)])
-        with pytest.raises(AmbiguousTool) as caught:
-            tool_meant(many, name="search")
-        assert len(caught.value.candidates) == CANDIDATES
-
-
 @pytest.mark.parametrize(
     ("name", "near"),
     [
@@ -159,16 +150,3 @@ def test_a_hidden_agent_is_unknown_to_all() -> None:
             assert list(unknown.value.nearest) == []
         for name in ("a__g", "a__goo", "a__go"):
             assert "nearest" not in find(registry, FindAsked(query=name))
-
-
-def test_capabilities_say_what_tools_are_found_by(registry: Registry, wordy: Registry) -> None:
-    """By words always; by meaning where there is a model, and why not where there is none."""
-    told = capabilities(registry)
-    assert told["backends"] == ["keyword", "embedding"]
-    assert "notice" not in told
-    assert told["limits"]["max"] == 50
-    assert "agents" not in told["recipes"]
-    assert {"mcp", "openai", "anthropic", "gemini"} <= set(told["formats"])
-    lacking = capabilities(wordy)
-    assert lacking["backends"] == ["keyword"]
-    assert "made with the embedder `none`" in lacking["notice"]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.any_value import any_value
 from waygraph.ingest.manifest.records import Intake
-from waygraph.ingest.sources.formats import skill, skill_folder
+from waygraph.ingest.sources.formats import skill
 from waygraph.ingest.sources.formats.skill import MAX_CHARS, described
 from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
-from waygraph.registry.model.changes import Document, Manifest
+from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,16 +93,6 @@ def test_a_skill_travels_as_one_document() -> None:
     assert there.entries == read(EXAMPLE).entries
 
 
-def test_a_skill_may_come_as_the_text_it_is() -> None:
-    """As an address gives it: without its scripts, under the same key."""
-    text = (EXAMPLE / "SKILL.md").read_text()
-    address = "https://skills.example/tide-report/SKILL.md"
-    [alone] = read_documents([Document(address, text)], S, source=address)
-    [entry] = alone.entries
-    assert entry.agent == read(EXAMPLE).entries[0].agent
-    assert entry.tools == ()
-
-
 def test_a_changed_text_or_script_shows(tmp_path: Path) -> None:
     """Also far behind what is read of it: the digest is another, and with it the agent's or the tool's hash."""
     long = "word " * 10_000
@@ -176,21 +166,6 @@ def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str, *, has
     assert manifest.partial is not has_name
 
 
-def test_the_beginning_of_a_text_is_its_first_paragraphs(tmp_path: Path) -> None:
-    """Whole, at most 500 characters; no headings, lists, code, remarks, or the line that leads to code."""
-    body = (
-        "# Knots\n\n<!-- internal -->\n\nTies [all](x.md)\nknots.\n\n```sh\nrm -rf /\n```\n\n"
-        "- one\n- two\n\n| a | b |\n\n"
-        f"Run this:\n\n    tie --all\n\n{'Then rest. ' * 60}\n\nNever reached."
-    )
-    description = read(written(tmp_path, body=body)).entries[0].agent.description
-    assert description == "Does knots things\n\nTies all knots.\n\ntie --all"
-    long = read(written(tmp_path, "long", body="One sentence. " * 60)).entries[0].agent.description
-    opening = long.partition("\n\n")[2]
-    assert opening.endswith("One sentence.")
-    assert len(opening) <= skill.MAX_OPENING_CHARS
-
-
 def test_secrets_in_the_metadata_become_references(tmp_path: Path) -> None:
     """As in every transport."""
     front = 'name: knots\ndescription: d\nmetadata: {api_key: "hunter2", home: "https://a:hunter2@x.example"}'
@@ -198,19 +173,6 @@ def test_secrets_in_the_metadata_become_references(tmp_path: Path) -> None:
 
 
 # -- scripts ---------------------------------------------------------------------------------------
-
-
-def test_scripts_are_files_that_can_run(tmp_path: Path) -> None:
-    """By their suffix or first line; nothing hidden, no data, no caches; one in a folder is named by its path."""
-    place = written(tmp_path)
-    for name in ("run.py", "sub/run.py", "go.sh", "__init__.py", "__pycache__/a.py", ".hidden.py", "data.json"):
-        script(place, name, "# Runs\n")
-    script(place, "tool", "#!/usr/bin/env python3\n# A tool\n")
-    script(place, "plain", "no script")
-    (place / "other.py").write_text("# not among the scripts")
-    tools = read(place).entries[0].tools
-    assert [tool.name for tool in tools] == ["go.sh", "run.py", "sub.run.py", "tool"]
-    assert json.loads(tools[2].annotations)["script"]["path"] == "scripts/sub/run.py"
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
@@ -251,33 +213,6 @@ def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-HEADS = {
-    "python docstring": (
-        '#!/usr/bin/env python3\n"""Ties a bowline.\n\nUsage: tie.py ROPE\n"""\nimport os',
-        "Ties a bowline.\nUsage: tie.py ROPE",
-    ),
-    "python comment": ("# Ties a bowline.\n# In any rope.\nimport os  # not this", "Ties a bowline.\nIn any rope."),
-    "docstring before comment": ("# Copyright 2026 Someone\n# SPDX-License-Identifier: MIT\n'''Ties'''\n", "Ties"),
-    "inline metadata": ("# /// script\n# dependencies = ['x']\n# ///\n# Ties\n", "Ties"),
-    "shell": ("#!/bin/bash\n# ------\n# Ties\n# ------\nset -e\n# not this", "Ties"),
-    "javascript": ("#!/usr/bin/env node\n'use strict';\n/**\n * Ties\n * a rope.\n */\nconst a = 1", "Ties\na rope."),
-    "typescript": ("// eslint-disable\n// Ties\nimport x", "Ties"),
-    "powershell": ("<#\nTies\n#>\nparam()", "Ties"),
-    "lua": ("--[[ Ties ]]\n", "Ties"),
-    "sql": ("-- Ties\nselect 1", "Ties"),
-    "batch": ("@echo off\nREM Ties\ndir", "Ties"),
-    "open docstring": ('"""Ties ' + "x" * 10, "Ties xxxxxxxxxx"),
-    "nothing": ("import os\n# not this", ""),
-    "empty": ("", ""),
-}
-
-
-@pytest.mark.parametrize(("head", "says"), HEADS.values(), ids=HEADS.keys())
-def test_what_a_script_says_of_itself(head: str, says: str) -> None:
-    """Its docstring or first comment, without marks, licences and settings."""
-    assert described(head) == says
-
-
 @given(st.text(st.sampled_from("\"'#/*-<>=;%![] \nabc`"), max_size=200))
 def test_no_head_of_a_script_raises(head: str) -> None:
     """Whatever it is; and what comes of it is bounded."""
@@ -309,9 +244,3 @@ def test_no_packed_skill_raises(document: Any) -> None:
     for record in skill.read(document, "SKILL.md", intake):
         intake.take(record)
     assert len(intake.entries) == 1 or intake.rejected
-
-
-@given(st.text(max_size=100) | st.text("-\n name:.", max_size=60))
-def test_every_text_can_be_packed(text: str) -> None:
-    """With or without front matter."""
-    assert skill.fits(json.loads(json.dumps(skill_folder.skill_of(text))))

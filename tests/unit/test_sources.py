@@ -173,13 +173,6 @@ def test_nothing_there_is_an_error(tmp_path: Path, text: str, monkeypatch: pytes
     assert refused(text).reason
 
 
-def test_a_folder_without_sources_is_an_error(tmp_path: Path) -> None:
-    """An empty folder, or one that holds other things."""
-    assert "no .json, .jsonl, .ndjson, .yaml, .yml file under it" in refused(tmp_path).reason
-    written(tmp_path, "text", "readme.txt")
-    assert "no .json, .jsonl, .ndjson, .yaml, .yml file under it" in refused(tmp_path).reason
-
-
 def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
     """Beyond `max_source_bytes`, also where no size is known beforehand."""
     small = Settings(max_source_bytes=100)
@@ -207,54 +200,6 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
 
 
 # -- one bad record --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("bad", "pointer", "reason"),
-    [
-        (5, "/agents/1", "expected an agent object, found int"),
-        (None, "/agents/1", "expected an agent object"),
-        ({}, "/agents/1/id", "is missing"),
-        ({"id": 5}, "/agents/1/id", "expected a text, found 5"),
-        ({"id": ""}, "/agents/1", "agent id: a name must be a non-empty string"),
-        ({"id": "x" * 129}, "/agents/1", "at most 128 characters"),
-        ({"id": "b", "tags": "sea"}, "/agents/1/tags", "expected a list, found a string"),
-        ({"id": "b", "kind": "robot"}, "/agents/1/kind", "expected 'mcp_server'"),
-        ({"id": "b", "colour": "red"}, "/agents/1/colour", "unknown field 'colour'"),
-        ({"id": "b", "descripton": "red"}, "/agents/1/descripton", "'descripton'; did you mean 'description'?"),
-        ({"id": "b", "version": 1.2}, "/agents/1/version", "expected a text, found float"),
-        ({"id": "b", "description": ["x"]}, "/agents/1/description", "expected a text"),
-        ({"id": "b", "transport": "npx"}, "/agents/1/transport", "expected an object"),
-        ({"id": "b", "transport": {"url": "http://[x"}}, "/agents/1", "transport: its url cannot be read"),
-    ],
-)
-def test_a_bad_agent_costs_itself(tmp_path: Path, bad: object, pointer: str, reason: str) -> None:
-    """File, JSON pointer, what was expected and what was found; the others are read."""
-    path = written(tmp_path, {"waygraph": 1, "agents": [{"id": "first"}, bad, {"id": "last"}]})
-    manifest = read(path)
-    assert keys(manifest) == ["first", "last"]
-    [rejected] = manifest.rejected
-    assert rejected.where == f"{path}#{pointer}"
-    assert reason in rejected.reason
-
-
-@pytest.mark.parametrize(
-    ("bad", "pointer", "reason"),
-    [
-        (5, "/tools/1", "expected a tool object, found int"),
-        ({}, "/tools/1", "tool name"),
-        ({"name": "b", "inputSchema": []}, "/tools/1", "inputSchema: expected an object, found a list"),
-        ({"name": "b", "inputSchema": {"x": float("nan")}}, "/tools/1", "inputSchema: cannot be written as JSON"),
-        ({"name": "a"}, "/tools/1", "has a tool 'a' already"),
-        ({"name": "b", "description": 5}, "/tools/1", "description: expected a string, found a number"),
-        ({"name": "b", "tags": {"x": 1}}, "/tools/1", "tags: expected a list"),
-    ],
-)
-def test_a_bad_tool_costs_itself(tmp_path: Path, bad: object, pointer: str, reason: str) -> None:
-    """In a dump of `tools/list`: the other tools are read."""
-    manifest = read(written(tmp_path, {"tools": [{"name": "a"}, bad, {"name": "c"}]}))
-    assert [tool.name for tool in manifest.entries[0].tools] == ["a", "c"]
-    assert reason in reasons(manifest)[pointer]
 
 
 TWICE_IN_JSON = """{"mcpServers": {
@@ -346,15 +291,6 @@ def test_standard_input_is_a_source() -> None:
     for content in (b"", b"\xff", b"{"):
         with pytest.raises(SourceError, match="stdin"):
             read_stream(io.BytesIO(content), S)
-
-
-def test_an_export_among_other_files_is_rejected(tmp_path: Path) -> None:
-    """It holds sources of its own: alone it is read, in a folder it would hide the others."""
-    written(tmp_path, {"waygraph_export": 1, "agents": [], "sources": [], "operator": []}, "a.json")
-    written(tmp_path, GOOD, "b.json")
-    manifest = read(tmp_path)
-    assert keys(manifest) == ["good"]
-    assert "is an export" in manifest.rejected[0].reason
 
 
 @pytest.mark.parametrize(

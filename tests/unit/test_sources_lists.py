@@ -95,24 +95,6 @@ def test_a_server_file_of_dockers_registry_is_one_agent(tmp_path: Path) -> None:
     }
 
 
-def test_dockers_list_of_arguments_becomes_a_schema(tmp_path: Path) -> None:
-    """Each is required that is not optional."""
-    arguments = [
-        {"name": "ship", "type": "string", "desc": "Its name"},
-        {"name": "quays", "type": "array", "items": {"type": "string"}, "desc": "", "optional": True},
-    ]
-    servers = [{"name": "a", "title": "A", "tools": [{"name": "moor", "arguments": arguments}]}]
-    [entry] = read(tmp_path, json.dumps(servers), "list.json").entries
-    assert json.loads(entry.tools[0].input_schema) == {
-        "type": "object",
-        "properties": {
-            "ship": {"type": "string", "description": "Its name"},
-            "quays": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["ship"],
-    }
-
-
 def test_a_bad_record_of_dockers_catalogue_costs_itself(tmp_path: Path) -> None:
     """A tool the tool, a server the server, under its key where that is told."""
     registry = {
@@ -195,14 +177,6 @@ def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
     assert told["L9"] == "agent id: a name must be a non-empty string"
     assert len(told) == len(manifest.rejected) == 7
     assert manifest.partial
-
-
-def test_one_name_of_two_servers_loses_neither(tmp_path: Path) -> None:
-    """And adding the second changes nothing of the first."""
-    other = {**ONE, "url": "https://code.example/b/one"}
-    manifest = read(tmp_path, lines(ONE, other), "list.jsonl")
-    assert keys(manifest) == ["code.example/a/one", "code.example/b/one"]
-    assert manifest.rejected == ()
 
 
 @pytest.mark.parametrize("url", ["https://me:abc@code.example/p?token=abc#abc", "https://code.example/p?key=abc"])

@@ -1,15 +1,9 @@
 """`waygraph watch` as a process: what it prints, how it stops, what it leaves."""
 
-import fcntl
 import json
-import os
-import pty
-import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,45 +113,6 @@ def test_each_event_is_a_line_of_json(tmp_path: Path, mark: str) -> None:
     assert synced["report"]["tools"]["created"] == ["a/a_tool"]
     [listed] = [event for event in events if event["event"] == "listed"]
     assert (listed["source"], listed["tools"]) == (str(config), 1)
-
-
-def test_it_ends_once_nobody_reads_what_it_says(tmp_path: Path, mark: str) -> None:
-    """As other programs do in a pipe: quietly, with its servers, when it next has something to say."""
-    config = write_config(tmp_path / "mcp.json", {"a": stdio_server("a", mark)})
-    reading, writing = os.pipe()
-    with watching(tmp_path, str(config), "--json", stdout=writing) as running:
-        os.close(writing)
-        with open(reading, "rb") as pipe:
-            assert b'"starting"' in pipe.readline() + pipe.readline()
-        assert running.process.wait(STOP_S) == 141
-        assert (running.text, left_of(mark)) == ("", [])
-
-
-def test_on_a_terminal_it_draws_a_table(tmp_path: Path, mark: str) -> None:
-    """The table stays as it was last when the watch ends; a reason is cut where there is no room for it."""
-    anna, gone = stdio_server("anna", mark), {"command": "no-such-program-" * 10}
-    config = write_config(tmp_path / "mcp.json", {"anna": anna, "gone-away": gone})
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with watching(tmp_path, str(config), "--once", stdout=theirs) as running:
-        os.close(theirs)
-        drawn = b""
-        while True:
-            try:
-                chunk = os.read(ours, 65_536)
-            except OSError:  # the other side is closed
-                break
-            drawn += chunk
-            if not chunk:
-                break
-        os.close(ours)
-        assert running.process.wait(60) == 0
-    text = re.sub(r"\x1b\[[\d;]*m", "", drawn.decode())
-    assert "Watching 2 servers into" in text
-    assert "anna" in text
-    assert "online" in text
-    assert re.search(r"gone-away +(unreachable|stopped) ", text)  # a long reason gives way to what it is about
-    assert "1 agent created" in text
 
 
 def test_killed_it_leaves_no_process(tmp_path: Path, mark: str, capfd: pytest.CaptureFixture[str]) -> None:

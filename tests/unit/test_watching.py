@@ -249,30 +249,3 @@ def test_a_registry_that_is_being_written_is_written_later(
             release.set()
             until(lambda: sum(map(len, created_tools(seen))) == 6, "all is written")
         holder.join()
-
-
-def test_one_launch_in_two_configs_is_one_connection(servers: Servers, registry: Registry, tmp_path: Path) -> None:
-    """And one agent, which goes when neither names it."""
-    first = write_config(tmp_path / "first.json", {"a": servers.url("server-0"), "b": servers.url("server-1")})
-    second = write_config(tmp_path / "second.json", {"a": servers.url("server-0"), "c": servers.url("server-2")})
-    with watched(registry, first, second) as seen:
-        until(lambda: len(seen.tools) == 9, "three agents")
-        until(lambda: sum(len(source.claims) for source in registry.sources()) == 4, "both sources claim it")
-        assert servers.asked("listed") == 3
-        write_config(first, {"b": servers.url("server-1")})
-        until(lambda: len(registry.sources()[0].claims) == 1, "the first one no longer names it")
-        assert "a" in seen.agents
-
-
-def test_a_catalogue_is_followed_as_well(registry: Registry, tmp_path: Path) -> None:
-    """A file that names no server is read again when it changed."""
-
-    def catalogue(*names: str) -> str:
-        return json.dumps({"waygraph": 1, "agents": [{"id": name, "tools": [{"name": "do"}]} for name in names]})
-
-    file = tmp_path / "agents.json"
-    file.write_text(catalogue("a", "b"), encoding="utf-8")
-    with watched(registry, file) as seen:
-        until(lambda: seen.agents == {"a", "b"}, "both")
-        file.write_text(catalogue("a", "b", "c"), encoding="utf-8")
-        until(lambda: seen.agents == {"a", "b", "c"}, "the third")

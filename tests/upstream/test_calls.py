@@ -12,7 +12,7 @@ from tests.upstream.calling import PATIENCE_S, Asking, Listening, over, tools_by
 from tests.upstream.programs.tools import RICH
 from waygraph.ingest.upstream import calls, inflight
 from waygraph.ingest.upstream.connection import MayHaveRun, NotDelivered
-from waygraph.ingest.upstream.inflight import ANSWERED_S, MOST_NOTICES
+from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamRefused, UpstreamUnreachable
 
 KEY = "k-0123456789"
@@ -55,52 +55,6 @@ def test_a_log_goes_to_the_host_whose_call_it_is_without_secrets() -> None:
         assert host.heard == [("warning", {"number": n, "with": "***"}, "press") for n in range(2)]
 
     over(tools_by_hand(env={"KEY": KEY}), act)
-
-
-def test_a_flood_of_logs_costs_the_oldest() -> None:
-    """A host that takes none while 20,000 come holds the last of them, and the result comes all the same."""
-
-    class Slow(Listening):
-        async def log(self, level: str, data: object, logger: str | None) -> None:
-            if not self.heard:
-                await anyio.sleep(0.5)
-            await super().log(level, data, logger)
-
-    async def act(calls: Asking) -> None:
-        host = Slow()
-        assert await calls.text("logs", host, times=20_000) == "done"
-        numbers = [data["number"] for _, data, _ in host.heard]
-        assert numbers == sorted(numbers)
-        assert 0 < len(numbers) <= 20_000
-        assert numbers[-1] == 19_999 or len(numbers) <= MOST_NOTICES + 1
-
-    over(tools_by_hand(), act)
-
-
-def levels(heard: tuple[Any, ...]) -> list[str]:
-    return [message["level"] for message in heard if "level" in message]
-
-
-def test_a_server_is_as_loud_as_the_loudest_host_of_its_calls_wants() -> None:
-    """It is told when that changes, before the call; who has not said is taken to want `info`."""
-
-    async def act(calls: Asking) -> None:
-        await calls.text("echo", Listening())
-        assert levels(await calls.heard()) == [], "nobody said: it chooses itself"
-        for _ in range(2):
-            await calls.text("echo", Listening(log_level="error"))
-        assert levels(await calls.heard()) == ["error"]
-        await calls.text("echo", Listening(log_level="debug"))
-        await calls.text("echo", Listening())
-        assert levels(await calls.heard()) == ["error", "debug", "info"]
-        async with anyio.create_task_group() as group:
-            group.start_soon(calls.text, "waits", Listening(log_level="debug"))
-            while levels(await calls.heard())[-1] != "debug":
-                await anyio.sleep(0.02)
-            await calls.text("release", Listening(log_level="alert"))
-        assert levels(await calls.heard()) == ["error", "debug", "info", "debug"]
-
-    over(tools_by_hand(), act)
 
 
 def test_calls_run_beside_each_other_and_their_progress_is_told_apart() -> None:

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,14 +15,12 @@ import pytest
 
 from tests.processes_left import MARK, left_of, needs_proc, new_mark
 from tests.upstream.calling import PATIENCE_S, Asking, Listening, over
-from tests.upstream.launches import PROGRAMS, SETTINGS
+from tests.upstream.launches import PROGRAMS
 from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
-from waygraph.ingest.execution.pool import calling_pool
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import MayHaveRun, Question
 from waygraph.registry.model.errors import CallTimedOut, UpstreamRefused
-from waygraph.registry.model.nouns import Agent
 
 ACCEPT = {"action": "accept", "content": {"yes": True}}
 EVERYTHING: dict[str, dict[str, Any]] = {
@@ -222,54 +220,3 @@ def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None
 
     with launch_of("http") as launch:
         over(launch, act)
-
-
-@dataclass
-class Forgetful:
-    """A server of the handshake that is started anew when a test says so: it knows no session then."""
-
-    inner: Asgi
-    forgets: str = ""
-    known: set[str] = field(default_factory=set)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        session = next((value.decode() for name, value in scope.get("headers", ()) if name == b"mcp-session-id"), "")
-        if session == self.forgets != "":
-            headers = [(b"content-type", b"application/json")]
-            await send({"type": "http.response.start", "status": 404, "headers": headers})
-            error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
-            await send({"type": "http.response.body", "body": json.dumps(error).encode()})
-            return
-        self.known |= {session} - {""}
-        await self.inner(scope, receive, send)
-
-    def restart(self) -> None:
-        [self.forgets] = self.known
-        self.known.clear()
-
-
-def test_calls_go_on_over_a_new_session_when_the_server_was_started_anew() -> None:
-    """None of those that come at once is lost, and none is made twice."""
-
-    async def act() -> None:
-        async def launch_of(_: Agent) -> Launch:
-            return HttpLaunch(url=f"{url}/mcp")
-
-        async with calling_pool(launch_of, SETTINGS) as pool:
-            results: list[Any] = []
-
-            async def call() -> None:
-                given = {"times": 1, "of": "one"}
-                results.append(await pool.call(agent, "tells", given, host=Listening(), timeout_s=60))
-
-            agent = Agent(id="one", name="One")
-            await call()
-            app.restart()
-            async with anyio.create_task_group() as group:
-                for _ in range(10):
-                    group.start_soon(call)
-            assert len(results) == 11
-
-    app = Forgetful(of_the_handshake(sdk_tools.server.streamable_http_app()))
-    with running(app) as url:
-        anyio.run(act)

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import anyio
 import pytest
 
 from tests.upstream.launches import SETTINGS, handshake, modern
-from tests.upstream.served import running, served
+from tests.upstream.served import served
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch
 from waygraph.ingest.upstream import subscriptions as upstream_following
 from waygraph.ingest.upstream.connection import Connection
@@ -113,26 +112,3 @@ def test_a_subscription_that_ends_is_opened_again() -> None:
             assert await is_told(connection, PATIENCE_S)
 
         following(HttpLaunch(url=server.url), act)
-
-
-def test_a_stream_that_is_refused_is_no_reason_to_fail() -> None:
-    """A server of sessions without a stream of its own (405) is listed, and known not to tell of changes."""
-    with served() as server:
-        server.modern = False
-        inner = server.app()
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "http" and scope["method"] == "GET":
-                await send({"type": "http.response.start", "status": 405, "headers": []})
-                await send({"type": "http.response.body", "body": b""})
-                return
-            await inner(scope, receive, send)
-
-        async def act(connection: Connection) -> None:
-            for _ in range(2):
-                listing = await connection.listing()
-                assert (listing.name, listing.notifies) == ("served", False)
-            assert not await is_told(connection, 2.0)
-
-        with running(app) as origin:
-            following(HttpLaunch(url=f"{origin}/mcp"), act)

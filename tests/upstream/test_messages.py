@@ -139,35 +139,6 @@ def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
     assert gone == ["gone"]
 
 
-def test_who_sends_waits_for_its_own_message_alone(ends: Ends) -> None:
-    """What is queued behind it neither holds it up nor tells that it was not delivered."""
-    sent: list[str] = []
-
-    async def run() -> None:
-        reading, writing = Pipe(ends[0]), LinesOut(Pipe(ends[1]))
-
-        async def send(name: str) -> None:
-            try:
-                await writing.write(line(name * LONG))
-                sent.append(name)
-            except anyio.BrokenResourceError:
-                sent.append(f"{name} did not reach it")
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writing.run)
-            tasks.start_soon(send, "a")
-            tasks.start_soon(send, "b")
-            found = b""
-            while b"\n" not in found:
-                found += await reading.receive()
-            await anyio.wait_all_tasks_blocked()
-            assert sent == ["a"]
-            reading.close()
-        assert sent == ["a", "b did not reach it"]
-
-    anyio.run(run)
-
-
 async def listen(reading: MessagesIn, heard: list[Item]) -> None:
     heard.extend([item async for item in reading])
 

@@ -18,9 +18,9 @@ from tests.upstream.issuer import Issuer, issuing
 from tests.upstream.launches import SETTINGS
 from waygraph.ingest.manifest.launch import HttpLaunch
 from waygraph.ingest.upstream.connection import CallConnection
-from waygraph.ingest.upstream.oauth import OpenPage, TokenFile, token_file
+from waygraph.ingest.upstream.oauth import OpenPage, token_file
 from waygraph.ingest.upstream.open import connect
-from waygraph.registry.model.errors import StorageFailed, UpstreamRefused
+from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.settings import Settings
 
 PATIENCE_S = 60.0
@@ -163,23 +163,6 @@ def test_two_connections_renew_one_login_in_turn(settings: Settings, later: Call
         assert (len(issuer.pages), issuer.gifts()) == (1, 4)
 
 
-def test_many_requests_at_the_end_of_a_token_renew_it_once(settings: Settings, later: Callable[[], None]) -> None:
-    """Of two connections, at once."""
-
-    async def ask(issuer: Issuer) -> int:
-        async with opened(issuer, settings) as first, opened(issuer, settings) as second:
-            later()
-            before = issuer.gifts()
-            async with anyio.create_task_group() as tasks:
-                for connection in (first, second) * 4:
-                    tasks.start_soon(tools, connection)
-            return issuer.gifts() - before
-
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        assert anyio.run(ask, issuer) == 1
-
-
 def test_a_token_that_another_process_has_replaced_is_not_held_on_to(settings: Settings) -> None:
     """The server takes the old one no more: the new one is tried, and nobody is asked to log in."""
 
@@ -218,32 +201,6 @@ def test_a_renewal_is_kept_where_whoever_asked_has_gone(settings: Settings) -> N
         assert (len(issuer.pages), issuer.gifts()) == (1, 2)
 
 
-def test_a_new_token_that_could_not_be_written_is_used_here(
-    settings: Settings, later: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one on disk is used up: it is not gone back to."""
-
-    def full(*_: object, **__: object) -> None:
-        raise StorageFailed("the disk is full")
-
-    async def ask(issuer: Issuer) -> None:
-        async with opened(issuer, settings) as connection:
-            later()
-            with monkeypatch.context() as patched:
-                patched.setattr(TokenFile, "keep", full)
-                with pytest.raises(UpstreamRefused, match="the disk is full"):
-                    await tools(connection)
-            assert await tools(connection) == ["alpha"]
-            later()
-            assert await tools(connection) == ["alpha"]
-
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        token_file(settings.data_path, issuer.served.url).keep(expires_at=1.0)
-        anyio.run(ask, issuer)
-        assert (len(issuer.pages), issuer.gifts()) == (1, 4)
-
-
 def test_a_person_is_asked_once_for_two_connections(settings: Settings) -> None:
     async def ask(issuer: Issuer) -> None:
         async with anyio.create_task_group() as tasks:
@@ -257,18 +214,3 @@ def test_a_person_is_asked_once_for_two_connections(settings: Settings) -> None:
     with issuing() as issuer:
         anyio.run(ask, issuer)
         assert len(issuer.pages) == 1
-
-
-def test_what_a_person_has_allowed_beyond_the_first_login_counts_for_all_connections(settings: Settings) -> None:
-    """A server may ask for more than the token allows: the person is asked once, for both together."""
-
-    async def ask(issuer: Issuer) -> None:
-        async with opened(issuer, settings) as other:
-            issuer.scope = "write"
-            async with opened(issuer, settings, in_a_thread(issuer)) as connection:
-                assert await tools(connection) == await tools(other) == ["alpha"]
-
-    with issuing() as issuer:
-        tools_of(issuer, settings, in_a_thread(issuer))
-        anyio.run(ask, issuer)
-        assert ["scope=write" in page for page in issuer.pages] == [False, True]

@@ -13,7 +13,6 @@ from tests.upstream.launches import SETTINGS, handshake, listing_of
 from tests.upstream.served import running
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
-from waygraph.ingest.upstream.stdio import Ring
 from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
 
 SECRET = "s3cr3t-Value/9"  # noqa: S105 - opens nothing
@@ -105,23 +104,3 @@ def test_nothing_is_logged_of_a_conversation(
     ]
     assert [record for record in loud if "server" not in record.name] == []
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (b"old\n", b"new\nlast\n", "new\nlast\n"),
-        (b"old\nhalf a sec", b"ret\nnew\n", "new\n"),
-        (b"old\nhalf a sec", b"ret", "old\nhalf a secret"),
-        (b"old\n", b"", "old\n"),
-        (b"", b"new\n", "new\n"),
-        (b"x" * 40 + b"\n", b"y" * 60 + b"\nlast\n", "last\n"),
-    ],
-)
-def test_lines_since_the_mark(before: bytes, after: bytes, told: str) -> None:
-    """Whole ones: half a secret is not known for one. Where none began since then, all."""
-    ring = Ring(64)
-    ring.add(before)
-    ring.mark()
-    ring.add(after)
-    assert ring.since_mark() == told
