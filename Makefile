@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j check lint types torture bench bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-full test-neo4j check lint types torture bench bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,16 +46,20 @@ torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, la
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks
 
+bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
+	@$(MAKE) --no-print-directory $(VENV)/.tokens
+	@$(BIN)/python -m benchmarks route_ratio service gateway table
+
 bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
 	@$(BIN)/python -m benchmarks neo4j_5_26 neo4j_2026 table
 
-bench-service: $(READY) ## measure the REST service under load, beside a bare endpoint: about 15 minutes
+bench-service: $(READY) ## measure the REST service under load, beside a bare endpoint: about 6 minutes
 	@$(BIN)/python -m benchmarks service table
 
-bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, changes, polls, kill -9; about 15 minutes
+bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, unchanged and changed; about 5 minutes
 	@$(BIN)/python -m benchmarks live_ingest table
 
-bench-gateway: $(READY) ## measure the gateway: what a call and a find cost, tokens, a thousand sessions, kill -9; about 8 minutes
+bench-gateway: $(READY) ## measure the gateway: calls, find_tools, its start, tokens; about 4 minutes
 	@$(MAKE) --no-print-directory $(VENV)/.tokens
 	@$(BIN)/python -m benchmarks gateway table
 

@@ -1,7 +1,6 @@
-"""`python -m benchmarks [NAME…]`: runs benchmarks, prints a record of each and writes it to evals/."""
+"""`python -m benchmarks [NAME…]`: runs benchmarks, prints each figure beside its budget, writes records to evals/."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,23 +14,21 @@ from benchmarks import (
     agent_as_a_graph,
     clear_requests,
     default_recipe,
-    graph_server,
     ingest_speed,
-    lines_speed,
     livemcpbench,
-    memory,
+    neo4j_speed,
     process_speed,
+    route_ratio,
     route_speed,
     scalemcp,
     suspicion,
 )
-from benchmarks.ablations import run as ablations
-from benchmarks.gateway import run as gateway
-from benchmarks.live import run as live
+from benchmarks.gateway import benchmark as gateway
 from benchmarks.record import PROJECT, Result, as_record, write_record
-from benchmarks.service import run as service
-from benchmarks.table import Written, write
-from benchmarks.world import DATA_VARIABLE, MIXED_MINUTES, World, data_folder
+from benchmarks.service import benchmark as service
+from benchmarks.tables import Pages, measures_table, write_pages
+from benchmarks.watch import benchmark as watch
+from benchmarks.world import DATA_VARIABLE, World, data_folder
 from waygraph.registry.model.settings import load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
@@ -41,27 +38,24 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     abstention.NAME: abstention.run,
     clear_requests.NAME: clear_requests.run,
     default_recipe.NAME: default_recipe.run,
-    ablations.NAME: ablations.run,
     scalemcp.NAME: scalemcp.run,
+    route_ratio.NAME: route_ratio.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
     ingest_speed.NAME: ingest_speed.run,
-    lines_speed.NAME: lines_speed.run,
-    memory.NAME: memory.run,
+    process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
-    **{name: partial(graph_server.run, name) for name in graph_server.NAMES},
+    **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},
     service.NAME: service.run,
-    live.NAME: live.run,
+    watch.NAME: watch.run,
     gateway.NAME: gateway.run,
 }
 """They start servers, take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)
 TABLE = "table"
-PAGES = Written(
-    page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures"
-)
+PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
 """What `table` writes."""
 
 
@@ -70,7 +64,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     world = _world(options, environ)
     for name in options.names or [*BENCHMARKS, TABLE]:
         if name == TABLE:
-            write(options.evals, NAMES, PAGES)
+            write_pages(options.evals, NAMES, PAGES)
         else:
             _measure(name, world, options.evals)
     return 0
@@ -81,15 +75,10 @@ def _measure(name: str, world: World, evals: Path) -> None:
     if result.skipped:
         print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
         return
-    record = as_record(result, " ".join(["python -m benchmarks", name, *_told(world)]))
-    print(json.dumps(record, indent=1, ensure_ascii=False))
+    options = ["--quick"] if world.quick else []
+    record = as_record(result, " ".join(["python -m benchmarks", name, *options]))
+    print(measures_table([record]))
     write_record(record, evals)
-
-
-def _told(world: World) -> list[str]:
-    """The options that a record's command names: those that make its figures others."""
-    minutes = [] if world.minutes == MIXED_MINUTES else [f"--minutes {world.minutes:g}"]
-    return [*minutes, *(["--quick"] if world.quick else [])]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,7 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
-    parser.add_argument("--minutes", type=float, default=MIXED_MINUTES, help="of mixed load, for `service`")
     parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
 
@@ -119,18 +107,14 @@ def _one_of(known: Sequence[str]) -> Callable[[str], str]:
 
 
 def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
-    told = load_settings(environ)
-    settings = replace(told, embedder="")
-    data = options.data or data_folder(environ)
-    cache = settings.cache_path / "benchmarks"
+    settings = load_settings(environ)
     return World(
-        settings=settings,
+        settings=replace(settings, embedder=""),
         environ=environ,
-        data=data,
-        cache=cache,
+        data=options.data or data_folder(environ),
+        cache=settings.cache_path / "benchmarks",
         quick=options.quick,
-        configured=told.embedder,
-        minutes=options.minutes,
+        configured=settings.embedder,
     )
 
 

@@ -1,25 +1,42 @@
 """Invented catalogues of any size, the same for the same seed: agents of 7 to 12 tools each, every text distinct."""
 
+import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
-
-from benchmarks.vocabulary import (
-    ACTIONS,
-    BRANDS,
-    DETAILS,
-    DOMAINS,
-    PARAMETERS,
-    QUALIFIERS,
-    Action,
-    Domain,
-)
 
 SEED = 20_240_607
 MIN_TOOLS, MAX_TOOLS = 7, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """`objects` are what its tools act on, `settings` where or for whom."""
+
+    name: str
+    objects: Sequence[str]
+    settings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`verb` names tools; `phrases` begin their descriptions, `{}` standing for the object; `asks` begin requests."""
+
+    verb: str
+    phrases: Sequence[str]
+    asks: Sequence[str]
+
+
+_WORDS: Mapping[str, Any] = json.loads(Path(__file__).with_name("vocabulary.json").read_bytes())
+DOMAINS = tuple(Domain(**domain) for domain in _WORDS["domains"])
+ACTIONS = tuple(Action(**action) for action in _WORDS["actions"])
+BRANDS, QUALIFIERS, DETAILS = _WORDS["brands"], _WORDS["qualifiers"], _WORDS["details"]
+PARAMETERS: Mapping[str, Sequence[str]] = _WORDS["parameters"]
+"""Name of a parameter → its JSON type and description."""
 
 
 def catalogue(tools: int, seed: int = SEED) -> dict[str, Any]:
@@ -161,10 +178,6 @@ class _Author:
             pass
         self.written.add(text)
         return text
-
-
-def _can_be_shared_out(tools: int) -> bool:
-    return tools == 0 or MIN_TOOLS <= tools <= MAX_TOOLS or tools >= 2 * MIN_TOOLS
 
 
 def _with_article(text: str) -> str:

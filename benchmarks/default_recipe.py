@@ -1,8 +1,8 @@
 """How the default recipe was chosen: by leave-one-dataset-out, so that no figure reported was chosen on its own data.
 
 Of each family of datasets the figure is that of the recipe which is best on all the others; the best in hindsight
-stands beside it, and what `hybrid`, `ranks` and `paper` come to. Shares are chosen on matrices of scores (see
-`ablations`), and the chosen ones measured with the router.
+stands beside it, and what `hybrid`, `ranks` and `paper` come to. Shares are chosen on matrices of scores, and the
+chosen ones measured with the router.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +11,9 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from benchmarks.ablations.case import Case, case_of, opened
-from benchmarks.ablations.run import judged
-from benchmarks.ablations.worths import LEGS, worths_of
 from benchmarks.families import FAMILIES, Asked, all_there
 from benchmarks.record import Measure, Result, Target
+from benchmarks.score_matrices import LEGS, Queries, open_catalogue, score_queries
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
@@ -68,18 +64,17 @@ def tried_on(world: World) -> dict[Shares, dict[Key, float]]:
     for asked in FAMILIES.values():
         for (name, by), metrics in asked.items():
             dataset = world.dataset(name)
-            with opened(world, dataset) as catalogue:
-                case = case_of(catalogue, dataset, by)
-                for shares, found in _by_shares(case, metrics):
+            with open_catalogue(world, dataset) as catalogue:
+                queries = score_queries(catalogue, dataset, by)
+                for shares, found in _by_shares(queries, metrics):
                     tried[shares] |= {(name, by, metric): value for metric, value in found.items()}
     return tried
 
 
-def _by_shares(case: Case, metrics: Sequence[str]) -> Iterator[tuple[Shares, dict[str, float]]]:
-    worths = np.stack(worths_of(case))
+def _by_shares(queries: Queries, metrics: Sequence[str]) -> Iterator[tuple[Shares, dict[str, float]]]:
     for shares in product(*SHARES):
-        scores = np.tensordot(np.asarray(shares, dtype=np.float32), worths, axes=1)
-        yield shares, {metric: fmean(values) for metric, values in judged(case, scores, metrics).items()}
+        judged = queries.judge(queries.fuse(shares), metrics)
+        yield shares, {metric: fmean(values) for metric, values in judged.items()}
 
 
 def with_shares(shares: Shares) -> Recipe:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from benchmarks.processes import ProcessFailed, run_process, waygraph_command
+from benchmarks.processes import plain_environ, run_process, waygraph_command
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
 from waygraph.ingest.sources.read import read_path
@@ -40,15 +40,16 @@ def run(world: World) -> Result:
         embed = partial(embedder.embed, texts, "document", progress=shown("bare embedding"))
         places = [folder / f"round-{number}" for number in range(rounds)]
         for place in places:
-            ingests.append(took(partial(ingest, world, source, place)))
-            bares.append(took(embed))
-            unchanged.append(took(partial(ingest, world, source, place)))
-        process, notes = _unchanged_process(world, source, places[-1] / "bench.grafeo")
+            ingests.append(time_work(partial(ingest, world, source, place)))
+            bares.append(time_work(embed))
+            unchanged.append(time_work(partial(ingest, world, source, place)))
+        command = waygraph_command("--registry", str(places[-1] / "bench.grafeo"), "ingest", str(source))
+        process = [run_process(command, plain_environ(world.environ)).seconds for _ in range(UNCHANGED_RUNS)]
     return Result(
         name=NAME,
         embedder=embedder.fingerprint,
         measures=_measures(tools, ingests, bares, unchanged, process),
-        notes=(*NOTES, *notes),
+        notes=NOTES,
         details={"texts": len(texts), "ingests": [asdict(t) for t in ingests], "bare": [asdict(t) for t in bares]},
     )
 
@@ -61,51 +62,44 @@ def distinct_texts(world: World, source: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class WorkTime:
     """Wall-clock and processor time of this process."""
 
     seconds: float
     cpu_s: float
 
 
-def ingest(world: World, source: Path, folder: Path, *, embedder: str | None = None) -> None:
+def ingest(world: World, source: Path, folder: Path) -> None:
     """An ingest into the registry of this folder, which keeps its own vector cache."""
     settings = with_cache(world.settings, folder / "cache")
     place = folder / "bench.grafeo"
-    with Registry.open(place, embedder=embedder, settings=settings, environ=world.environ) as registry:
+    with Registry.open(place, settings=settings, environ=world.environ) as registry:
         for manifest in read_path(str(source), settings):
             sync(registry, manifest, progress=shown("ingest"))
 
 
-def took(work: Callable[[], object]) -> Took:
+def time_work(work: Callable[[], object]) -> WorkTime:
     started, used = time.perf_counter(), time.process_time()
     work()
-    return Took(time.perf_counter() - started, time.process_time() - used)
-
-
-def _unchanged_process(world: World, source: Path, registry: Path) -> tuple[list[float], tuple[str, ...]]:
-    command = waygraph_command("--registry", str(registry), "ingest", str(source))
-    try:
-        return [run_process(command, world).seconds for _ in range(UNCHANGED_RUNS)], ()
-    except (ProcessFailed, FileNotFoundError) as failed:
-        return [], (f"The command was not measured: {failed}",)
+    return WorkTime(time.perf_counter() - started, time.process_time() - used)
 
 
 def _measures(
-    tools: int, ingests: Sequence[Took], bares: Sequence[Took], unchanged: Sequence[Took], process: Sequence[float]
+    tools: int,
+    ingests: Sequence[WorkTime],
+    bares: Sequence[WorkTime],
+    unchanged: Sequence[WorkTime],
+    process: Sequence[float],
 ) -> list[Measure]:
     pairs = list(zip(ingests, bares, strict=True))
     name = f"ingest of {tools} tools, empty vector cache"
     ratio, cpu_ratio = median(i.seconds / b.seconds for i, b in pairs), median(i.cpu_s / b.cpu_s for i, b in pairs)
     again = median(t.seconds for t in unchanged)
-    measures = [
+    return [
         Measure(name=name, value=median(t.seconds for t in ingests), unit="s"),
         Measure(name="bare embedding of the same texts", value=median(t.seconds for t in bares), unit="s"),
         Measure(name=f"{name} / bare embedding", value=ratio, unit="×", target=TO_BARE),
         Measure(name=f"{name} / bare embedding, processor time", value=cpu_ratio, unit="×"),
         Measure(name=f"the same again, unchanged, in a running process, {tools} tools", value=again, unit="s"),
+        Measure(name=f"`waygraph ingest`, unchanged, {tools} tools", value=median(process), unit="s", target=UNCHANGED),
     ]
-    if process:
-        whole = f"`waygraph ingest`, unchanged, {tools} tools"
-        measures.append(Measure(name=whole, value=median(process), unit="s", target=UNCHANGED))
-    return measures

@@ -1,60 +1,78 @@
-"""`waygraph route` as a whole process, beside the least that a process with this model must do; and `--help`."""
+"""Whole processes: how long `waygraph route` takes beside a process that only loads the model, and memory."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.processes import Ended, ProcessFailed, in_turn, run_process, waygraph_command
-from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.catalogue import requests
+from benchmarks.processes import Completed, plain_environ, run_in_turn, waygraph_command
+from benchmarks.record import Measure, Result, Target
+from benchmarks.route_ratio import route_process
 from benchmarks.world import World
 from waygraph.registry.embedding.onnx import GRAPH, build_key
 from waygraph.registry.embedding.weights import TOKENIZER, locate, read_card, weights_sha256
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
-NAME = "process_speed"
-TOOLS, QUICK_TOOLS, ROUNDS, QUICK_ROUNDS = 5_000, 500, 15, 5
+NAME, MEMORY = "process_speed", "memory"
+TOOLS, QUICK_TOOLS, ROUNDS, QUICK_ROUNDS, ROUTES = 5_000, 500, 15, 5, 200
 REQUEST = "book a table for four on Friday and tell the team"
-WHOLE = Target(bound="at_most", value=0.7)
-TO_BARE = Target(bound="at_most", value=1.5)
-TO_SMALL = Target(bound="at_most", value=1.3)
-TWO_COMMANDS = """
-import typer
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-@app.command()
-def one(name: str) -> None: ...
-@app.command()
-def two(name: str) -> None: ...
-app()
+WHOLE, MEMORY_LIMIT = Target(bound="at_most", value=0.7), Target(bound="at_most", value=350)
+LOAD_MODEL = """
+import sys
+import numpy, onnxruntime
+from tokenizers import Tokenizer
+graph, tokenizer = sys.argv[1:]
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = options.inter_op_num_threads = 1
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+Tokenizer.from_file(tokenizer)
 """
-NAMED = {"command": "`waygraph route`", "library": "a Python process that routes once", "bare": "the bare process"}
+"""With the session options of Waygraph's own embedder."""
+COMMAND, BARE = "`waygraph route`", "the bare process"
 NOTES = (
     "Wall-clock time from start to end of a process whose output goes to a pipe; medians; one run of each is not "
-    "counted. The processes run in turn: command, library, bare.",
-    "bare: benchmarks/bare_process.py, imports numpy, onnxruntime and tokenizers and loads the model. "
-    "library: Python with waygraph.registry alone, opens the registry and routes once.",
+    "counted. The processes run in turn.",
+    "bare: a Python process that imports numpy, onnxruntime and tokenizers and loads the model.",
+)
+MEMORY_NOTES = (
+    "VmRSS of /proc/self/status after 200 distinct routes, all else that the process imports included. It counts the "
+    "pages of mapped files (model, words, libraries), which processes share: RssFile; RssAnon is the process's own.",
 )
 
 
 def run(world: World) -> Result:
     tools, rounds = (QUICK_TOOLS, QUICK_ROUNDS) if world.quick else (TOOLS, ROUNDS)
-    embedder = world.embedder().fingerprint
     with world.registry_of_tools(tools) as registry:
-        place = registry.status().location
         commands = {
-            "command": waygraph_command("--registry", place, "route", REQUEST),
-            "library": [sys.executable, "-m", "benchmarks.route_process", place, "1"],
-            "bare": [sys.executable, str(PROJECT / "benchmarks" / "bare_process.py"), *model_files(world.settings)],
+            COMMAND: waygraph_command("--registry", registry.status().location, "route", REQUEST),
+            BARE: [sys.executable, "-c", LOAD_MODEL, *model_files(world.settings)],
         }
-        notes: tuple[str, ...] = NOTES
-        try:
-            run_process(commands["command"], world)
-        except (ProcessFailed, FileNotFoundError) as failed:
-            notes = (*NOTES, f"The command was not measured: {failed}")
-            del commands["command"]
-        runs = in_turn(commands, rounds, world)
-    measures = [*_measures(tools, runs), *_help_measures(world, rounds)]
-    return Result(name=NAME, embedder=embedder, measures=measures, notes=notes, details={"runs": rounds})
+        runs = run_in_turn(commands, rounds, plain_environ(world.environ))
+        embedder = registry.status().state.embedder
+    return Result(name=NAME, embedder=embedder, measures=_measures(tools, runs), notes=NOTES, details={"runs": rounds})
+
+
+def run_memory(world: World) -> Result:
+    """Resident memory of a process after 200 routes."""
+    tools = QUICK_TOOLS if world.quick else TOOLS
+    with world.registry_of_tools(tools) as registry:
+        state = registry.status()
+        with route_process(state.location, plain_environ(world.environ)) as process:
+            mib = process.ask(requests(ROUTES))["mib"]
+    name = f"process after {ROUTES} routes over {tools} tools"
+    return Result(
+        name=MEMORY,
+        embedder=state.state.embedder,
+        measures=[
+            Measure(name=f"{name}, resident memory", value=mib["VmRSS"], unit="MiB", target=MEMORY_LIMIT),
+            Measure(name=f"{name}, peak", value=mib["VmHWM"], unit="MiB"),
+            Measure(name=f"{name}, of its own (RssAnon)", value=mib["RssAnon"], unit="MiB"),
+        ],
+        notes=MEMORY_NOTES,
+        details={"process": mib},
+    )
 
 
 def model_files(settings: Settings) -> tuple[str, str]:
@@ -65,30 +83,11 @@ def model_files(settings: Settings) -> tuple[str, str]:
     return str(graph), str(folder / TOKENIZER)
 
 
-def _help_measures(world: World, rounds: int) -> list[Measure]:
-    """`waygraph --help`, in the same Python, beside the help of a program of two commands."""
-    ours = [sys.executable, "-c", "from waygraph.api.cli.app import main; main()", "--help"]
-    runs = in_turn({"ours": ours, "small": [sys.executable, "-c", TWO_COMMANDS, "--help"]}, rounds, world)
-    seconds = {arm: median(ended.seconds for ended in ends) for arm, ends in runs.items()}
-    ratio = seconds["ours"] / seconds["small"]
+def _measures(tools: int, runs: Mapping[str, Sequence[Completed]]) -> list[Measure]:
+    seconds = {name: median(completed.seconds for completed in done) for name, done in runs.items()}
+    name = f"{COMMAND}, {tools} tools"
     return [
-        Measure(name="`waygraph --help`", value=seconds["ours"], unit="s"),
-        Measure(name="`waygraph --help` / a typer program of two commands", value=ratio, unit="×", target=TO_SMALL),
+        Measure(name=name, value=seconds[COMMAND], unit="s", target=WHOLE),
+        Measure(name=BARE, value=seconds[BARE], unit="s"),
+        Measure(name=f"{name} / {BARE}", value=seconds[COMMAND] / seconds[BARE], unit="×"),
     ]
-
-
-def _measures(tools: int, runs: Mapping[str, Sequence[Ended]]) -> list[Measure]:
-    bare = NAMED["bare"]
-    seconds = {arm: median(ended.seconds for ended in ends) for arm, ends in runs.items()}
-    cpu_s = {arm: median(ended.cpu_s for ended in ends) for arm, ends in runs.items()}
-    measures = []
-    for arm, value in seconds.items():
-        name = NAMED[arm] if arm == "bare" else f"{NAMED[arm]}, {tools} tools"
-        whole, ratio = (WHOLE, TO_BARE) if arm == "command" else (None, None)
-        measures.append(Measure(name=name, value=value, unit="s", target=whole))
-        measures.append(Measure(name=f"{name}, processor time", value=cpu_s[arm], unit="s"))
-        if arm != "bare":
-            measures.append(Measure(name=f"{name} / {bare}", value=value / seconds["bare"], unit="×", target=ratio))
-            to_bare = cpu_s[arm] / cpu_s["bare"]
-            measures.append(Measure(name=f"{name} / {bare}, processor time", value=to_bare, unit="×"))
-    return measures

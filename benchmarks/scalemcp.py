@@ -11,8 +11,8 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from benchmarks.published import DEPTHS, METRICS, SCALEMCP
 from benchmarks.record import Measure, Result
-from benchmarks.scalemcp_paper import DEPTHS, METRICS, PAPER
 from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, shown, with_cache
 from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.scalemcp.companies import Company, Layout, read_companies
@@ -191,7 +191,7 @@ def _measures(rows: Sequence[Mapping[str, Any]], synced: Sequence[Mapping[str, A
 def _paper() -> list[dict[str, Any]]:
     return [
         {"table": table, "method": method, "storage": storage, "questions": questions, "model": model, **values}
-        for (table, method, storage, questions), (model, values) in PAPER.items()
+        for (table, method, storage, questions), (model, values) in SCALEMCP.items()
     ]
 
 

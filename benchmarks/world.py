@@ -33,7 +33,6 @@ PRECISIONS: Mapping[str, str] = {"int8": DEFAULT_EMBEDDER, "float32": FLOAT32}
 EXAMPLES = "examples"
 """The data set of the project's own requests."""
 QUICK_QUESTIONS = 20
-MIXED_MINUTES = 10.0
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 
 
@@ -54,8 +53,6 @@ class World:
     quick: bool = False
     configured: str = ""
     """The embedder that the user has chosen, if any: some benchmarks measure it beside the default one."""
-    minutes: float = MIXED_MINUTES
-    """How long the service is kept busy with everything at once."""
 
     @property
     def embedders(self) -> Mapping[str, str]:

@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from benchmarks.live.scene import watching_beside
-from benchmarks.live.stubs import application, stubs
+from benchmarks.watch.benchmark import watch_in_thread
+from benchmarks.watch.mcp_servers import application, stubs
 from tests.live_http import free_port
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.ingest.watch.events import WatchEvent
@@ -96,7 +96,7 @@ def stdio_server(name: str, mark: str = "") -> dict[str, Any]:
     """A configuration's entry of a small server; `mark` is in its environment, by which it is found again."""
     return {
         "command": sys.executable,
-        "args": ["-m", "benchmarks.live.stdio_server", name],
+        "args": ["-m", "tests.stdio_mcp_server", name],
         "cwd": str(ROOT),
         "env": {"WAYGRAPH_TEST_MARK": mark},
     }
@@ -130,7 +130,7 @@ def watched(
     seen = Watched(registry)
     followed = followed_sources([str(source) for source in sources], [], Opening(settings=settings))
     watch = Watch(registry, followed, watching(settings, seen.told.append, policy=policy))
-    with watching_beside(watch):
+    with watch_in_thread(watch):
         yield seen
 
 

@@ -9,10 +9,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import catalogue_file, table
+from benchmarks.peers import table
 from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender
-from benchmarks.peers.measure import LIMIT, Effort, accounts
-from benchmarks.peers.rows import row
+from benchmarks.peers.measure import LIMIT, Effort, accounts, row
+from benchmarks.peers.peer import pad_catalogue, write_catalogue_file
 from benchmarks.record import PROJECT, Measure, Result, as_record, write_record
 from benchmarks.world import DATA_VARIABLE, data_folder, scratch_folder, with_cache
 from waygraph.registry.evaluation.dataset import Asked
@@ -77,7 +77,7 @@ class Comparison:
         load = round(os.getloadavg()[0], 1)
         dataset = read_dataset(self.folder, self.settings)
         asked = dataset.asked("steps")
-        more = catalogue_file.padded(dataset.catalogue, self.padded_tools, self.settings)
+        more = pad_catalogue(dataset.catalogue, self.padded_tools, self.settings)
         rows = [
             one
             for catalogue, effort in zip((dataset.catalogue, more), self.efforts, strict=True)
@@ -96,7 +96,7 @@ class Comparison:
         cache = with_cache(self.settings, self.settings.cache_path / "benchmarks").cache_path
         with scratch_folder() as scratch:
             path = scratch / f"{tools}-tools.json"
-            catalogue_file.write(catalogue, path)
+            write_catalogue_file(catalogue, path)
             kept = accounts(self.contenders, path, asked, effort, cache=cache, environ=self.environ)
         reference = next(account for account in kept if account.contender.name == HYBRID)
         return [row(account, asked, reference, tools) for account in kept]

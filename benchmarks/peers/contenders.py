@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from benchmarks.peers.peer import Peer
     from benchmarks.peers.vectors import Vectors
 
-FOLDER = "benchmarks.peers.adapters"
+ADAPTERS = "benchmarks.peers.adapters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """`adapter` is `module:Class`, its module under `adapters` unless it holds a dot. `package`: the distribution
+    """`adapter` is a class of `adapters`, or `module:Class`. `package`: the distribution
     whose version counts. `settings` says in words what `options` choose."""
 
     name: str
@@ -29,8 +29,8 @@ class Contender:
 
     def make(self, vectors: "Vectors") -> "Peer":
         """Raises ImportError if the library is not installed, for some adapters only at `ingest`."""
-        module, _, name = self.adapter.partition(":")
-        adapter: Any = getattr(import_module(module if "." in module else f"{FOLDER}.{module}"), name)
+        module, _, name = self.adapter.rpartition(":")
+        adapter: Any = getattr(import_module(module or ADAPTERS), name)
         peer: Peer = adapter(vectors, **self.options)
         return peer
 
@@ -46,7 +46,7 @@ class Contender:
 def _waygraph(recipe: str, settings: str, **options: object) -> Contender:
     return Contender(
         name=f"Waygraph {recipe}" + (" 1:1" if options else ""),
-        adapter="registry:RegistryPeer",
+        adapter="RegistryPeer",
         package="waygraph",
         settings=settings,
         options={"recipe": recipe, **options},
@@ -66,98 +66,98 @@ CONTENDERS = (
     _waygraph("lexical", "no model"),
     Contender(
         name="graph-tool-call",
-        adapter="graph_tool_call:GraphToolCallPeer",
+        adapter="GraphToolCallPeer",
         package="graph-tool-call",
         settings="its defaults: words and graph, 10 tools",
     ),
     Contender(
         name="graph-tool-call (vectors)",
-        adapter="graph_tool_call:GraphToolCallPeer",
+        adapter="GraphToolCallPeer",
         package="graph-tool-call",
         settings="`enable_embedding`, else its defaults: 10 tools",
         options={"embedded": True},
     ),
     Contender(
         name="graph-tool-call (best)",
-        adapter="graph_tool_call:GraphToolCallPeer",
+        adapter="GraphToolCallPeer",
         package="graph-tool-call",
         settings=f"`enable_embedding`, `top_k=50`, {PREFIXED}",
         options={"embedded": True, "top_k": 50, "prefixed": True},
     ),
     Contender(
         name="semantic-router",
-        adapter="semantic_router:SemanticRouterPeer",
+        adapter="SemanticRouterPeer",
         package="semantic-router",
         settings="its defaults: the best 5 utterances, mean of each route's",
     ),
     Contender(
         name="semantic-router (whole)",
-        adapter="semantic_router:SemanticRouterPeer",
+        adapter="SemanticRouterPeer",
         package="semantic-router",
         settings=f"`top_k={READ_TOOLS}`, `aggregation=max`",
         options={"top_k": READ_TOOLS, "aggregation": "max"},
     ),
     Contender(
         name="semantic-router (best)",
-        adapter="semantic_router:SemanticRouterPeer",
+        adapter="SemanticRouterPeer",
         package="semantic-router",
         settings=f"`top_k={READ_TOOLS}`, `aggregation=max`, hybrid with its `TfidfEncoder`, {PREFIXED}",
         options={"top_k": READ_TOOLS, "aggregation": "max", "tfidf": True, "prefixed": True},
     ),
     Contender(
         name="bm25s",
-        adapter="bm25s:Bm25sPeer",
+        adapter="Bm25sPeer",
         package="bm25s",
         settings=f"its defaults, {WHOLE}",
     ),
     Contender(
         name="bm25s (best)",
-        adapter="bm25s:Bm25sPeer",
+        adapter="Bm25sPeer",
         package="bm25s",
         settings=f"English stop words, Snowball stemmer, {PREFIXED} split at `_`, {WHOLE}",
         options={"stemmed": True, "prefixed": True},
     ),
     Contender(
         name="numpy",
-        adapter="numpy_search:NumpyTools",
+        adapter="NumpyTools",
         package="numpy",
         settings=f"tools by cosine, {WHOLE}",
     ),
     Contender(
         name="numpy wRRF 1:1",
-        adapter="numpy_search:NumpyToolsAndAgents",
+        adapter="NumpyToolsAndAgents",
         package="numpy",
         settings=f"tools and agents in one list, {READ_TOOLS} read",
     ),
     Contender(
         name="numpy wRRF 1:1 (best)",
-        adapter="numpy_search:NumpyToolsAndAgents",
+        adapter="NumpyToolsAndAgents",
         package="numpy",
         settings=f"the same, {PREFIXED}",
         options={"prefixed": True},
     ),
     Contender(
         name="langgraph-bigtool",
-        adapter="langgraph_bigtool:BigtoolPeer",
+        adapter="BigtoolPeer",
         package="langgraph-bigtool",
         settings="its defaults: 2 tools",
     ),
     Contender(
         name="langgraph-bigtool (best)",
-        adapter="langgraph_bigtool:BigtoolPeer",
+        adapter="BigtoolPeer",
         package="langgraph-bigtool",
         settings=f"`limit={READ_TOOLS}`, {PREFIXED}",
         options={"limit": READ_TOOLS, "prefixed": True},
     ),
     Contender(
         name="fastmcp",
-        adapter="fastmcp:FastmcpPeer",
+        adapter="FastmcpPeer",
         package="fastmcp",
         settings="`BM25SearchTransform`, its defaults: 5 tools",
     ),
     Contender(
         name="fastmcp (best)",
-        adapter="fastmcp:FastmcpPeer",
+        adapter="FastmcpPeer",
         package="fastmcp",
         settings=f"`BM25SearchTransform(max_results={READ_TOOLS})`, {PREFIXED}",
         options={"max_results": READ_TOOLS, "prefixed": True},

@@ -1,10 +1,16 @@
-"""What a peer is asked to be: something that takes a catalogue in and answers a text with agents."""
+"""What a peer is: something that takes a catalogue in and answers a text with agents."""
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.nouns import Agent, Tool
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Manifest
+    from waygraph.registry.model.settings import Settings
 
 READ_TOOLS = 100
 """Tools read where a peer lets it be chosen: enough that five agents own them, and the depth that Waygraph reads."""
@@ -16,7 +22,7 @@ class Peer(Protocol):
     Made by `Adapter(vectors, **options)`; importing the adapter imports nothing of the library.
     """
 
-    def ingest(self, catalogue: "Manifest") -> None:
+    def ingest(self, catalogue: Manifest) -> None:
         """Takes everything in, whatever `ask` would otherwise put off to its first call included."""
         ...
 
@@ -25,7 +31,7 @@ class Peer(Protocol):
         ...
 
 
-def owners_of(catalogue: "Manifest") -> dict[str, str]:
+def owners_of(catalogue: Manifest) -> dict[str, str]:
     """Tool id → id of the agent that owns it."""
     return {tool.id: entry.agent.id for entry in catalogue.entries for tool in entry.tools}
 
@@ -35,7 +41,7 @@ def distinct_owners(tools: Iterable[str], owners: Mapping[str, str], limit: int)
     return list(dict.fromkeys(owners[tool] for tool in tools))[:limit]
 
 
-def called_names(catalogue: "Manifest", *, always_prefixed: bool) -> dict[str, str]:
+def called_names(catalogue: Manifest, *, always_prefixed: bool) -> dict[str, str]:
     """Tool id → a name that no other tool has.
 
     That is `agent__tool`, or the tool's own name where no other has it and it need not be `always_prefixed`.
@@ -48,10 +54,42 @@ def called_names(catalogue: "Manifest", *, always_prefixed: bool) -> dict[str, s
     return {tool.id: tool.call_name if prefixed[tool.id] else tool.name for tool in tools}
 
 
-def described_tools(catalogue: "Manifest", *, prefixed: bool = False) -> dict[str, str]:
+def described_tools(catalogue: Manifest, *, prefixed: bool = False) -> dict[str, str]:
     """Tool id → `name: description`, the text of most examples; `prefixed`: `agent__tool: description`."""
     return {
         tool.id: f"{tool.call_name if prefixed else tool.name}: {tool.description}"
         for entry in catalogue.entries
         for tool in entry.tools
     }
+
+
+# -- a catalogue on its way to a peer's process: plain JSON, so that reading it imports next to nothing ----
+
+
+def pad_catalogue(catalogue: Manifest, tools: int, settings: "Settings") -> Manifest:
+    """The catalogue with invented agents after its own, `tools` tools in all. It must leave room for 7 or more."""
+    from benchmarks.world import scratch_folder, write_catalogue
+    from waygraph.ingest.sources.read import read_path
+
+    have = sum(len(entry.tools) for entry in catalogue.entries)
+    with scratch_folder() as folder:
+        (more,) = read_path(str(write_catalogue(folder, tools - have)), settings)
+    return replace(catalogue, entries=(*catalogue.entries, *more.entries))
+
+
+def write_catalogue_file(catalogue: Manifest, path: Path) -> None:
+    path.write_text(json.dumps([asdict(entry) for entry in catalogue.entries]), encoding="utf-8")
+
+
+def read_catalogue_file(path: Path) -> Manifest:
+    entries = json.loads(path.read_bytes())
+    return Manifest(source=path.stem, entries=tuple(map(_entry, entries)))
+
+
+def _entry(raw: Mapping[str, Any]) -> AgentEntry:
+    tools = tuple(Tool(**_frozen(tool)) for tool in raw["tools"])
+    return AgentEntry(key=raw["key"], agent=Agent(**_frozen(raw["agent"])), tools=tools)
+
+
+def _frozen(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

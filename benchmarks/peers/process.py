@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from benchmarks.processes import plain
+from benchmarks.processes import plain_environ
 from benchmarks.record import PROJECT
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
@@ -34,9 +34,9 @@ class PeerProcess:
     def __init__(self, name: str, catalogue: Path, cache: Path, environ: Mapping[str, str]) -> None:
         self.name = name
         self._stderr: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed with the process
-        handed = plain(environ) | ONE_THREAD
+        handed = plain_environ(environ) | ONE_THREAD
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.peers.one", name, str(catalogue), str(cache)],
+            [sys.executable, "-m", "benchmarks.peers.peer_process", name, str(catalogue), str(cache)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.contenders import HYBRID
-from benchmarks.table import between
+from benchmarks.tables import replace_between
 from waygraph.registry.evaluation.compare import markdown_table
 
 BEGIN, END = "<!-- peers: begin (python -m benchmarks.peers table) -->", "<!-- peers: end -->"
@@ -34,7 +34,7 @@ COMPARED: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 def write_table(record: Path, page: Path) -> None:
     """Raises ValueError if the page has no markers."""
-    page.write_text(between(page, told(json.loads(record.read_bytes())), (BEGIN, END)), encoding="utf-8")
+    page.write_text(replace_between(page, told(json.loads(record.read_bytes())), (BEGIN, END)), encoding="utf-8")
 
 
 def told(record: Mapping[str, Any]) -> str:

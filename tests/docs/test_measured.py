@@ -8,8 +8,7 @@ import pytest
 from benchmarks.__main__ import NAMES, PAGES
 from benchmarks.peers import __main__ as peers
 from benchmarks.record import PROJECT
-from benchmarks.summary import SPEED
-from benchmarks.table import DETAILS, drawn, pages, read_records
+from benchmarks.tables import DETAILS, SPEED, Pages, figures, read_records, render_pages
 from tests.docs.pages import rows
 from waygraph.registry.evaluation.plots import digest, place_of
 
@@ -31,7 +30,7 @@ def test_every_record_is_shown(records: list[dict[str, object]]) -> None:
 @pytest.mark.parametrize("page", [PAGES.page, PAGES.readme], ids=lambda page: page.name)
 def test_the_tables_are_those_of_the_records(page: Path, records: list[dict[str, object]]) -> None:
     """A page whose generated part is stale differs from what the records make of it."""
-    assert pages(records, PAGES)[page] == page.read_text(encoding="utf-8")
+    assert render_pages(records, PAGES)[page] == page.read_text(encoding="utf-8")
 
 
 def test_a_stale_table_is_noticed(records: list[dict[str, object]], tmp_path: Path) -> None:
@@ -39,10 +38,10 @@ def test_a_stale_table_is_noticed(records: list[dict[str, object]], tmp_path: Pa
     text = PAGES.page.read_text(encoding="utf-8")
     edited = tmp_path / "page.md"
     edited.write_text(re.sub(r"\| 0\.(\d)", r"| 0.9\1", text, count=1), encoding="utf-8")
-    places = type(PAGES)(page=edited, readme=PAGES.readme, figures=PAGES.figures)
-    assert pages(records, places)[edited] != edited.read_text(encoding="utf-8")
+    places = Pages(page=edited, readme=PAGES.readme, figures=PAGES.figures)
+    assert render_pages(records, places)[edited] != edited.read_text(encoding="utf-8")
     anew = [{**record, "measures": []} for record in records]
-    assert pages(anew, PAGES)[PAGES.page] != text
+    assert render_pages(anew, PAGES)[PAGES.page] != text
 
 
 def test_the_readme_shows_every_speed_that_is_chosen_for_it(records: list[dict[str, object]]) -> None:
@@ -53,7 +52,9 @@ def test_the_readme_shows_every_speed_that_is_chosen_for_it(records: list[dict[s
 
 def test_the_figures_are_drawn_from_the_records(records: list[dict[str, object]]) -> None:
     """Each SVG tells the digest of the table it was drawn from: that of the record; and no other file lies there."""
-    places = {place_of(table, PAGES.figures, kind): digest(table) for table, kinds in drawn(records) for kind in kinds}
+    places = {
+        place_of(table, PAGES.figures, kind): digest(table) for table, kinds in figures(records) for kind in kinds
+    }
     assert places
     assert set(PAGES.figures.iterdir()) == set(places)
     for path, told in places.items():

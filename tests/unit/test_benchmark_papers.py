@@ -24,7 +24,7 @@ from benchmarks.methods import (
 )
 from benchmarks.published import REFERENCE, TABLE_1, TABLE_3
 from benchmarks.record import as_record
-from benchmarks.table import BEGIN, END, Written, drawn, pages
+from benchmarks.tables import BEGIN, END, Pages, figures, render_pages
 from benchmarks.world import World
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -158,10 +158,10 @@ def test_a_small_set_leaves_whole_records(records: list[dict[str, Any]]) -> None
 
 def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_path: Path) -> None:
     """Tables show what was measured with what was published, and figures name what they are drawn from."""
-    places = Written(page=tmp_path / "page.md", readme=tmp_path / "readme.md", figures=tmp_path)
+    places = Pages(page=tmp_path / "page.md", readme=tmp_path / "readme.md", figures=tmp_path)
     for path in (places.page, places.readme):
         path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    made = pages(records, places)
+    made = render_pages(records, places)
     page, readme = made[places.page], made[places.readme]
     assert f"({TABLE_1['MCP-Zero']['Recall@5']:g})" in page
     assert f"({TABLE_3[1.5, 1]['Algorithm 1']['Recall@5']:g})" in page
@@ -171,7 +171,7 @@ def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_pa
     hybrid = held.rows[-1].estimates["Recall@1"].value
     assert f"| LiveMCPBench steps, Recall@1 | {hybrid:.3f} | 1.000 |" in readme
     assert all(text.startswith("before\n") and text.endswith("after\n") and "old" not in text for text in made.values())
-    assert [kinds for _, kinds in drawn(records)] == [("recall", "latency"), ("weights",)]
+    assert [kinds for _, kinds in figures(records)] == [("recall", "latency"), ("weights",)]
 
 
 @pytest.mark.parametrize("benchmark", [livemcpbench, agent_as_a_graph, a2x])

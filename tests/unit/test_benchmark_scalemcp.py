@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import scalemcp
 from benchmarks.__main__ import main
-from benchmarks.scalemcp_paper import PAPER
+from benchmarks.published import SCALEMCP
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +56,16 @@ def test_tables_show_ours_beside_the_papers(details: dict[str, Any]) -> None:
     row = next(
         row for row in details["rows"] if (row["method"], row["storage"], row["questions"]) == ("vector", "concat", 10)
     )
-    _, theirs = PAPER["2", "vector", "concat", 10]
+    _, theirs = SCALEMCP["2", "vector", "concat", 10]
     assert f"| vector | concat | 10 | {row['nDCG@1']:.2f} ({theirs['nDCG@1']:.2f}) |" in page
     assert "| ceiling |" in page
 
 
 def test_the_papers_figures_are_those_of_its_tables() -> None:
     """Tables 2 and 4 are parts of A5 and A7: recall@5 of the rows that stand in both."""
-    assert [PAPER["2", "vector", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.87, 0.87, 0.91]
-    assert [PAPER["2", "hybrid", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.75, 0.78, 0.83]
-    assert [PAPER["4", "vector", s, 10][1]["Recall@5"] for s in ("concat", "TDWA var-1", "TDWA var-2")] == [
+    assert [SCALEMCP["2", "vector", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.87, 0.87, 0.91]
+    assert [SCALEMCP["2", "hybrid", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.75, 0.78, 0.83]
+    assert [SCALEMCP["4", "vector", s, 10][1]["Recall@5"] for s in ("concat", "TDWA var-1", "TDWA var-2")] == [
         0.912,
         0.886,
         0.891,

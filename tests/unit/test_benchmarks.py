@@ -23,8 +23,9 @@ from benchmarks.abstention import (
 )
 from benchmarks.catalogue import catalogue, requests
 from benchmarks.record import PROJECT, Measure, Result, Target, as_record, write_record
-from benchmarks.route_speed import measure, percentile
-from benchmarks.table import BEGIN, END, Written, write
+from benchmarks.route_speed import measure
+from benchmarks.tables import BEGIN, END, Pages, write_pages
+from benchmarks.timing import percentile
 from benchmarks.world import World, write_catalogue
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.evaluation.dataset import Asked
@@ -167,10 +168,10 @@ def test_the_table_shows_a_missed_target(tmp_path: Path) -> None:
     """Between the markers; what stands around them is kept, and a page without markers is refused."""
     missed = Measure(name="slow thing", value=2, unit="s", target=Target(bound="at_most", value=1))
     write_record(as_record(Result(name="memory", measures=[missed]), "command"), tmp_path)
-    places = Written(page=tmp_path / "page.md", readme=tmp_path / "readme.md", figures=tmp_path)
+    places = Pages(page=tmp_path / "page.md", readme=tmp_path / "readme.md", figures=tmp_path)
     for path in (places.page, places.readme):
         path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write(tmp_path, BENCHMARKS, places)
+    write_pages(tmp_path, BENCHMARKS, places)
     text = places.page.read_text()
     assert "| slow thing | 2 s | ≤ 1 | **no** |" in text
     assert text.startswith("before\n")
@@ -178,7 +179,7 @@ def test_the_table_shows_a_missed_target(tmp_path: Path) -> None:
     assert "old" not in text
     places.readme.write_text("nothing to fill in")
     with pytest.raises(ValueError, match="lacks the markers"):
-        write(tmp_path, BENCHMARKS, places)
+        write_pages(tmp_path, BENCHMARKS, places)
 
 
 def test_a_small_run_of_the_route_benchmark_leaves_a_whole_record(tmp_path: Path) -> None:

@@ -9,15 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import catalogue_file
+from benchmarks.peers import adapters
 from benchmarks.peers.__main__ import Comparison, main, recorded
-from benchmarks.peers.adapters.numpy_search import NumpyTools, NumpyToolsAndAgents
-from benchmarks.peers.adapters.registry import RegistryPeer
+from benchmarks.peers.adapters import NumpyTools, NumpyToolsAndAgents, RegistryPeer
 from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender, contender_named
-from benchmarks.peers.measure import LEAST_TEXTS, MOST_ROUNDS, Account, Effort, sampled
-from benchmarks.peers.peer import called_names, described_tools, distinct_owners, owners_of
+from benchmarks.peers.measure import LEAST_TEXTS, MOST_ROUNDS, Account, Effort, row, sampled
+from benchmarks.peers.peer import (
+    called_names,
+    described_tools,
+    distinct_owners,
+    owners_of,
+    pad_catalogue,
+    read_catalogue_file,
+    write_catalogue_file,
+)
 from benchmarks.peers.process import PeerFailed, PeerProcess
-from benchmarks.peers.rows import row
 from benchmarks.peers.table import BEGIN, END, losses, told, write_table
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
@@ -87,13 +93,13 @@ def test_tools_are_described_by_name_and_description() -> None:
 def test_a_catalogue_reaches_the_process_whole(tmp_path: Path) -> None:
     """What is written for a peer's process is read there as the same agents and tools."""
     path = tmp_path / "tiny.json"
-    catalogue_file.write(CATALOGUE, path)
-    assert catalogue_file.read(path) == CATALOGUE
+    write_catalogue_file(CATALOGUE, path)
+    assert read_catalogue_file(path) == CATALOGUE
 
 
 def test_a_padded_catalogue_keeps_its_own_and_has_as_many_tools_as_asked_for() -> None:
     """Invented agents come after the catalogue's own, and none of them takes an id that is there."""
-    more = catalogue_file.padded(CATALOGUE, 40, Settings())
+    more = pad_catalogue(CATALOGUE, 40, Settings())
     assert more.entries[:3] == CATALOGUE.entries
     assert len(owners_of(more)) == 40
     assert len({one.agent.id for one in more.entries}) == len(more.entries) > 3
@@ -169,7 +175,7 @@ def test_a_sample_is_the_same_each_time() -> None:
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.json"
-    catalogue_file.write(CATALOGUE, path)
+    write_catalogue_file(CATALOGUE, path)
     return path
 
 
@@ -217,7 +223,7 @@ def test_contenders_have_names_of_their_own() -> None:
     assert len(set(names)) == len(names)
     assert HYBRID in names
     assert [contender_named(name) for name in names] == list(CONTENDERS)
-    assert all(__import__(f"benchmarks.peers.adapters.{c.adapter.partition(':')[0]}") for c in CONTENDERS)
+    assert all(callable(getattr(adapters, contender.adapter)) for contender in CONTENDERS)
 
 
 # -- rows, record, table -----------------------------------------------------------------------------

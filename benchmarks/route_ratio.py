@@ -1,0 +1,130 @@
+"""`Registry.route` of this checkout beside that of an earlier commit, in one run on one machine.
+
+The earlier code comes from the repository's history. It writes the registry, which both then open.
+"""
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import batched
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.catalogue import requests
+from benchmarks.processes import plain_environ, python_module, run_process
+from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.timing import RUN, percentile
+from benchmarks.world import World, scratch_folder, with_cache, write_catalogue
+
+NAME = "route_ratio"
+BASE = "5784b52"
+"""The last commit before the code was reorganised."""
+LAYERS = ("api", "cypher", "ingest", "registry")
+INGEST = "from waygraph.api.cli.app import main; main()"
+TOOLS, QUICK_TOOLS, TEXTS, QUICK_TEXTS, WARM_UP = 5_000, 500, 600, 60, 40
+NOT_SLOWER = Target(bound="at_most", value=1.25)
+NEW, OLD = "this checkout", f"commit {BASE}"
+NOTES = (
+    "Wall-clock time of Registry.route (default recipe) in one process of each; both are asked the same texts, ten in "
+    "a row, each time the other one first. The ratio is the median of the rounds' ratios of p50.",
+    "New texts are embedded by the process; the same texts again come from the cache of queries.",
+)
+
+
+def run(world: World) -> Result:
+    with scratch_folder() as folder:
+        if not export_layers(BASE, folder / "old"):
+            return Result(name=NAME, skipped=f"commit {BASE} is not in the history of {PROJECT}")
+        return measure(world, folder, *((QUICK_TOOLS, QUICK_TEXTS) if world.quick else (TOOLS, TEXTS)))
+
+
+def measure(world: World, folder: Path, tools: int, count: int) -> Result:
+    """`folder`/old holds the earlier code as the package `waygraph`."""
+    settings = with_cache(world.settings, world.cache)
+    environs = {
+        name: plain_environ(world.environ) | {"WAYGRAPH_CACHE_DIR": settings.cache_dir, "PYTHONPATH": path}
+        for name, path in {NEW: "", OLD: str(folder / "old")}.items()
+    }
+    place = str(folder / "bench.grafeo")
+    ingest = [sys.executable, "-c", INGEST, "--registry", place, "ingest", str(write_catalogue(folder, tools))]
+    run_process(ingest, environs[OLD])
+    texts = requests(count + WARM_UP)
+    with ExitStack() as stack:
+        processes = {name: stack.enter_context(route_process(place, environ)) for name, environ in environs.items()}
+        time_routes(processes, texts[:WARM_UP])
+        new = time_routes(processes, texts[WARM_UP:])
+        known = time_routes(processes, texts[WARM_UP:])
+    name = f"Registry.route, {tools} tools"
+    return Result(
+        name=NAME,
+        embedder=world.embedder().fingerprint,
+        measures=[*_measures(f"{name}, new texts", new), *_measures(f"{name}, vector cached", known)],
+        notes=NOTES,
+        details={"base": BASE, "texts": count},
+    )
+
+
+def export_layers(commit: str, folder: Path) -> bool:
+    """The layers of that commit under `folder`/waygraph. False if the commit is not in the history."""
+    archive = subprocess.run(["git", "archive", commit, *LAYERS], cwd=PROJECT, capture_output=True, check=False)  # noqa: S607 - git from PATH
+    if archive.returncode:
+        return False
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder / "waygraph", filter="data")
+    return True
+
+
+class RouteProcess:
+    """The benchmark's end of `route_process`."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def ask(self, texts: Sequence[str]) -> dict[str, Any]:
+        """`ms` of each text, and `mib`. Raises ChildProcessError if the process ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(list(texts)) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise ChildProcessError(f"the process that routes ended with {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def route_process(location: str, environ: Mapping[str, str]) -> Iterator[RouteProcess]:
+    with subprocess.Popen(
+        python_module("benchmarks.route_process", location),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=PROJECT,
+        env=dict(environ),
+    ) as process:
+        yield RouteProcess(process)
+
+
+def time_routes(processes: Mapping[str, RouteProcess], texts: Sequence[str]) -> dict[str, list[list[float]]]:
+    """Process → milliseconds of each text, run by run, in turn."""
+    times: dict[str, list[list[float]]] = {name: [] for name in processes}
+    for turn, run_of_texts in enumerate(batched(texts, RUN)):
+        names = list(processes) if turn % 2 else list(processes)[::-1]
+        for name in names:
+            times[name].append(processes[name].ask(run_of_texts)["ms"])
+    return times
+
+
+def _measures(name: str, times: Mapping[str, Sequence[Sequence[float]]]) -> list[Measure]:
+    ratio = median(median(new) / median(old) for new, old in zip(times[NEW], times[OLD], strict=True))
+    p50 = {arm: percentile([ms for run_ms in runs for ms in run_ms], 0.5) for arm, runs in times.items()}
+    return [
+        *(Measure(name=f"{name}, {arm}, p50", value=ms, unit="ms") for arm, ms in p50.items()),
+        Measure(name=f"{name}, {NEW} / {OLD}", value=ratio, unit="×", target=NOT_SLOWER),
+    ]

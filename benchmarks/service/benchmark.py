@@ -1,0 +1,163 @@
+"""The benchmark `service`: routes by one client and by a hundred, the service and the bare endpoint in turn."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Any
+
+from benchmarks.catalogue import all_requests, all_steps
+from benchmarks.record import Measure, Result, Target
+from benchmarks.service.endpoints import Endpoint, Endpoints, LoadResult, open_endpoints
+from benchmarks.timing import percentile
+from benchmarks.world import World
+
+NAME = "service"
+TOOLS, QUICK_TOOLS = 5_000, 500
+SERVICE, BARE = "service", "bare endpoint"
+CLIENTS = 100
+SHARE, NONE = Target(bound="at_least", value=0.6), Target(bound="at_most", value=0.0)
+WARM_UP_S = 1.5
+STARTS = 5
+MOST_A_SECOND = 1_200
+"""Bodies are made for so many requests a second: more than either server answers."""
+LOAD = f"POST /v1/route, {CLIENTS} clients"
+NOTES = (
+    "`waygraph serve` as it comes, one worker, API keys on, log to a file, in a process of its own; so is the bare "
+    "endpoint; so is the load generator (benchmarks/service/load.py), on the same processors. Every query is new: "
+    "requests of 9 to 23 words as people write them, for one client also steps of 3 to 10, as models do.",
+    "Bare endpoint: benchmarks/service/bare_endpoint.py, as one would first write it. FastAPI and uvicorn, a plain "
+    "`def` that embeds the query with the same model, multiplies the same matrix and answers with five ids; "
+    "onnxruntime and BLAS take the threads that they take by themselves.",
+    "Start: the median of five, after one that is not counted.",
+    "The servers are loaded in turn; figures are medians of the rounds, ratios medians of the rounds' ratios. The "
+    "first 1.5 s of a round do not count.",
+)
+type Rounds = Mapping[str, Sequence[LoadResult]]
+"""Arm → its rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long and how often each arm is loaded."""
+
+    rounds: int
+    alone_s: float
+    crowd_s: float
+
+
+WHOLE = Timing(rounds=5, alone_s=5.0, crowd_s=8.0)
+QUICK = Timing(rounds=1, alone_s=2.0, crowd_s=2.0)
+
+
+def run(world: World) -> Result:
+    tools, timing = (QUICK_TOOLS, QUICK) if world.quick else (TOOLS, WHOLE)
+    with open_endpoints(world, tools) as endpoints:
+        measures, details = measure(endpoints, timing)
+    return Result(
+        name=NAME, embedder=endpoints.embedder, measures=measures, notes=NOTES, details={"tools": tools, **details}
+    )
+
+
+def measure(endpoints: Endpoints, timing: Timing) -> tuple[list[Measure], dict[str, Any]]:
+    """Measures and the rounds that they come from."""
+    ready_s = _start_times(endpoints)
+    requests, steps = all_requests(), all_steps()
+    with ExitStack() as stack:
+        arms = {SERVICE: stack.enter_context(endpoints.service()), BARE: stack.enter_context(endpoints.bare())}
+        server = arms[SERVICE].server
+        idle_mib = server.memory_mib()
+        alone, stepwise = (
+            load_in_turn(arms, texts, clients=1, seconds=timing.alone_s, rounds=timing.rounds)
+            for texts in (requests, steps)
+        )
+        crowd = load_in_turn(arms, requests, clients=CLIENTS, seconds=timing.crowd_s, rounds=timing.rounds)
+        measures = [
+            Measure(name="`waygraph serve`, from start to ready", value=median(ready_s), unit="s"),
+            Measure(name=f"resident memory of the service, {endpoints.tools} tools", value=idle_mib, unit="MiB"),
+            Measure(name="the same after these loads", value=server.memory_mib(), unit="MiB"),
+        ]
+    measures += [
+        *_alone_measures(endpoints.tools, "requests", alone),
+        *_alone_measures(endpoints.tools, "steps", stepwise),
+        *_crowd_measures(crowd),
+    ]
+    loads = {"alone": alone, "stepwise": stepwise, "crowd": crowd}
+    return measures, {"starts_s": ready_s, **{name: _rounds_json(rounds) for name, rounds in loads.items()}}
+
+
+def _start_times(endpoints: Endpoints) -> list[float]:
+    """Seconds until the service is ready; not counted is the first, which compiles what was changed."""
+    seconds = []
+    for _ in range(1 + STARTS):
+        with endpoints.service() as endpoint:
+            seconds.append(round(endpoint.server.ready_s, 3))
+    return seconds[1:]
+
+
+def load_in_turn(
+    arms: Mapping[str, Endpoint], texts: Iterator[str], *, clients: int, seconds: float, rounds: int
+) -> dict[str, list[LoadResult]]:
+    """A B A B …; in one round each arm is asked the same."""
+    results: dict[str, list[LoadResult]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        batch = list(islice(texts, int((seconds + WARM_UP_S) * MOST_A_SECOND)))
+        for name, endpoint in arms.items():
+            results[name].append(endpoint.load(batch, clients=clients, warm_up_s=WARM_UP_S, seconds=seconds))
+    return results
+
+
+def _alone_measures(tools: int, author: str, rounds: Rounds) -> list[Measure]:
+    names = {SERVICE: f"POST /v1/route, {tools} tools, 1 client, {author}", BARE: f"{BARE}, 1 client, {author}"}
+    return [
+        Measure(name=f"{name}, p{share * 100:g}", value=_latency_ms(rounds[arm], share), unit="ms")
+        for arm, name in names.items()
+        for share in (0.5, 0.99)
+    ]
+
+
+def _crowd_measures(rounds: Rounds) -> list[Measure]:
+    pairs = list(zip(rounds[SERVICE], rounds[BARE], strict=True))
+    rates = median(one.tally.a_second / other.tally.a_second for one, other in pairs)
+    slowest = median(_latency_ms([one], 0.99) / _latency_ms([other], 0.99) for one, other in pairs)
+    errors = sum(one.tally.errors for one in rounds[SERVICE])
+    return [
+        *_arm_measures(LOAD, rounds[SERVICE]),
+        Measure(name=f"{LOAD}, errors", value=errors, target=NONE),
+        *_arm_measures(f"{BARE}, {CLIENTS} clients", rounds[BARE]),
+        Measure(name=f"{LOAD}, requests/s / {BARE}'s", value=rates, unit="×", target=SHARE),
+        Measure(name=f"{LOAD}, p99 / {BARE}'s", value=slowest, unit="×"),
+    ]
+
+
+def _arm_measures(name: str, rounds: Sequence[LoadResult]) -> list[Measure]:
+    cpu_ms = median(1000 * each.server_cpus / each.tally.a_second for each in rounds)
+    return [
+        Measure(name=name, value=median(each.tally.a_second for each in rounds), unit="requests/s"),
+        Measure(name=f"{name}, p50", value=_latency_ms(rounds, 0.5), unit="ms"),
+        Measure(name=f"{name}, p99", value=_latency_ms(rounds, 0.99), unit="ms"),
+        Measure(name=f"{name}, processor time", value=cpu_ms, unit="ms a request"),
+    ]
+
+
+def _latency_ms(rounds: Sequence[LoadResult], share: float) -> float:
+    """Median of the rounds' percentiles."""
+    return median(percentile(each.tally.latency_ms, share) for each in rounds)
+
+
+def _rounds_json(rounds: Rounds) -> dict[str, Any]:
+    return {
+        name: [
+            {
+                "requests_a_second": round(each.tally.a_second, 1),
+                "p50_ms": round(percentile(each.tally.latency_ms, 0.5), 2),
+                "p99_ms": round(percentile(each.tally.latency_ms, 0.99), 2),
+                "errors": each.tally.errors,
+                "server_processors": round(each.server_cpus, 2),
+                "generator_processors": round(each.generator_cpus, 3),
+            }
+            for each in results
+        ]
+        for name, results in rounds.items()
+    }
