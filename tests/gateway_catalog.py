@@ -6,8 +6,8 @@ from typing import Any
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Principal, Registry, Tool
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
-from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import AgentKind, unreachable
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))

@@ -15,8 +15,8 @@ from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import overlaid
 from waygraph.registry.graph.schema import migrate
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, Manifest, Rejected, Written
-from waygraph.registry.model.identity import agent_id, canonical_json, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.storage.store import Writing, prepare_nothing
 from waygraph.registry.storage.writer import WriteSession, changed_setting
 

@@ -8,7 +8,7 @@ from pydantic.config import JsonDict
 
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, Filters, Query, TextForm
-from waygraph.registry.model.to_json import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
+from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
 from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage import approval

@@ -1,4 +1,4 @@
-"""The shapes of answers, for the OpenAPI document. `registry.wire.shapes` makes them; a test holds the two together."""
+"""The shapes of answers, for the OpenAPI document. `registry.model.shapes` makes them; a test compares the two."""
 
 from typing import Any, Literal
 

@@ -33,8 +33,8 @@ from waygraph.registry.model.errors import (
     UpstreamError,
     UpstreamRefused,
 )
-from waygraph.registry.model.identity import CONTEXT, MESSAGE, TASK, parsed
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.identity import CONTEXT, MESSAGE, TASK
+from waygraph.registry.model.nouns import Agent, Tool, parsed
 
 # A2A's messages and tasks as JSON-RPC has them, in the words of protocol 1.0 and of 0.3; and as results of a tool.
 #

@@ -31,8 +31,7 @@ from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import InvalidArguments, NotCallable
-from waygraph.registry.model.identity import parsed
-from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.nouns import Agent, parsed
 from waygraph.registry.model.settings import Settings
 
 _NOT_OURS = frozenset(

@@ -20,8 +20,7 @@ from waygraph.ingest.sources.formats.skill_folder import MAX_SKILL_BYTES, is_ski
 from waygraph.ingest.sources.read import list_path
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.errors import NotCallable, SourceError
-from waygraph.registry.model.identity import parsed
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, parsed
 from waygraph.registry.registry import Registry
 
 MOST_CHARS = 100_000

@@ -12,16 +12,8 @@ from typing import Any, TypeGuard
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
-from waygraph.registry.model.identity import (
-    agent_id,
-    canonical_json,
-    mended,
-    name_fault,
-    sealed_agent,
-    sealed_tool,
-    tool_id,
-)
-from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
+from waygraph.registry.model.identity import agent_id, mended, name_fault, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 
 MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from waygraph.ingest.sync.policies import differing
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Change, Flagged, Updated
-from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, canonical_json
-from waygraph.registry.model.nouns import Agent, JsonText, Tool
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
+from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
 
 MAX_TEXT_CHARS = 1_000
 """Of each text that is kept; it is cut to where the two differ."""

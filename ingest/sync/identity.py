@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from waygraph.registry.graph.read import Held, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected
-from waygraph.registry.model.identity import namespaced_id, parsed, placed
-from waygraph.registry.model.nouns import JsonText
+from waygraph.registry.model.identity import namespaced_id, placed
+from waygraph.registry.model.nouns import JsonText, parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.registry.model.changes import SyncReport
 from waygraph.registry.model.nouns import ONLINE, failing, unreachable
-from waygraph.registry.model.to_json import report
+from waygraph.registry.model.shapes import report
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.to_json import Shape
+    from waygraph.registry.model.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

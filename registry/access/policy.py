@@ -15,8 +15,7 @@ from typing import Any, Literal, cast
 
 from waygraph.registry.model.errors import InvalidSetting, nearest
 from waygraph.registry.model.files import as_written
-from waygraph.registry.model.identity import parsed
-from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
+from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parsed
 from waygraph.registry.model.process import remembered
 
 Verdict = Literal["allow", "ask", "deny"]

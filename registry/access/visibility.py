@@ -11,8 +11,7 @@ from typing import Literal, get_args
 
 from waygraph.registry.http.addresses import is_public, split_url
 from waygraph.registry.model.errors import NotAllowed
-from waygraph.registry.model.identity import canonical_json
-from waygraph.registry.model.nouns import Agent, Filters, JsonText, Principal, Tool, reachable
+from waygraph.registry.model.nouns import Agent, Filters, JsonText, Principal, Tool, canonical_json, reachable
 
 Scope = Literal["route", "read", "write", "cypher", "use", "admin"]
 """What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools; read how

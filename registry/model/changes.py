@@ -56,9 +56,9 @@ class SourceSummary:
     rank: int = 0
     policy: Policy = "accept"
     seen_at: str = ""
+    standing: Standing | None = None
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
-    standing: Standing | None = None
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
@@ -274,10 +274,10 @@ class SyncReport:
     """What a sync did, or with `dry_run` would do. `revision` is the registry's after it."""
 
     changes: ChangeSet
+    dry_run: bool = False
     revision: int
     seconds: float
     texts_embedded: int
-    dry_run: bool = False
     notice: str = ""
 
 

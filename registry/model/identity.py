@@ -1,12 +1,10 @@
 """Names and hashes: the one place that makes agent ids, tool ids, call names and content hashes."""
 
-import json
 import re
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
 
-from waygraph.registry.model.nouns import Agent, JsonText, Tool
+from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
 
 STATED_OF_AGENT = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 STATED_OF_TOOL = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
@@ -20,16 +18,6 @@ _KEPT_CHARS = _CALL_NAME_CHARS - 13
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _HASHED = re.compile(r"_[0-9a-f]{12}")
-
-
-def canonical_json(value: object) -> JsonText:
-    """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def parsed(text: JsonText) -> Any:
-    """The value of a field that holds JSON; None for an empty text, which says that there is none."""
-    return json.loads(text) if text else None
 
 
 def digest(*parts: str) -> str:

@@ -1,17 +1,44 @@
 """The nouns. Frozen, slotted, keyword-only values; checked where they enter, trusted inside."""
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
 TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 """Which texts stand for an entity: see `embedding.texts`."""
-JsonText = str
-"""Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value."""
 
 AGENT_KINDS: tuple[AgentKind, ...] = ("mcp_server", "a2a_agent", "skill", "openapi", "custom")
+
+
+def canonical_json(value: object) -> "JsonText":
+    """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def parsed(text: "JsonText") -> Any:
+    """The value of a field that holds JSON; None for an empty text, which says that there is none."""
+    return json.loads(text) if text else None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    """How `shapes` writes a value as JSON and reads it back, where its type alone would mean another form."""
+
+    write: Callable[[Any], object]
+    read: Callable[[Any], object]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> object:
+        from pydantic import BeforeValidator, PlainSerializer
+
+        return handler.generate_schema(Annotated[source, BeforeValidator(self.read), PlainSerializer(self.write)])
+
+
+JsonText = Annotated[str, JsonForm(parsed, lambda value: "" if value is None else canonical_json(value))]
+"""Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value. Empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +136,23 @@ class Query:
     filters: Filters = field(default_factory=Filters)
 
 
+def _flat(query: Query) -> dict[str, object]:
+    filters = query.filters
+    return {
+        "text": query.text,
+        "steps": list(query.steps),
+        "limit": query.limit,
+        "tags": list(filters.tags),
+        "kinds": list(filters.kinds),
+        "agent_ids": list(filters.agent_ids),
+        "reachable": filters.reachable,
+    }
+
+
+FlatQuery = Annotated[Query, JsonForm(_flat, lambda told: {**told, "filters": told})]
+"""In JSON the filters stand beside the text."""
+
+
 class Vote(NamedTuple):
     """How one entity spoke for an agent. `rank` 1 is best; `contribution` is what it adds to the agent's score:
     weight / (k + rank) where a recipe merges by rank, else `weight` times a share of the score that the leg gave.
@@ -125,14 +169,17 @@ class Vote(NamedTuple):
     contribution: float
 
 
+Votes = tuple[Annotated[Vote, JsonForm(Vote._asdict, lambda told: told)], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMatch:
     """An agent that fits. `score` is the sum of the votes' contributions; `tools` are its best for the query."""
 
     agent: Agent
     score: float
-    votes: tuple[Vote, ...] = ()
     tools: tuple[Tool, ...] = ()
+    votes: Votes = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +187,7 @@ class ToolMatch:
     tool: Tool
     agent: Agent
     score: float
-    votes: tuple[Vote, ...] = ()
+    votes: Votes = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +201,7 @@ class Route:
     not known, see `Calibration`. `not_reranked`, which `notice` tells too: why the recipe's reranker gave no order.
     """
 
-    query: Query
+    query: FlatQuery
     matches: tuple[AgentMatch, ...]
     pinned: tuple[AgentMatch, ...] = ()
     steps: tuple["Route", ...] = ()
@@ -171,7 +218,7 @@ class Route:
 class ToolRoute:
     """As `Route`, of tools."""
 
-    query: Query
+    query: FlatQuery
     matches: tuple[ToolMatch, ...]
     recipe: str
     revision: int

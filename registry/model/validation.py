@@ -1,5 +1,6 @@
 """What callers hand in, checked where it enters: queries, and what operators say."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -223,3 +224,36 @@ def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     if any(map(holds_control, given)):
         raise InvalidSetting(f"{field} must not hold control characters: {given!r}")
     return tuple(sorted(set(given)))
+
+
+# What a service takes and gives at most: its own checks, and what its client asks for.
+
+
+MAX_PART = 1000
+"""Of a list, or of matches, in one answer."""
+MAX_ID_CHARS = 256
+"""Of an agent's id, of a call name."""
+MAX_NAMES = 1000
+"""Of what is approved at once, and of the values of a filter."""
+MAX_NAME_CHARS = 512
+"""Of a source's name, a tag, a group."""
+
+
+# Cursors: where a list goes on, in a text that says nothing to whoever carries it.
+
+
+def cursor(after: str) -> str:
+    """Of the id after which the list goes on; empty if it does not."""
+    return urlsafe_b64encode(after.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def after(text: str) -> str:
+    """The id that a cursor stands for. Raises InvalidQuery for a text that is none."""
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        found = urlsafe_b64decode(padded).decode("utf-8", "surrogatepass")
+    except ValueError:
+        found = ""
+    if cursor(found) != text:  # the decoder passes over what is no base64
+        raise InvalidQuery("this cursor is not one that a list ended with")
+    return found

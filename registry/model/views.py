@@ -11,12 +11,12 @@ class IndexState:
     """Which revision the index shows, and by what its vectors were made (empty: it has none)."""
 
     revision: int
+    agents: int
+    tools: int
     embedder: str
     embedder_spec: str
     texts: TextForm
     dimension: int
-    agents: int
-    tools: int
     schema_version: int
     commit: str = ""
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from waygraph.registry.http.problems import error_of
-from waygraph.registry.model import from_json
+from waygraph.registry.model import shapes
+from waygraph.registry.model.changes import (
+    Approved,
+    Change,
+    Document,
+    Forgotten,
+    OperatorSettings,
+    Policy,
+    SourceSummary,
+    SyncReport,
+)
 from waygraph.registry.model.errors import (
     CypherRefused,
     InvalidQuery,
@@ -23,25 +33,23 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.to_json import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART, cursor
-from waygraph.registry.model.to_json import after as id_of
-from waygraph.registry.model.validation import check_limit, checked, checked_filters, checked_for_tools, setting_changes
-from waygraph.registry.model.views import About, Listed, Page
+from waygraph.registry.model.validation import (
+    MAX_ID_CHARS,
+    MAX_NAME_CHARS,
+    MAX_PART,
+    check_limit,
+    checked,
+    checked_filters,
+    checked_for_tools,
+    cursor,
+    setting_changes,
+)
+from waygraph.registry.model.validation import after as id_of
+from waygraph.registry.model.views import About, CypherResult, Listed, Page, Status
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, HYBRID, RECIPES, Recipe
 from waygraph.registry.routing.router import Ask
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import (
-        Approved,
-        Change,
-        Document,
-        Forgotten,
-        OperatorSettings,
-        Policy,
-        SourceSummary,
-        SyncReport,
-    )
-    from waygraph.registry.model.views import CypherResult, Status
     from waygraph.registry.storage.export.formats import ExportFormat
 
 
@@ -103,10 +111,10 @@ type Talk[T] = Generator[Call[Any], Any, T]
 class Taken:
     """What became of a source: a report for each manifest it held, up to the first that was not taken, and why."""
 
-    reports: "tuple[SyncReport, ...]"
+    reports: tuple[SyncReport, ...]
     error: WaygraphError | None = None
 
-    def all(self) -> "list[SyncReport]":
+    def all(self) -> list[SyncReport]:
         """Raises the error if there is one."""
         if self.error:
             raise self.error
@@ -134,7 +142,7 @@ def route(
     subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}
 
     def read(reply: Reply) -> Route:
-        return replace(from_json.route(reply.json()), query=asked)
+        return replace(shapes.read(Route, reply.json()), query=asked)
 
     return _asking("/v1/route", {**subject, **_asked(asked, name), **weights}, read)
 
@@ -151,16 +159,17 @@ def find_tools(
     asked = checked_for_tools(query, limit, agent_ids, max_chars=None)
 
     def read(reply: Reply) -> ToolRoute:
-        return replace(from_json.tool_route(reply.json()), query=asked)
+        return replace(shapes.read(ToolRoute, reply.json()), query=asked)
 
     return _asking("/v1/tools/search", {"text": asked.text, **_asked(asked, _recipe_name(recipe))}, read)
 
 
-def cypher(statement: str, params: Mapping[str, object] | None = None) -> "Call[CypherResult]":
+def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
     from waygraph.registry.graph.user_cypher.sandbox import checked_params
 
     body = {"statement": statement, "params": checked_params(params or {})}
-    return replace(_asking("/v1/cypher", body, lambda reply: from_json.cypher(reply.json())), refused=CypherRefused)
+    call = _asking("/v1/cypher", body, lambda reply: shapes.read(CypherResult, reply.json()))
+    return replace(call, refused=CypherRefused)
 
 
 # -- looking -------------------------------------------------------------------------------------------
@@ -189,7 +198,7 @@ def agents_page(
     chosen = (("tag", allowed.tags), ("kind", allowed.kinds), ("agent", allowed.agent_ids))
     params = tuple((name, value) for name, values in chosen for value in values)
     params += (("reachable", "true"),) if allowed.reachable else ()
-    return (yield from _parts(partial(_part, "/v1/agents", params, from_json.agents_page), after, limit))
+    return (yield from _parts(partial(_part, "/v1/agents", params, shapes.read_agents), after, limit))
 
 
 def tools_page(
@@ -198,17 +207,17 @@ def tools_page(
     """As `agents_page`."""
     _refuse_principal(principal)
     path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id is not None else "/v1/tools"
-    return (yield from _parts(partial(_part, path, (("schema", "true"),), from_json.tools_page), after, limit))
+    return (yield from _parts(partial(_part, path, (("schema", "true"),), shapes.read_tools), after, limit))
 
 
 def agent(agent_id: str, *, principal: Principal | None = None) -> Call[Agent]:
     _refuse_principal(principal)
-    return _looking(_agent_path(agent_id), lambda reply: from_json.agent(reply.json()["agent"]))
+    return _looking(_agent_path(agent_id), lambda reply: shapes.read(Agent, reply.json()["agent"]))
 
 
 def about(agent_id: str, *, principal: Principal | None = None) -> Call[About]:
     _refuse_principal(principal)
-    return _looking(_agent_path(agent_id), lambda reply: from_json.about(reply.json()), (("schema", "true"),))
+    return _looking(_agent_path(agent_id), lambda reply: shapes.read(About, reply.json()), (("schema", "true"),))
 
 
 def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
@@ -218,7 +227,7 @@ def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
         path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name)}"
     else:
         path = f"/v1/tools/{_segment('tool', name)}"
-    return _looking(path, lambda reply: from_json.tool(reply.json()), (("schema", "true"),))
+    return _looking(path, lambda reply: shapes.read(Tool, reply.json()), (("schema", "true"),))
 
 
 def named(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
@@ -235,14 +244,14 @@ def named(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool
     return found
 
 
-def sources(*, principal: Principal | None = None) -> "Call[list[SourceSummary]]":
+def sources(*, principal: Principal | None = None) -> Call[list[SourceSummary]]:
     _refuse_principal(principal)
-    return _looking("/v1/sources", lambda reply: from_json.sources(reply.json()))
+    return _looking("/v1/sources", lambda reply: shapes.read_sources(reply.json()))
 
 
 def changes(
     *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
-) -> "Talk[list[Change]]":
+) -> Talk[list[Change]]:
     page = yield from changes_page(since=since, agent_id=agent_id, limit=limit, principal=principal)
     return list(page.items)
 
@@ -254,7 +263,7 @@ def changes_page(
     after: str = "",
     limit: int | None = None,
     principal: Principal | None = None,
-) -> "Talk[Page[Change]]":
+) -> Talk[Page[Change]]:
     """As `agents_page`."""
     from waygraph.registry.routing.queries import ChangesAsked
 
@@ -262,14 +271,12 @@ def changes_page(
     asked = ChangesAsked.of(since, agent_id, after, limit)
     chosen = (("since", asked.since), ("agent", asked.agent_id))
     params = tuple((name, value) for name, value in chosen if value)
-    return (
-        yield from _parts(partial(_part, "/v1/changes", params, from_json.changes_page), after, limit, falling=True)
-    )
+    return (yield from _parts(partial(_part, "/v1/changes", params, shapes.read_changes), after, limit, falling=True))
 
 
-def status(*, principal: Principal | None = None) -> "Call[Status]":
+def status(*, principal: Principal | None = None) -> Call[Status]:
     _refuse_principal(principal)
-    return _looking("/v1/status", lambda reply: from_json.status(reply.json()))
+    return _looking("/v1/status", lambda reply: shapes.read_status(reply.json()))
 
 
 def stamp() -> Call[str]:
@@ -288,12 +295,12 @@ def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every call
 
 
 def take(
-    documents: "Sequence[Document]",
+    documents: Sequence[Document],
     *,
     source: str,
     namespace: str = "",
     kind: str = "",
-    policy: "Policy | None" = None,
+    policy: Policy | None = None,
     texts: TextForm | None = None,
     partial: bool = False,
     dry_run: bool = False,
@@ -321,7 +328,7 @@ def take(
     return replace(sent, safe=dry_run)
 
 
-def _reports[**P](take: Callable[P, Call[Taken]]) -> "Callable[P, Talk[list[SyncReport]]]":
+def _reports[**P](take: Callable[P, Call[Taken]]) -> Callable[P, Talk[list[SyncReport]]]:
     """Brings the registry to what a source says now, which the service reads and embeds: a report for each manifest,
     several of an export.
 
@@ -330,7 +337,7 @@ def _reports[**P](take: Callable[P, Call[Taken]]) -> "Callable[P, Talk[list[Sync
     """
 
     @wraps(take)
-    def talk(*args: P.args, **options: P.kwargs) -> "Talk[list[SyncReport]]":
+    def talk(*args: P.args, **options: P.kwargs) -> Talk[list[SyncReport]]:
         taken: Taken = yield take(*args, **options)
         return taken.all()
 
@@ -341,12 +348,12 @@ def _reports[**P](take: Callable[P, Call[Taken]]) -> "Callable[P, Talk[list[Sync
 ingest = _reports(take)
 
 
-def approve(*names: str, principal: Principal | None = None) -> "Call[Approved]":
+def approve(*names: str, principal: Principal | None = None) -> Call[Approved]:
     from waygraph.registry.storage.approval import checked_names
 
     _refuse_principal(principal)
     body = {"names": checked_names(names)}
-    return _writing("POST", "/v1/approvals", lambda reply: from_json.approved(reply.json()), body)
+    return _writing("POST", "/v1/approvals", lambda reply: shapes.read(Approved, reply.json()), body)
 
 
 def set_agent(
@@ -359,7 +366,7 @@ def set_agent(
     hidden: bool | None = None,
     removed: bool | None = None,
     principal: Principal | None = None,
-) -> "Call[OperatorSettings]":
+) -> Call[OperatorSettings]:
     """`removed=True` goes by itself (InvalidSetting)."""
     changes = setting_changes(
         tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
@@ -370,18 +377,18 @@ def set_agent(
         return remove(agent_id, principal=principal)
     _refuse_principal(principal)
     body = changes or {"pinned": None}  # nothing to set, said so that the service takes it
-    return _writing("PATCH", _agent_path(agent_id), lambda reply: from_json.settings(reply.json()), body)
+    return _writing("PATCH", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()), body)
 
 
-def remove(agent_id: str, *, principal: Principal | None = None) -> "Call[OperatorSettings]":
+def remove(agent_id: str, *, principal: Principal | None = None) -> Call[OperatorSettings]:
     _refuse_principal(principal)
-    return _writing("DELETE", _agent_path(agent_id), lambda reply: from_json.settings(reply.json()))
+    return _writing("DELETE", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()))
 
 
-def forget(source: str, *, principal: Principal | None = None) -> "Call[Forgotten]":
+def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:
     _refuse_principal(principal)
     path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
-    return _writing("DELETE", path, lambda reply: from_json.forgotten(reply.json()))
+    return _writing("DELETE", path, lambda reply: shapes.read(Forgotten, reply.json()))
 
 
 # -- inside --------------------------------------------------------------------------------------------
@@ -460,7 +467,7 @@ def _parts[T](
 def _taken(reply: Reply) -> Taken:
     told = reply.json()
     problem = told["problem"]
-    return Taken(tuple(map(from_json.report, told["reports"])), error_of(problem, "the service") if problem else None)
+    return Taken(tuple(map(shapes.read_report, told["reports"])), error_of(problem, "the service") if problem else None)
 
 
 def _refuse_principal(principal: Principal | None) -> None:

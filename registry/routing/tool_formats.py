@@ -10,8 +10,8 @@ from itertools import batched
 from typing import Any, Literal, get_args
 
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.identity import describes_object, parsed
-from waygraph.registry.model.nouns import JsonText, Tool
+from waygraph.registry.model.identity import describes_object
+from waygraph.registry.model.nouns import JsonText, Tool, parsed
 
 ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]
 TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from waygraph.registry.access.visibility import Shows, as_seen
 from waygraph.registry.graph.read import Held
-from waygraph.registry.model import to_json
+from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.identity import is_broken
@@ -13,7 +13,7 @@ from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
-MAX_NAME_CHARS = len(OF_SOURCE) + to_json.MAX_NAME_CHARS
+MAX_NAME_CHARS = len(OF_SOURCE) + validation.MAX_NAME_CHARS
 """Of a name that is approved, with what stands before a source's."""
 HINT = "All that waits of a source: `waygraph approve --all-of SOURCE`; over REST and in Python the name `source:NAME`."
 

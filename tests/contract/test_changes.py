@@ -22,8 +22,18 @@ from waygraph.registry.model.errors import (
     UnknownName,
     WaygraphError,
 )
-from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool, tool_id
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, failing, is_doubtful, unreachable
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import (
+    Agent,
+    Filters,
+    Principal,
+    Query,
+    Tool,
+    canonical_json,
+    failing,
+    is_doubtful,
+    unreachable,
+)
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 

@@ -15,7 +15,7 @@ from typing import Any
 from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model import errors, to_json
+from waygraph.registry.model import errors, shapes
 from waygraph.registry.model.changes import Change, Document, SourceSummary, SyncReport
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import agent_id
@@ -76,7 +76,7 @@ def _plain(value: object) -> object:  # noqa: PLR0911 - a case a noun
             return replace(value, location="", state=replace(value.state, commit=""))
         case SyncReport():
             # The embeddings of both are kept in one cache.
-            return {**to_json.report(value), "seconds": 0, "texts_embedded": 0}
+            return {**shapes.report(value), "seconds": 0, "texts_embedded": 0}
         case SourceSummary():
             return replace(value, seen_at="")
         case Page():

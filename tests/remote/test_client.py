@@ -24,7 +24,7 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.nouns import unreachable
-from waygraph.registry.model.to_json import cursor
+from waygraph.registry.model.validation import cursor
 from waygraph.registry.remote import calls
 from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 from waygraph.registry.remote.calls import Reply

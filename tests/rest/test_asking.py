@@ -9,8 +9,8 @@ import pytest
 
 from tests.service import Served, assert_good, assert_problem
 from waygraph.api.rest.answers import as_json
-from waygraph.registry.model import from_json
-from waygraph.registry.model.nouns import Query
+from waygraph.registry.model import shapes
+from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 TABLE = "book a table for four"
@@ -34,7 +34,7 @@ def found(told: Mapping[str, Any]) -> list[str]:
 
 def test_a_route_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:
     """Read back it is what the library gives, apart from the time that it took."""
-    told = from_json.route(route(client, text=TABLE, limit=3, explain=True, schema=True))
+    told = shapes.read(Route, route(client, text=TABLE, limit=3, explain=True, schema=True))
     own = example.registry.route(Query(text=TABLE, limit=3))
     assert [(match.agent, match.score, match.tools, match.votes) for match in told.matches] == [
         (match.agent, match.score, match.tools, match.votes) for match in own.matches

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
-from waygraph.registry.model import from_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Principal, failing, unreachable
 from waygraph.registry.model.settings import Settings
@@ -57,7 +57,7 @@ def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: ht
     between = datetime.now(UTC)
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
     told = changes(client)
-    assert from_json.changes_page(told) == blank.registry.changes_page()
+    assert shapes.read_changes(told) == blank.registry.changes_page()
     assert [(each["agent_id"], each["tool"], each["what"]) for each in told["changes"]] == [
         ("b", "say", "removed"),
         ("a", "new", "added"),
@@ -179,7 +179,7 @@ def test_sources_tell_how_their_agents_stand(blank: Served, client: httpx2.Clien
         "pending_tools": 3,
     }
     assert second["standing"] == {**dict.fromkeys(first["standing"], 0), "online": 1, "pending_tools": 2}
-    assert from_json.sources(assert_good(client.get("/v1/sources"))) == blank.registry.sources()
+    assert shapes.read_sources(assert_good(client.get("/v1/sources"))) == blank.registry.sources()
     assert assert_good(client.get("/v1/agents/c"))["agent"]["status"] == "failing: no list"
 
 

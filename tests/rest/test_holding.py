@@ -8,9 +8,10 @@ import httpx2
 import pytest
 
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest
-from waygraph.registry.model import from_json, to_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import RegistryNotFound, UnknownName
 from waygraph.registry.model.nouns import Filters
+from waygraph.registry.model.views import About
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 
@@ -26,7 +27,7 @@ def get(client: httpx2.Client, path: str, **params: Any) -> dict[str, Any]:
 
 
 def test_agents_are_listed_by_id_with_the_number_of_their_tools(example: Served, client: httpx2.Client) -> None:
-    told = from_json.agents_page(get(client, "/v1/agents", limit=1000))
+    told = shapes.read_agents(get(client, "/v1/agents", limit=1000))
     own = example.registry.agents_page()
     assert told == own
     assert len(told.items) == 36
@@ -46,26 +47,26 @@ def test_agents_are_filtered(
     example: Served, client: httpx2.Client, params: Mapping[str, object], filters: Filters
 ) -> None:
     """Any value of a field, every field."""
-    told = from_json.agents_page(get(client, "/v1/agents", **params))
+    told = shapes.read_agents(get(client, "/v1/agents", **params))
     assert told == example.registry.agents_page(filters=filters, limit=100)
     assert bool(told.items) == (params != {"tag": "no such"})
 
 
 def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
     """Its tools are brief unless schemas are asked for."""
-    assert from_json.about(get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
+    assert shapes.read(About, get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}")
-    assert brief == to_json.about(example.registry.about(AGENT), schemas=False)
+    assert brief == shapes.about(example.registry.about(AGENT), schemas=False)
     assert brief["sources"] == ["examples/catalog"]
 
 
 def test_tools_are_listed_by_id(example: Served, client: httpx2.Client) -> None:
     """Of one agent, and of all."""
-    assert from_json.tools_page(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
-    told = from_json.tools_page(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
+    assert shapes.read_tools(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
+    told = shapes.read_tools(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
     assert told == example.registry.tools_page(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}/tools")["tools"]
-    assert brief == [to_json.brief_tool(tool) for tool in told.items]
+    assert brief == [shapes.tool(tool, schemas=False) for tool in told.items]
 
 
 @pytest.mark.parametrize("tool_name", ["a/b", "search", "a b", "ü", "a%b", "a?b", "..", "a/../b", "x__y"])

@@ -23,7 +23,7 @@ from tests.gateway_catalog import (
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
-from waygraph.registry.model.identity import canonical_json
+from waygraph.registry.model.nouns import canonical_json
 from waygraph.registry.routing.find_tools.describe import SUMMARY_CHARS, parameters, summary, version
 from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, find
 from waygraph.registry.routing.find_tools.resolve import bare, tool_meant

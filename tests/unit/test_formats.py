@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.identity import call_name, canonical_json, sealed_tool, tool_id
-from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.identity import call_name, sealed_tool, tool_id
+from waygraph.registry.model.nouns import Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.tool_formats import (
     GEMINI_DECLARATIONS,

@@ -12,7 +12,6 @@ from waygraph.registry.model.identity import (
     MAX_NAME_CHARS,
     agent_id,
     call_name,
-    canonical_json,
     digest,
     name_fault,
     placed,
@@ -20,7 +19,7 @@ from waygraph.registry.model.identity import (
     sealed_tool,
     tool_id,
 )
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 
 CALL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=150)

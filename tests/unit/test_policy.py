@@ -21,8 +21,8 @@ from waygraph.registry.access.policy import (
     parse_policy,
 )
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.identity import canonical_json, sealed_tool
-from waygraph.registry.model.nouns import Agent, Principal, Tool
+from waygraph.registry.model.identity import sealed_tool
+from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json
 
 GITHUB = agent("github").agent
 SKILL = agent("writing", kind="skill").agent

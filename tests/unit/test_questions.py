@@ -21,8 +21,8 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.http.openai_endpoint import ChatModel, Patience
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.errors import LanguageModelRefused, UnfitAnswer
-from waygraph.registry.model.identity import canonical_json, sealed_agent, sealed_tool
-from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool
+from waygraph.registry.model.identity import sealed_agent, sealed_tool
+from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.export.formats import export

@@ -8,8 +8,7 @@ import pytest
 
 from waygraph.ingest.manifest.poisoning import MAX_NAMES, agent_flags, tool_flags
 from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS, seen_flags
-from waygraph.registry.model.identity import canonical_json
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 
 BASE64 = b64encode(bytes(range(256))).decode()
 OTHERS = {"send_email", "search", "wireTransfer"}

@@ -12,7 +12,8 @@ from waygraph.ingest.sync.plan import plan
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import OperatorSettings, Policy, Rejected, Written
 from waygraph.registry.model.errors import MassRemoval, UnknownName
-from waygraph.registry.model.identity import canonical_json, sealed_tool
+from waygraph.registry.model.identity import sealed_tool
+from waygraph.registry.model.nouns import canonical_json
 
 
 @pytest.fixture

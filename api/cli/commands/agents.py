@@ -11,11 +11,11 @@ from waygraph.api.cli.render.output import show
 def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json: AsJson = False) -> None:
     """List the agents."""
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
         listed = registry.agents_page(filters=filters(tag, kind, None)).items
-    show(listed, wire.agents, catalog_views.agents, as_json)
+    show(listed, shapes.agents, catalog_views.agents, as_json)
 
 
 def tools(
@@ -25,11 +25,11 @@ def tools(
 ) -> None:
     """List the tools of all agents, or of one."""
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
         listed = registry.tools(agent)
-    show(listed, wire.tools, catalog_views.tools, as_json)
+    show(listed, shapes.tools, catalog_views.tools, as_json)
 
 
 def show_one(
@@ -39,21 +39,21 @@ def show_one(
 ) -> None:
     """Show all that is known of an agent or a tool."""
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
     from waygraph.registry.model.nouns import Agent, Tool
 
     with invocation(context).open() as registry:
         match registry.named(name):
             case Tool() as found:
-                show(found, wire.tool, catalog_views.tool, as_json)
+                show(found, shapes.tool, catalog_views.tool, as_json)
             case Agent(id=agent_id):
-                show(registry.about(agent_id), wire.about, catalog_views.about, as_json)
+                show(registry.about(agent_id), shapes.about, catalog_views.about, as_json)
 
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.status(), wire.status, catalog_views.status, as_json)
+        show(registry.status(), shapes.status, catalog_views.status, as_json)

@@ -28,12 +28,12 @@ def changes(
     waygraph changes --since 2d --agent harbor-git
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     start = since_when(since, datetime.now(UTC))
     with invocation(context).open() as registry:
         found = registry.changes(since=start, agent_id=agent, limit=limit)
-    show(found, wire.changes, operation_views.changes, as_json)
+    show(found, shapes.changes, operation_views.changes, as_json)
     if not found and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
 
@@ -60,12 +60,12 @@ def approve(
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
     from waygraph.api.cli.commands.operate import held_source
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
         sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
         done = registry.approve(*(names or ()), *sources)
-    show(done, wire.approved, operation_views.approved, as_json)
+    show(done, shapes.shape, operation_views.approved, as_json)
     if not (done.agents or done.tools or as_json):
         note("nothing of it waited")
 

@@ -35,7 +35,7 @@ def cypher(
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     params = parameters(param or ())
     told = invocation(context)
@@ -44,7 +44,7 @@ def cypher(
         def ask(asked: str, given: Mapping[str, object]) -> None:
             with _naming_parameters(":param " if statement is None else "--param "):
                 result = registry.cypher(asked, given)
-            show(result, wire.cypher, operation_views.cypher, as_json)
+            show(result, shapes.shape, operation_views.cypher, as_json)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
 

@@ -63,7 +63,7 @@ def set_agent(
     if pin is None and hide is None and not any((tag, no_tags, visible_to, everyone, restore)):
         raise typer.BadParameter("say what to set, such as --pin or --tag TAG", param_hint="'ID'")
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
         said = registry.set(
@@ -76,7 +76,7 @@ def set_agent(
             removed=False if restore else None,
         )
         comes_back = restore and all(agent.id != name for agent in registry.agents())
-    show(said, wire.settings, operation_views.settings, as_json)
+    show(said, shapes.shape, operation_views.settings, as_json)
     if comes_back and not as_json:
         note(f"{name} comes back with the next ingest of its source")
 
@@ -84,10 +84,10 @@ def set_agent(
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
     """Remove an agent, and keep it away whatever its source says."""
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.remove(name), wire.settings, operation_views.settings, as_json)
+        show(registry.remove(name), shapes.shape, operation_views.settings, as_json)
 
 
 @sources.callback()
@@ -96,10 +96,10 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand:
         return
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.sources(), wire.sources, catalog_views.sources, as_json)
+        show(registry.sources(), shapes.sources, catalog_views.sources, as_json)
 
 
 @sources.command(cls=QuickCommand)
@@ -110,10 +110,10 @@ def forget(
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.forget(held_source(registry, name)), wire.forgotten, operation_views.forgotten, as_json)
+        show(registry.forget(held_source(registry, name)), shapes.shape, operation_views.forgotten, as_json)
 
 
 def reindex(
@@ -129,7 +129,7 @@ def reindex(
     """
     from waygraph.api.cli.render import operation_views
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
 
     told = invocation(context)
     with (
@@ -137,7 +137,7 @@ def reindex(
         progress_bar("Embedding", told.settings().progress_after_s) as progress,
     ):
         written = registry.reindex(texts=texts, embedder=told.wanted_embedder or None, progress=progress)
-    show(written, wire.written, operation_views.written, as_json)
+    show(written, shapes.shape, operation_views.written, as_json)
 
 
 def _refuse_both(one: "Sequence[str] | None", other: bool, name: str, other_name: str) -> None:

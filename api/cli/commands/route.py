@@ -55,7 +55,7 @@ def route(
     if bool(text) == bool(step):
         raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
@@ -69,7 +69,7 @@ def route(
             tool_weight=tool_weight,
             principal=principal(group),
         )
-    show(found, wire.route, catalog_views.explained_route if explain else catalog_views.route, as_json)
+    show(found, shapes.route, catalog_views.explained_route if explain else catalog_views.route, as_json)
     _remark(found.notice, found.reason, as_json)
 
 
@@ -94,14 +94,15 @@ def find(
     waygraph find "convert currency" --schema
     """
     from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import to_json as wire
+    from waygraph.registry.model import shapes
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
     query = Query(text=text, limit=limit, filters=filters(tag, kind, agent, reachable=reachable))
     with invocation(context).open() as registry:
         found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
-    show(found, wire.tool_route, catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route, as_json)
+    view = catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route
+    show(found, shapes.tool_route, view, as_json)
     _remark(found.notice, found.reason, as_json)
 
 

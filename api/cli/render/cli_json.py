@@ -1,5 +1,5 @@
-"""What only the command line prints, as JSON. Each function is one shape of docs/json-output.md; `registry.wire` has
-the nouns.
+"""What only the command line prints, as JSON. Each function is one shape of docs/json-output.md; the nouns are in
+`registry.model.shapes`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.registry.model.to_json import Shape, report
+from waygraph.registry.model.shapes import Shape, report
 
 if TYPE_CHECKING:
     from waygraph.ingest.datasets.scalemcp.generate import Generated

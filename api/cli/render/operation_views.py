@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from waygraph.api.cli.render.blocks import Aside, Block, Cell, Fields, Lines, Table
 from waygraph.api.cli.render.cli_json import Connected
 from waygraph.api.cli.render.output import note
-from waygraph.registry.model.to_json import Shape
+from waygraph.registry.model.shapes import Shape
 
 if TYPE_CHECKING:
     from waygraph.api.cli.render.cli_json import Exported, Outcome

@@ -20,14 +20,14 @@ from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model import to_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.model.to_json import MAX_NAME_CHARS
+from waygraph.registry.model.validation import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Manifest
-    from waygraph.registry.model.to_json import Shape
+    from waygraph.registry.model.shapes import Shape
 
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 """What a caller says of a manifest beside itself, as the audit has it."""
@@ -54,7 +54,7 @@ async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> 
         with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
             done = service.registry.approve(*wanted, principal=caller.principal)
             attempt.revision = done.revision
-        return to_json.approved(done)
+        return shapes.shape(done)
 
     return as_json(await service.lanes.write(approve_it))
 
@@ -75,7 +75,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
                 removed=asked.removed,
                 principal=caller.principal,
             )
-        return to_json.settings(said)
+        return shapes.shape(said)
 
     return as_json(await service.lanes.write(set_it))
 
@@ -86,7 +86,7 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
-            return to_json.settings(service.registry.remove(agent_id, principal=caller.principal))
+            return shapes.shape(service.registry.remove(agent_id, principal=caller.principal))
 
     return as_json(await service.lanes.write(remove))
 
@@ -103,7 +103,7 @@ async def forget_source(
         with _writing(service, caller, "forget", name) as attempt:
             done = service.registry.forget(name, principal=caller.principal)
             attempt.revision = done.revision
-        return to_json.forgotten(done)
+        return shapes.shape(done)
 
     return as_json(await service.lanes.write(forget))
 
@@ -150,7 +150,7 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
                     principal=caller.principal,
                 )
                 attempt.revision = done.revision
-                reports.append(to_json.report(done))
+                reports.append(shapes.report(done))
     except WaygraphError as error:
         if not reports:
             raise

@@ -13,9 +13,9 @@ from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.requests import Name
 from waygraph.api.rest.routes.search import defined
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model import to_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AgentKind, Filters
-from waygraph.registry.model.to_json import MAX_ID_CHARS, MAX_NAMES, MAX_PART, after, cursor
+from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAMES, MAX_PART, after, cursor
 from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage.export.formats import ExportFormat
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from waygraph.registry.model.changes import SourceSummary
     from waygraph.registry.model.nouns import Tool
-    from waygraph.registry.model.to_json import Shape
+    from waygraph.registry.model.shapes import Shape
 
 router = APIRouter(prefix="/v1", tags=["catalog"])
 
@@ -105,7 +105,7 @@ async def agents(request: Request, service: Serving, caller: ForRead, part: Anno
         page = service.registry.agents_page(
             filters=part.filters(), after=start, limit=part.limit, principal=caller.principal
         )
-        return {**to_json.agents(page.items, caller.transport_filter), **_place(page.revision, page.following)}
+        return {**shapes.agents(page.items, caller.transport_filter), **_place(page.revision, page.following)}
 
     return await unless_known(request, service, caller, listed)
 
@@ -118,7 +118,7 @@ async def agent(
 
     def told() -> "Shape":
         known = service.registry.about(agent_id, principal=caller.principal)
-        return to_json.about(known, schemas=detail.tool_schema, transport=caller.transport_filter)
+        return shapes.about(known, schemas=detail.tool_schema, transport=caller.transport_filter)
 
     return await unless_known(request, service, caller, told)
 
@@ -143,7 +143,7 @@ async def _tools(request: Request, service: Service, caller: Caller, agent_id: s
     def listed() -> "Shape":
         page = service.registry.tools_page(agent_id, after=start, limit=part.limit, principal=caller.principal)
         return {
-            **to_json.tools(page.items, schemas=part.tool_schema),
+            **shapes.tools(page.items, schemas=part.tool_schema),
             **_place(page.revision, page.following),
             **_offered(page.items, part.format, service, caller),
         }
@@ -175,7 +175,7 @@ async def tool_called(
 async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:
     def told() -> "Shape":
         found = service.registry.tool(name, principal=caller.principal)
-        shape = to_json.tool(found) if detail.tool_schema else to_json.brief_tool(found)
+        shape = shapes.tool(found, schemas=detail.tool_schema)
         return {**shape, **_offered([found], detail.format, service, caller)}
 
     return await unless_known(request, service, caller, told)
@@ -193,7 +193,7 @@ async def sources(request: Request, service: Serving, caller: ForRead) -> Respon
         # A sync that finds nothing new makes no revision, but was here.
         return f"{service.registry.stamp} {[source.seen_at for source in held()]}"
 
-    return await unless_known(request, service, caller, lambda: to_json.sources(held()), stamp=stamp)
+    return await unless_known(request, service, caller, lambda: shapes.sources(held()), stamp=stamp)
 
 
 @router.get("/changes", **operation("changes"))
@@ -207,7 +207,7 @@ async def changes(
         page = service.registry.changes_page(
             since=part.since, agent_id=part.agent, after=start, limit=part.limit, principal=caller.principal
         )
-        return {**to_json.changes(page.items, caller.transport_filter), **_place(page.revision, page.following)}
+        return {**shapes.changes(page.items, caller.transport_filter), **_place(page.revision, page.following)}
 
     return await unless_known(request, service, caller, listed)
 
@@ -217,7 +217,7 @@ async def status(request: Request, service: Serving, caller: ForRead) -> Respons
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
 
     def told() -> "Shape":
-        shape = to_json.status(service.registry.status(principal=caller.principal))
+        shape = shapes.status(service.registry.status(principal=caller.principal))
         return shape if caller.sees_everything else {**shape, "location": ""}
 
     return await unless_known(request, service, caller, told)

@@ -7,7 +7,7 @@ from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import Calling, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.requests import CypherRequest
-from waygraph.registry.model import to_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.views import CypherResult
 
 router = APIRouter(prefix="/v1", tags=["cypher"])
@@ -27,4 +27,4 @@ async def cypher(asked: CypherRequest, service: Serving, caller: Calling) -> Res
             caller.require_everything("Cypher")
             return service.registry.cypher(asked.statement, asked.params)
 
-    return as_json(to_json.cypher(await service.lanes.wait(ask)))
+    return as_json(shapes.shape(await service.lanes.wait(ask)))

@@ -12,7 +12,7 @@ from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import answer, not_ready
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.to_json import Shape
+    from waygraph.registry.model.shapes import Shape
 
 router = APIRouter(tags=["health"])
 

@@ -13,7 +13,7 @@ from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import told
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model import to_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.routing.tool_formats import definitions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from waygraph.registry.model.nouns import Tool
-    from waygraph.registry.model.to_json import Shape
+    from waygraph.registry.model.shapes import Shape
     from waygraph.registry.routing.tool_formats import ToolFormat
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -50,7 +50,7 @@ async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute)
 
     def found() -> "Shape":
         route = service.registry.find_tools(asked.query(), recipe=asked.recipe, principal=caller.principal)
-        shape = to_json.tool_route(
+        shape = shapes.tool_route(
             route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter
         )
         return {**shape, **defined([match.tool for match in route.matches], asked.format)}
@@ -78,7 +78,7 @@ def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
         tool_weight=asked.tool_weight,
         principal=caller.principal,
     )
-    shape = to_json.route(route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter)
+    shape = shapes.route(route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter)
     return {**shape, **defined([tool for match in route.matches for tool in match.tools], asked.format)}
 
 

@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.fields import pointer as json_pointer
-from waygraph.registry.model.identity import canonical_json, digest
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.nouns import canonical_json
 
 MAX_SCHEMA_CHARS = 12_000
 """Of one schema with all that it brings along: some thousand tokens of a model that is to read it."""

@@ -4,8 +4,8 @@ import json
 import re
 from typing import Any, Literal, get_args
 
-from waygraph.registry.model.identity import digest, parsed
-from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.nouns import Tool, parsed
 from waygraph.registry.model.process import remembered
 from waygraph.registry.routing.tool_formats import ToolFormat, definition
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from waygraph.registry.model import to_json
+from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.identity import parsed
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, parsed
 from waygraph.registry.storage.snapshot import Contents
 
 FORMAT_VERSION = 1
@@ -28,7 +27,7 @@ def as_json(contents: Contents) -> str:
         f'"revision": {contents.revision}',
         f'"agents": {_lines(_agent(agent, owned[agent.id]) for agent in contents.agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
-        f'"operator": {_lines(to_json.settings(said) for said in contents.settings.values())}',
+        f'"operator": {_lines(shapes.shape(said) for said in contents.settings.values())}',
         f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
     ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
