@@ -14,8 +14,8 @@ from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.availability import TO_DO
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.upstream.connection import Host, NotAnswered
-from waygraph.registry.access.arguments import check_arguments
 from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.routing.find_tools.find import judging

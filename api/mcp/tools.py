@@ -9,7 +9,7 @@ from waygraph.api.mcp import Surface
 from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
-from waygraph.registry.access.schemas.words import unknown_name
+from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query
 from waygraph.registry.routing.find_tools.describe import DETAILS, summary

@@ -16,7 +16,8 @@ PLANTED = {
     "registry/model/nouns.py": "import waygraph.ingest.sync.apply, waygraph.registry.model.changes",
     "registry/routing/fusion.py": "import grafeo, waygraph.registry.storage.store",
     "registry/registry.py": (
-        "import neo4j, onnx, Stemmer, fastapi, jsonschema, jwt, matplotlib, mcp, opentelemetry, structlog, typer"
+        "import neo4j, onnx, Stemmer, fastapi, jsonschema_rs, jwt, matplotlib, mcp, opentelemetry, "
+        "pydantic_core, structlog, typer"
     ),
     "ingest/sync/apply.py": "import huggingface_hub, waygraph.ingest.pipeline",
 }

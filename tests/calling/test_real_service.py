@@ -17,7 +17,7 @@ from tests.live_http import free_port
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.upstream.connection import Result
-from waygraph.registry.access.arguments import check_arguments
+from waygraph.registry.model.arguments import check_arguments
 
 
 class Crate(BaseModel):

@@ -20,6 +20,7 @@ from waygraph.registry import RECIPES, Settings
 from waygraph.registry.embedding.embedder import OPTIONS
 
 IMPORT_NAMES = {
+    "jsonschema-rs": "jsonschema_rs",
     "PyJWT": "jwt",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "opentelemetry-sdk": "opentelemetry",

@@ -1,1 +1,0 @@
-"""Schemas of tools, which strangers write: checked with inside bounds, and their faults put into words."""

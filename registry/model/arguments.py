@@ -1,0 +1,352 @@
+"""The arguments of a call, checked against the tool's own JSON Schema before anything is sent.
+
+A schema is foreign text. It must not make us fetch, wait, crash or fail, so what cannot be checked within the limits
+below passes: the tool's own server checks again.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from waygraph.registry.model.errors import InvalidArguments, nearest
+from waygraph.registry.model.identity import describes_object
+from waygraph.registry.model.nouns import Tool
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+MAX_FAULTS = 8
+"""The most that one error names."""
+MAX_DEPTH = 100
+"""Of arguments, and of a schema."""
+MAX_SCHEMA_CHARS = 256 * 1024
+MAX_STEPS = 10_000
+"""Pairs of a subschema and a value that one check may look at."""
+_MAX_STEPS_DEEP = 500
+"""The validator recurses on the stack of its thread: 20,000 levels end the process."""
+_CHARS_A_STEP = 4
+"""Of a text that a pattern is matched against: some 40 µs each with the heaviest pattern."""
+_ITEMS_A_STEP = 4
+_MAX_PATTERN_BYTES, _MAX_PATTERNS_BYTES = 128 * 1024, 2 * 1024 * 1024
+"""Of one compiled pattern, and of all in a schema."""
+_MAX_BROKEN_PATTERNS = 8
+_SCHEMAS_KEPT = 64
+_MAX_CHARS = 120
+"""Of a name or a value of the schema, in an error."""
+_MAX_LISTED = 12
+_ALTERNATIVES_DEEP = 4
+_NAMES = re.compile(r'"(?:\$?id|\$anchor|\$dynamicAnchor|\$recursiveAnchor)": [^{]')
+"""In a schema's text: what gives a part of it a name that a reference may use."""
+
+
+def check_arguments(tool: Tool, arguments: object) -> None:
+    """Raises InvalidArguments, with a JSON pointer and what is expected there for each fault, and nothing else.
+
+    Values are not repeated: they may be secret, and errors are logged.
+    """
+    if not isinstance(arguments, Mapping):
+        raise InvalidArguments(tool.call_name, [("", f"expected an object, not {json_kind(arguments)}")])
+    if fault := _json_fault(arguments):
+        raise InvalidArguments(tool.call_name, [("", fault)])
+    schema, validator = _compile(tool.input_schema)
+    if validator is None or not _is_affordable(schema, arguments):
+        return
+    errors = islice(validator.iter_errors(dict(arguments)), 4 * MAX_FAULTS)
+    if faults := {fault for error in errors for fault in _describe(error, _Check(schema, arguments))}:
+        raise InvalidArguments(tool.call_name, sorted(faults)[:MAX_FAULTS])
+
+
+def unknown_name(name: str, known: Iterable[str]) -> str:
+    """What an error says of a property that the schema does not have."""
+    names = list(known)
+    if not names:
+        return "is not taken: this object is empty"
+    near = nearest(name, names)
+    return f"is not known; known: {_listed(names)}" + (f"; did you mean {_short(near[0])}?" if near else "")
+
+
+def json_kind(value: object) -> str:
+    """JSON's name of what it is."""
+    if value is None:
+        return "null"
+    for types, name in _KINDS:
+        if isinstance(value, types):
+            return name
+    return "a value that JSON does not have"
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "boolean"),
+    (str, "string"),
+    (int, "integer"),
+    (float, "number"),
+    (Mapping, "object"),
+    ((list, tuple), "array"),
+)
+
+
+def _json_fault(arguments: Mapping[str, Any]) -> str:
+    """What no JSON text in UTF-8 can hold; empty: nothing."""
+    if _is_too_deep(arguments):
+        return f"values are nested deeper than {MAX_DEPTH} levels"
+    try:
+        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return "holds a value that JSON does not have"
+    return ""
+
+
+def _is_too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for each in level for inner in _inner(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: object) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _compile(schema_text: str) -> "tuple[Any, Validator | None]":
+    """The schema, and its validator; None for a schema that is broken, too large, or not of an object."""
+    import jsonschema_rs
+
+    schema = _read_schema(schema_text)
+    pattern_bytes = min(_MAX_PATTERN_BYTES, _MAX_PATTERNS_BYTES // (1 + schema_text.count('"pattern')))
+    patterns = jsonschema_rs.RegexOptions(size_limit=pattern_bytes, dfa_size_limit=2 * pattern_bytes)
+    for _ in range(_MAX_BROKEN_PATTERNS if schema else 0):
+        try:
+            # What is referred to outside the document may be anything, and is not fetched.
+            return schema, jsonschema_rs.validator_for(
+                schema, validate_formats=False, pattern_options=patterns, retriever=lambda _uri: True
+            )
+        except jsonschema_rs.ValidationError as exc:
+            if not _remove_pattern(schema, exc):
+                break
+        except (ValueError, jsonschema_rs.ReferencingError):
+            break
+    return None, None
+
+
+def _read_schema(schema_text: str) -> Any:
+    """None: not to be checked with."""
+    try:
+        schema = json.loads(schema_text) if len(schema_text) <= MAX_SCHEMA_CHARS else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(schema, dict) or _is_too_deep(schema) or not describes_object({"type": "object"} | schema):
+        return None
+    return None if '"$ref"' in schema_text and _has_inner_names(schema) else schema
+
+
+def _has_inner_names(schema: dict[str, Any]) -> bool:
+    """Whether a reference may lead elsewhere than its pointer says, so that no cost can be told beforehand."""
+    own = isinstance(schema.get("$id", schema.get("id")), str)
+    return len(_NAMES.findall(json.dumps(schema))) > own
+
+
+def _remove_pattern(schema: Any, error: "ValidationError") -> bool:
+    """Whether the schema failed for a pattern that is broken, too heavy, or of another engine; it is taken out."""
+    holder = _at(schema, error.instance_path[:-1])
+    if error.kind.name != "format" or not isinstance(holder, dict) or error.instance_path[-1] != "pattern":
+        return False
+    return holder.pop("pattern", None) is not None
+
+
+def _at(schema: Any, path: Iterable[str | int]) -> Any:
+    """What is at that path; None: nothing."""
+    for step in path:
+        try:
+            schema = schema[step]
+        except (LookupError, TypeError):
+            return None
+    return schema
+
+
+# -- what a check costs ----------------------------------------------------------------------------
+
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_EACH_VALUE = (
+    "additionalItems additionalProperties contains items patternProperties prefixItems propertyNames "
+    "unevaluatedItems unevaluatedProperties"
+).split()
+
+
+def _is_affordable(schema: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether a check looks at few enough pairs of a subschema and a value, even if it never stops early.
+
+    The validator has no limit of its own: alternatives that refer to alternatives take it years.
+    """
+    steps = 0
+    pending: list[tuple[Any, Any, frozenset[str], int]] = [(schema, arguments, frozenset(), 0)]
+    while pending:
+        part, value, references, depth = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        steps += 1 + _steps(part, value)
+        if steps > MAX_STEPS or depth > _MAX_STEPS_DEEP or "$dynamicRef" in part or "$recursiveRef" in part:
+            return False
+        if isinstance(name := part.get("$ref"), str) and name not in references:
+            if name[:1] != "#" and ("$id" in schema or "id" in schema):
+                return False
+            pending.append((_referred(schema, name), value, references | {name}, depth + 1))
+        pending += [(each, value, references, depth + 1) for key in _SAME_VALUE for each in _parts(part, key)]
+        pending += [(each, inner, frozenset(), depth + 1) for each, inner in _inner_pairs(part, value)]
+    return True
+
+
+def _steps(part: dict[str, Any], value: Any) -> int:
+    """What the keywords of one subschema cost that do not apply another one."""
+    if isinstance(value, str):
+        return len(value) // _CHARS_A_STEP if "pattern" in part else 0
+    walks = "uniqueItems" in part or any(key in part for key in _EACH_VALUE)
+    items = len(value) // _ITEMS_A_STEP if walks and isinstance(value, (Mapping, list, tuple)) else 0
+    return items + len(part.get("enum", ())) // 16
+
+
+def _inner_pairs(part: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+    """The subschemas for what the value holds, each with what it is applied to."""
+    if isinstance(value, Mapping):
+        properties = part.get("properties", {})
+        yield from ((properties[name], each) for name, each in value.items() if name in properties)
+        names = [inner for inner in _parts(part, "propertyNames") for _ in value]
+        names += [{"pattern": pattern} for pattern in part.get("patternProperties", ()) for _ in value]
+        yield from zip(names, cycle(value), strict=False)
+    for key in _EACH_VALUE:
+        yield from ((inner, each) for inner in _parts(part, key) for each in _inner(value))
+
+
+def _parts(part: dict[str, Any], key: str) -> Iterable[Any]:
+    """The subschemas of a keyword that takes one, or several in a list or by name."""
+    applied = part.get(key)
+    if key in ("dependentSchemas", "dependencies", "patternProperties"):
+        return applied.values() if isinstance(applied, dict) else ()
+    if isinstance(applied, dict):
+        return (applied,)
+    return applied if isinstance(applied, list) else ()
+
+
+def _referred(schema: Any, reference: str) -> Any:
+    """What a JSON pointer leads to in the document; None: nothing, or elsewhere."""
+    if reference[:1] != "#":
+        return None
+    for step in unquote(reference[1:]).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        schema = _at(schema, [int(name) if isinstance(schema, list) and name.isdecimal() else name])
+    return schema
+
+
+# -- what is wrong ---------------------------------------------------------------------------------
+
+_LIMITS = {
+    "const": "must be",
+    "pattern": "must match the pattern",
+    "minimum": "must be at least",
+    "maximum": "must be at most",
+    "exclusiveMinimum": "must be more than",
+    "exclusiveMaximum": "must be less than",
+    "multipleOf": "must be a multiple of",
+    "minLength": "characters needed, at least:",
+    "maxLength": "characters allowed, at most:",
+    "minItems": "items needed, at least:",
+    "maxItems": "items allowed, at most:",
+    "minProperties": "properties needed, at least:",
+    "maxProperties": "properties allowed, at most:",
+}
+_OTHERS = {
+    "oneOf": "must fit exactly one of the alternatives",
+    "anyOf": "fits none of the alternatives",
+    "not": "is what the schema excludes",
+    "contains": "no item is of the kind that must be among them",
+    "uniqueItems": "must not hold the same item twice",
+    "falseSchema": "is not taken",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    schema: Any
+    arguments: Mapping[str, Any]
+
+
+def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """The places of one error and what is expected at each; of alternatives, what the nearest one expects."""
+    place = "".join(f"/{_escape(step)}" for step in error.instance_path)
+    holder = _at(check.schema, error.schema_path[:-1])
+    properties = holder.get("properties", {}) if isinstance(holder, dict) else {}
+    facts: Any = error.kind.as_dict()
+    match error.kind.name:
+        case "required":
+            kind = _at(properties, [facts["property"], "type"])
+            yield f"{place}/{_escape(facts['property'])}", "is required" + (f" ({_kinds(kind)})" if kind else "")
+        case "additionalProperties" | "unevaluatedProperties":
+            for name in facts["unexpected"]:
+                is_open = not properties and "patternProperties" in (holder or ())
+                yield f"{place}/{_escape(name)}", "is not taken" if is_open else unknown_name(name, properties)
+        case "propertyNames":
+            yield from ((place, expected) for _, expected in _describe(facts["error"], check, depth))
+        case "anyOf" | "oneOf" if any(facts["context"]) and depth < _ALTERNATIVES_DEEP:
+            errors = [each for alternative in facts["context"] for each in alternative]
+            yield from _describe_alternatives(place, errors, check, depth)
+        case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:  # at the object, of all its names
+            names = list(_at(check.arguments, error.instance_path) or ())
+            yield from ((f"{place}/{_escape(name)}", unknown_name(name, properties)) for name in names)
+        case keyword:
+            yield place, _expected(keyword, next(iter(facts.values()), None), error.instance)
+
+
+def _describe_alternatives(
+    place: str, errors: "list[ValidationError]", check: _Check, depth: int
+) -> Iterator[tuple[str, str]]:
+    outermost = min(len(each.instance_path) for each in errors)
+    kinds = [each.kind.as_dict()["types"] for each in errors if each.kind.name == "type"]
+    if len(kinds) == len(errors) and all(len(each.instance_path) == outermost for each in errors):
+        wanted = " or ".join(dict.fromkeys(map(_kinds, kinds)))
+        yield place, f"expected {wanted}, not {json_kind(errors[0].instance)}"
+        return
+    nearest_one = max(errors, key=lambda each: (len(each.instance_path), each.kind.name != "type"))
+    yield from _describe(nearest_one, check, depth + 1)
+
+
+def _expected(keyword: str, wanted: Any, instance: Any) -> str:
+    if keyword == "type":
+        return f"expected {_kinds(wanted)}, not {json_kind(instance)}"
+    if keyword == "enum":
+        return f"must be one of {_listed(wanted)}"
+    if limit := _LIMITS.get(keyword):
+        return f"{limit} {_short(wanted)}"
+    return _OTHERS.get(keyword) or f"does not fit `{keyword}` of the schema"
+
+
+def _kinds(wanted: Any) -> str:
+    """Types of JSON Schema, `null` last."""
+    kinds = sorted(map(str, wanted), key=lambda kind: (kind == "null", kind)) if isinstance(wanted, list) else [wanted]
+    return " or ".join(str(kind)[:_MAX_CHARS] for kind in kinds)
+
+
+def _escape(step: object) -> str:
+    """RFC 6901, a long name cut."""
+    return str(step)[:_MAX_CHARS].replace("~", "~0").replace("/", "~1")
+
+
+def _listed(values: Iterable[Any]) -> str:
+    texts = [_short(value) for value in islice(values, _MAX_LISTED + 1)]
+    return ", ".join([*texts[:_MAX_LISTED], "…"] if len(texts) > _MAX_LISTED else texts)
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
