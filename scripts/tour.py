@@ -1,6 +1,7 @@
-"""`make docs`: runs every command of the README's console blocks, in order, and writes what it answers under it.
+"""`make docs`: runs the examples of README.md and docs/tutorial.md in order, and writes each command's output under it.
 
-`tour.py --check` writes nothing; it fails if an answer differs in more than its numbers.
+A `console` block is run, a `python` block is executed, and a `yaml` block is saved as the file that its first line
+names. `tour.py --check` writes nothing; it fails if an output differs in more than its numbers.
 """
 
 import difflib
@@ -8,35 +9,48 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 from demo import ROOT, WAYGRAPH, drawn
 
-README = ROOT / "README.md"
-BLOCK = re.compile(r"^```console\n\$ waygraph (?P<command>[^\n]*)\n(?P<answer>.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+BLOCK = re.compile(r"^```(?P<kind>console|python|yaml)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = "$ waygraph "
 
 
 def main() -> None:
-    before = README.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        shutil.copytree(ROOT / "examples", "examples")
-        after = BLOCK.sub(answered, before)
-    if "--check" not in sys.argv:
-        README.write_text(after, encoding="utf-8")
-    elif plain(before) != plain(after):
-        sys.exit("\n".join(difflib.unified_diff(plain(before), plain(after), "README.md", "now", lineterm="")))
+    for page in PAGES:
+        before = page.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            shutil.copytree(ROOT / "examples", "examples")
+            after = BLOCK.sub(run_block, before)
+            os.chdir(ROOT)
+        if "--check" not in sys.argv:
+            page.write_text(after, encoding="utf-8")
+        elif plain(before) != plain(after):
+            sys.exit("\n".join(difflib.unified_diff(plain(before), plain(after), page.name, "now", lineterm="")))
 
 
-def answered(block: re.Match[str]) -> str:
-    command = block["command"]
-    environ = {**os.environ, "WAYGRAPH_REGISTRY": "tour.grafeo", "WAYGRAPH_CACHE_DIR": "cache"}
-    status, shown = drawn([WAYGRAPH, *shlex.split(command)], environ)
-    if status:
-        sys.exit(f"{command}: exit {status}\n{shown}")
-    answer = shown.strip("\n")
-    return f"```console\n$ waygraph {command}\n{answer}\n```"
+def run_block(block: re.Match[str]) -> str:
+    """The block as the page is to show it."""
+    environ = {**os.environ, "WAYGRAPH_REGISTRY": "tools.grafeo", "WAYGRAPH_CACHE_DIR": "cache"}
+    text = block["text"]
+    first = text.partition("\n")[0]
+    if block["kind"] == "yaml":
+        Path(first.removeprefix("# ")).write_text(text, encoding="utf-8")
+    elif block["kind"] == "python":
+        subprocess.run([sys.executable, "-c", text], env=environ, check=True, stdout=subprocess.DEVNULL)
+    else:
+        command = first.removeprefix(COMMAND)
+        status, shown = drawn([WAYGRAPH, *shlex.split(command)], environ)
+        if status:
+            sys.exit(f"{command}: exit {status}\n{shown}")
+        return "```console\n{}{}\n{}\n```".format(COMMAND, command, shown.strip("\n"))
+    return block[0]
 
 
 def plain(text: str) -> list[str]:
