@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.openai import OpenAIEmbedder
 
 
-# Embedders that other packages bring, by entry points of the group `waygraph.embedders`. See docs/embedders.md.
+# Embedders that other packages bring, by entry points of the group `waygraph.embedders`. See docs/concepts.md.
 
 
 type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]

@@ -1,4 +1,4 @@
-"""The embedded engine: one Grafeo file, held by one process at a time. Its traps: docs/grafeo.md."""
+"""The embedded engine: one Grafeo file, held by one process at a time. Its traps: docs/storage.md."""
 
 import random
 import threading

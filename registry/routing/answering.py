@@ -22,7 +22,7 @@ NO_VECTORS = (
 )
 CHOSEN_WORDS = (
     "Searched by words only: this registry was made with the embedder `none`. "
-    "`waygraph --embedder NAME reindex` gives it vectors (docs/embedders.md)."
+    "`waygraph --embedder NAME reindex` gives it vectors (docs/concepts.md)."
 )
 
 

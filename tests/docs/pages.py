@@ -14,6 +14,12 @@ def blocks(page: Path, kind: str) -> list[str]:
     return [found["text"] for found in _FENCE.finditer(page.read_text(encoding="utf-8")) if found["kind"] == kind]
 
 
+def block(page: Path, kind: str, mark: str) -> str:
+    """The one fenced block of that kind which contains `mark`."""
+    [found] = [text for text in blocks(page, kind) if mark in text]
+    return found
+
+
 def prose(page: Path) -> str:
     """The page without its fenced blocks."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""docs/client.md is true: its Python runs against a service."""
+"""The Python of docs/rest.md runs against a service."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     with served() as service:
         monkeypatch.setenv("URL", service.url)
         names: dict[str, object] = {}
-        for block in blocks(DOCS / "client.md", "python"):
-            exec(compile(block, "docs/client.md", "exec"), names)  # noqa: S102 - that is what is tested
+        for block in blocks(DOCS / "rest.md", "python"):
+            exec(compile(block, "docs/rest.md", "exec"), names)  # noqa: S102 - that is what is tested
         names["registry"].close()  # type: ignore[attr-defined]
     assert capsys.readouterr().out == "1 ('gale',)\ngale ['gale__wind_at']\n['gale', 'gale']\n"

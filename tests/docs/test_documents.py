@@ -73,15 +73,15 @@ def test_every_recipe_is_documented_with_its_legs() -> None:
 
 
 def test_every_embedder_and_option_is_documented() -> None:
-    """docs/embedders.md names every scheme and every option."""
-    text = (DOCS / "embedders.md").read_text(encoding="utf-8")
+    """docs/concepts.md names every scheme and every option."""
+    text = (DOCS / "concepts.md").read_text(encoding="utf-8")
     assert [scheme for scheme in OPTIONS if f"`{scheme}:" not in text and f"`{scheme}`" not in text] == []
     assert [option for options in OPTIONS.values() for option in options if f"?{option}=" not in text] == []
 
 
 def test_every_kind_of_file_is_documented() -> None:
-    """docs/sources-files.md has a line for each kind that `--kind` takes."""
-    told = {cells[0] for cells in rows(DOCS / "sources-files.md")}
+    """docs/formats.md has a line for each kind that `--kind` takes."""
+    told = {cells[0] for cells in rows(DOCS / "formats.md")}
     assert {f"`{kind.name}`" for kind in BUILT_IN} <= told
 
 
@@ -107,8 +107,8 @@ def test_the_published_schema_is_current() -> None:
 
 
 def test_every_field_of_a_catalogue_is_documented() -> None:
-    """docs/catalog.md names each field of an agent and of a tool."""
-    told = {word for cells in rows(DOCS / "catalog.md") for word in re.findall(r"`(\w+)`", cells[0])}
+    """docs/formats.md names each field of an agent and of a tool."""
+    told = {word for cells in rows(DOCS / "formats.md") for word in re.findall(r"`(\w+)`", cells[0])}
     models = (CatalogueAgent, CatalogueTool)
     assert {field.alias or key for model in models for key, field in model.model_fields.items()} <= told
 
@@ -116,19 +116,19 @@ def test_every_field_of_a_catalogue_is_documented() -> None:
 def catalogues() -> list[Any]:
     files = sorted((ROOT / "examples" / "catalog").glob("*.yaml"))
     texts = [(path.name, path.read_text(encoding="utf-8")) for path in files]
-    texts += [(f"catalog.md {number}", text) for number, text in enumerate(blocks(DOCS / "catalog.md", "yaml"))]
+    texts += [(f"formats.md {number}", text) for number, text in enumerate(blocks(DOCS / "formats.md", "yaml"))]
     return [pytest.param(yaml.safe_load(text), id=where) for where, text in texts]
 
 
 @pytest.mark.parametrize("document", catalogues())
 def test_example_catalogues_fit_the_schema(document: object) -> None:
-    """Every file under examples/catalog and every catalogue in docs/catalog.md is valid."""
+    """Every file under examples/catalog and every catalogue in docs/formats.md is valid."""
     jsonschema.Draft202012Validator(json_schema()).validate(document)
 
 
 def test_documented_catalogues_are_taken_whole(tmp_path: Path) -> None:
-    """What docs/catalog.md shows is ingested without a record rejected."""
-    for number, text in enumerate(blocks(DOCS / "catalog.md", "yaml")):
+    """What docs/formats.md shows is ingested without a record rejected."""
+    for number, text in enumerate(blocks(DOCS / "formats.md", "yaml")):
         (tmp_path / f"{number}.yaml").write_text(text, encoding="utf-8")
     (manifest,) = read_path(str(tmp_path), Settings())
     assert [entry.key for entry in manifest.entries] == ["bureau-fx", "quillfeather"]

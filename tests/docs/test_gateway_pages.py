@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, blocks
+from tests.docs.pages import DOCS, block, blocks
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
@@ -15,7 +15,7 @@ from waygraph.registry.access.policy import CallPolicy, Rule, parse_policy
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.find_tools.find import FindAsked, find
 
-PAGE, POLICY_PAGE = DOCS / "find-tools.md", DOCS / "gateway-policy.md"
+PAGE, POLICY_PAGE = DOCS / "gateway.md", DOCS / "calling.md"
 DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leave is asked for at the desk"),))
 SHOWN: tuple[tuple[FindAsked, CallPolicy], ...] = (
     (FindAsked(query="merge_pull_request", limit=1), CallPolicy()),
@@ -59,7 +59,7 @@ def test_every_answer_of_the_page_is_tried() -> None:
 
 def test_the_policy_of_the_page_is_taken() -> None:
     """With all of its rules."""
-    [text] = blocks(POLICY_PAGE, "toml")
+    text = block(POLICY_PAGE, "toml", "[[rules]]")
     policy = parse_policy(text)
     assert len(policy.rules) == text.count("[[rules]]")
     assert (policy.default, policy.destructive, policy.unannotated) == ("allow", "ask", "by_name")

@@ -45,7 +45,7 @@ def as_catalogue(entry: AgentEntry) -> dict[str, object]:
 
 
 def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
-    """In the words of a catalogue, `docs/catalog.md`."""
+    """In the words of a catalogue, `docs/formats.md`."""
     return {
         "id": agent.id,
         "name": agent.name,

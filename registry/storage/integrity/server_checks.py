@@ -56,7 +56,7 @@ def _server(store: ServerStore) -> Finding:
         (row,) = store.engine.run(load("neo4j/check/server"))
         return f"Neo4j {row['version']} {row['edition']} at {store.place}"
 
-    return attempt("server", look, "see docs/neo4j.md, What may go wrong")
+    return attempt("server", look, "see docs/storage.md, What may go wrong")
 
 
 def _registry(store: ServerStore) -> Finding:
@@ -72,7 +72,7 @@ def _registry(store: ServerStore) -> Finding:
             f"{len(index.sources())} sources, {state.texts} texts"
         )
     except DAMAGE as error:
-        advice = "upgrade waygraph, or see docs/neo4j.md, What may go wrong"
+        advice = "upgrade waygraph, or see docs/storage.md, What may go wrong"
         return Finding(check="registry", ok=False, detail=str(error) or type(error).__name__, advice=advice)
     return Finding(check="registry", ok=True, detail=detail)
 

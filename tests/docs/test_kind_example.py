@@ -1,21 +1,22 @@
-"""docs/sources.md is true: its kind is a package that is installed, found and read."""
+"""The kind of source in docs/library.md is a package that is installed, found and read."""
 
 import json
 import tomllib
 from pathlib import Path
 
 from tests.contributing import install, on_path
-from tests.docs.pages import DOCS, blocks, rows
+from tests.docs.pages import DOCS, block, rows
 from waygraph.ingest.sources.kinds import BUILT_IN
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.settings import Settings
 
-PAGE = DOCS / "sources.md"
+PAGE, EXTENDING = DOCS / "sources.md", DOCS / "library.md"
 
 
 def test_the_kind_on_the_page_works_from_its_package(tmp_path: Path) -> None:
     """Its document is told from the content; a bad bot and a bad command cost themselves."""
-    [document], [module], [project] = (blocks(PAGE, kind) for kind in ("json", "python", "toml"))
+    document = block(EXTENDING, "json", '"bots"')
+    module, project = block(EXTENDING, "python", "BOTS = Kind("), block(EXTENDING, "toml", "waygraph.kinds")
     points = tomllib.loads(project)["project"]["entry-points"]["waygraph.kinds"]
     (tmp_path / "site").mkdir()
     install(tmp_path / "site", "acme", {value.partition(":")[0]: module for value in points.values()}, points)

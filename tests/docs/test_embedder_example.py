@@ -1,4 +1,4 @@
-"""docs/embedders.md is true: its embedder is a package that is installed, found and used."""
+"""The embedder in docs/library.md is a package that is installed, found and used."""
 
 import tomllib
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 
 from tests.contributing import install, on_path
-from tests.docs.pages import DOCS, blocks
+from tests.docs.pages import DOCS, block
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.model.settings import Settings
 
-PAGE = DOCS / "embedders.md"
+PAGE = DOCS / "library.md"
 
 
 def test_the_embedder_on_the_page_works_from_its_package(tmp_path: Path) -> None:
     """Alike are texts of the same letters; one without letters is a row of zeros."""
-    [module], [project] = (blocks(PAGE, kind) for kind in ("python", "toml"))
+    module, project = block(PAGE, "python", "def letters("), block(PAGE, "toml", "waygraph.embedders")
     [(group, points)] = tomllib.loads(project)["project"]["entry-points"].items()
     install(tmp_path, "acme", {value.partition(":")[0]: module for value in points.values()}, points, group=group)
     with on_path(tmp_path):
