@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md"), *(ROOT / name / "README.md" for name in ("examples", "evals"))])
+PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("evals/*.md"), ROOT / "examples" / "README.md"])
 _FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
