@@ -1,8 +1,7 @@
 """How the default recipe was chosen: by leave-one-dataset-out, so that no figure reported was chosen on its own data.
 
 Of each family of datasets the figure is that of the recipe which is best on all the others; the best in hindsight
-stands beside it, and what `hybrid`, `ranks` and `paper` come to. Shares are chosen on matrices of scores, and the
-chosen ones measured with the router.
+stands beside it, and what `hybrid`, `ranks` and `paper` come to.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +10,13 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-from benchmarks.families import FAMILIES, Asked, all_there
+from benchmarks.families import FAMILIES, all_there
 from benchmarks.record import Measure, Result, Target
-from benchmarks.score_matrices import LEGS, Queries, open_catalogue, score_queries
 from benchmarks.world import World, shown
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.run import Outcome, Trial
+from waygraph.registry.index.search_index import Leg
 from waygraph.registry.routing.recipes import HYBRID, PAPER, RANKS, Recipe
 
 NAME = "default_recipe"
@@ -31,6 +30,7 @@ AT_LEAST = {
     ("a2x/publicMCP", "questions", "Recall@10"): 0.60,
     ("a2x/publicMCP", "questions", "Hit@10"): 0.84,
 }
+LEGS: tuple[Leg, ...] = ("capability_vector", "agent_vector", "capability_text", "agent_text")
 SHARES = ((1.0,), (0.25, 0.5, 0.75, 1.0), (0.25, 0.5, 0.75), (0.1, 0.25, 0.5))
 """What is tried of `LEGS`, in their order: `capability_vector` is the measure of the others."""
 NOTES = (
@@ -48,53 +48,43 @@ Values = Mapping[Key, float]
 def run(world: World) -> Result:
     if not all_there(world):
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
-    tried = tried_on(world)
-    rows = [_row(world, family, tried) for family in FAMILIES]
+    recipes: dict[Shares, Recipe] = {shares: with_shares(shares) for shares in product(*SHARES)}
+    values = measure(world, {recipe.name: recipe for recipe in (*recipes.values(), RANKS, PAPER)})
+    tried: dict[Shares, Values] = {shares: values[recipe.name] for shares, recipe in recipes.items()}
+    rows = [_row(family, tried, values) for family in FAMILIES]
     return Result(
         name=NAME,
         measures=list(_measures(rows)),
         notes=NOTES,
-        details={"families": rows, "best of all": _named(best(tried, list(FAMILIES))), "tried": _told(tried)},
+        details={
+            "families": rows,
+            "best of all": _share_name(best(tried, list(FAMILIES))),
+            "tried": {
+                _share_name(shares): {" ".join(key): round(value, 4) for key, value in found.items()}
+                for shares, found in tried.items()
+            },
+        },
     )
-
-
-def tried_on(world: World) -> dict[Shares, dict[Key, float]]:
-    """Every combination of shares on every dataset."""
-    tried: dict[Shares, dict[Key, float]] = {shares: {} for shares in product(*SHARES)}
-    for asked in FAMILIES.values():
-        for (name, by), metrics in asked.items():
-            dataset = world.dataset(name)
-            with open_catalogue(world, dataset) as catalogue:
-                queries = score_queries(catalogue, dataset, by)
-                for shares, found in _by_shares(queries, metrics):
-                    tried[shares] |= {(name, by, metric): value for metric, value in found.items()}
-    return tried
-
-
-def _by_shares(queries: Queries, metrics: Sequence[str]) -> Iterator[tuple[Shares, dict[str, float]]]:
-    for shares in product(*SHARES):
-        judged = queries.judge(queries.fuse(shares), metrics)
-        yield shares, {metric: fmean(values) for metric, values in judged.items()}
 
 
 def with_shares(shares: Shares) -> Recipe:
     """`hybrid` with other shares. It withholds nothing, unless it is `hybrid` itself, which alone is calibrated."""
-    given = dict(zip(LEGS, shares, strict=True))
-    legs = tuple(replace(use, share=given.get(use.leg, use.share)) for use in HYBRID.legs)
-    return HYBRID if legs == HYBRID.legs else replace(HYBRID, name=_named(shares), legs=legs, calibration=None)
+    by_leg = dict(zip(LEGS, shares, strict=True))
+    legs = tuple(replace(use, share=by_leg.get(use.leg, use.share)) for use in HYBRID.legs)
+    return HYBRID if legs == HYBRID.legs else replace(HYBRID, name=_share_name(shares), legs=legs, calibration=None)
 
 
-def _named(shares: Shares) -> str:
+def _share_name(shares: Shares) -> str:
     return f"hybrid {' '.join(f'{share:g}' for share in shares)}"
 
 
-def measured(world: World, asked: Mapping[Asked, Sequence[str]], recipes: Sequence[Recipe]) -> dict[str, Values]:
-    """Recipe and its values, of each way of asking, by the router."""
-    found: dict[str, dict[Key, float]] = {recipe.name: {} for recipe in recipes}
-    for (name, by), metrics in asked.items():
+def measure(world: World, recipes: Mapping[str, Recipe]) -> dict[str, Values]:
+    """Recipe and its values, of every dataset and way of asking, by the router."""
+    found: dict[str, dict[Key, float]] = {name: {} for name in recipes}
+    for (name, by), metrics in (each for family in FAMILIES.values() for each in family.items()):
         dataset = world.dataset(name)
         progress = shown(f"{name}, {by}")
-        trials = [Trial(recipe=recipe, texts=recipe.texts or "contextual", by=by) for recipe in recipes]
+        trials = [Trial(recipe=recipe, texts=recipe.texts or "contextual", by=by) for recipe in recipes.values()]
         for done, outcome in enumerate(world.bench.outcomes(dataset, trials), start=1):
             progress(done, len(trials))
             found[outcome.trial.recipe.name] |= {(name, by, metric): _mean(outcome, metric) for metric in metrics}
@@ -115,13 +105,12 @@ def worth(values: Values, family: str) -> float:
     return fmean(values[name, by, metric] for (name, by), metrics in FAMILIES[family].items() for metric in metrics)
 
 
-def _row(world: World, family: str, tried: Mapping[Shares, Values]) -> dict[str, Any]:
+def _row(family: str, tried: Mapping[Shares, Values], values: Mapping[str, Values]) -> dict[str, Any]:
     chosen = {
         "left out": with_shares(best(tried, [other for other in FAMILIES if other != family])),
         "in hindsight": with_shares(best(tried, [family])),
         **{recipe.name: recipe for recipe in (HYBRID, RANKS, PAPER)},
     }
-    values = measured(world, FAMILIES[family], list({recipe.name: recipe for recipe in chosen.values()}.values()))
     return {
         "family": family,
         "chosen": {told: recipe.name for told, recipe in chosen.items()},
@@ -146,13 +135,6 @@ def _measures(rows: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
                 yield Measure(
                     name=f"{where} {each['by']}, {told}: {each['metric']}", value=each["value"], target=target
                 )
-
-
-def _told(tried: Mapping[Shares, Values]) -> dict[str, dict[str, float]]:
-    return {
-        _named(shares): {" ".join(key): round(value, 4) for key, value in found.items()}
-        for shares, found in tried.items()
-    }
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
