@@ -77,8 +77,9 @@ class Life:
         return World(self.seed, agents=self.agents, tools=self.tools)
 
 
-LIVES = [Life(1, NO_MODEL), Life(2, NO_MODEL), Life(3, PRETENDED), Life(4, DEFAULT_MODEL)]
+LIVES = [Life(1, NO_MODEL), Life(3, PRETENDED), Life(4, DEFAULT_MODEL)]
 LONG_LIVES = [
+    Life(2, NO_MODEL),
     *(Life(seed, NO_MODEL, extra=40) for seed in range(10, 16)),
     *(Life(seed, PRETENDED, extra=40) for seed in range(20, 26)),
     Life(30, DEFAULT_MODEL, extra=40),
