@@ -1,7 +1,7 @@
 """The tiers of the suite and the order of its work. A pytest plugin.
 
-`make test` leaves out what is marked `full` or `slow`, `make check` what is marked `slow`. Tests of the shared Neo4j
-and of FULL_FOLDERS are marked `full` here, single ones and files by hand.
+`make test` leaves out what is marked `full` or `slow`, `make check` what is marked `slow`. What FULL names and every
+test of the shared Neo4j is marked `full` here.
 """
 
 import re
@@ -12,8 +12,22 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TESTS: Final = Path(__file__).parent
-FULL_FOLDERS: Final = ("live", "congruence", "clients", "faults", "bridge")
-"""Folders that `make test` leaves out, those that take longest first."""
+FULL: Final = (
+    "live",
+    "congruence",
+    "clients",
+    "faults",
+    "bridge",
+    "hosts/test_takeover.py",
+    "gateway/test_process.py",
+    "rest/test_serving.py",
+    "rest/test_schemathesis.py",
+    "unit/test_watch_process.py",
+    "contract/test_cypher_sandbox.py",
+    "contract/test_embedders.py",
+    "architecture/test_wheel.py",
+)
+"""Folders and files that `make test` leaves out, those that take longest first."""
 SHARED_SERVER: Final = re.compile(r"neo4j (?:given|\d)")
 
 
@@ -23,7 +37,7 @@ def needs_shared_server(nodeid: str) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if _place(item) <= len(FULL_FOLDERS):
+    if _place(item) <= len(FULL):
         item.add_marker(pytest.mark.full)
 
 
@@ -34,11 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    """0 for the shared server, then the FULL_FOLDERS, then the rest."""
+    """0 for the shared server, then what FULL names, then the rest."""
     if needs_shared_server(item.nodeid):
         return 0
-    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    return 1 + (FULL_FOLDERS.index(folder) if folder in FULL_FOLDERS else len(FULL_FOLDERS))
+    path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else item.path
+    return 1 + next((place for place, name in enumerate(FULL) if path.is_relative_to(name)), len(FULL))
 
 
 class _ByFileAndServer(LoadScopeScheduling):  # type: ignore[misc]  # untyped base
