@@ -60,28 +60,6 @@ def test_what_was_taken_over_can_be_started_from_our_file(home: Home) -> None:
         assert not any(secret.encode() in path.read_bytes() for secret in SECRETS), path
 
 
-def test_what_does_not_answer_and_what_is_off_stays_with_the_host(home: Home) -> None:
-    file = home.put(
-        "cursor",
-        '{"mcpServers": {"tides": {"command": "PYTHON", "args": ["-u", "PROGRAM"]}, "off": {"command": "x", '
-        '"disabled": true}, "dead": {"command": "/never-there"}, "picked": {"command": "x", "disabledTools": ["a"]}, '
-        '"me": {"command": "/usr/bin/waygraph", "args": ["mcp"]}, "none": {}, "odd": 1}}',
-    )
-    told = home.run("connect", "cursor", "--import", "--json").told
-    assert told["taken"] == ["tides"]
-    assert told["stays"] == {
-        "off": "it is switched off",
-        "picked": "disabledTools limits its tools in this host; give the limit by a policy, and take the field out "
-        "first",
-        "me": "it is a gateway itself",
-        "none": "has neither a command nor an address",
-        "odd": "expected an object, found a number",
-        "dead": "command not found: /never-there (there is no such file)",
-    }
-    assert [*json.loads(file.read_text())["mcpServers"]] == ["off", "dead", "picked", "me", "none", "odd", "waygraph"]
-    assert [*json.loads((home.shelf / "cursor.json").read_text())["mcpServers"]] == ["tides"]
-
-
 def test_a_dry_run_starts_nothing_and_shows_no_value(home: Home) -> None:
     for host in CONFIGS:
         file = home.put(host)
@@ -132,27 +110,6 @@ def of_folders(home: Home) -> Path:
     """Claude Code's own file, with servers for all folders, for this one and for another one."""
     text = OF_FOLDERS.replace("THIS ONE", str(Path.cwd())).replace("THAT ONE", str(home.folder / "else" / "work"))
     return home.put("claude-code", text)
-
-
-def test_servers_of_the_current_folder_are_taken_over_too(home: Home, of_folders: Path) -> None:
-    """They run in it, wherever the gateway was started; those of other folders are not touched."""
-    before = of_folders.read_bytes()
-    told = home.run("connect", "claude-code", "--import", "--json").told
-    assert told["taken"] == ["tides", "work/tides"]
-    assert "work/gone" in told["stays"]
-    now = json.loads(of_folders.read_text())
-    assert [*now["mcpServers"]] == ["waygraph"]
-    assert [*now["projects"][str(Path.cwd())]["mcpServers"]] == ["gone"]
-    assert now["projects"][str(home.folder / "else" / "work")] == {
-        "mcpServers": {"tides": {"command": "never-there", "args": []}}
-    }
-    entry = config_entry(told["kept_in"], "work/tides", Settings(), Surroundings())
-    assert isinstance(entry.launch, StdioLaunch)
-    assert (entry.launch.cwd, entry.launch.env) == (str(Path.cwd()), {"TOKEN": "s3cr3t-value"})
-    back = home.run("connect", "claude-code", "--restore", "--json").told
-    assert (back["restored"], back["whole"]) == (["tides", "work/tides"], True)
-    assert of_folders.read_bytes() == before
-    assert home.told_a_secret() == []
 
 
 def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Home, of_folders: Path) -> None:

@@ -1,19 +1,16 @@
 """The log of changes, approvals, policies, and how sources stand, over REST."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
+from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotAllowed, UnknownName
-from waygraph.registry.model.nouns import Principal, failing, unreachable
-from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.nouns import Principal, failing
 
 
 @pytest.fixture
@@ -141,46 +138,7 @@ def test_a_policy_stays_until_another_one_is_said(client: httpx2.Client) -> None
     assert_problem(client.post("/v1/manifests", json=manifest("s", policy="trust")), 422, "invalid-request")
 
 
-def test_what_was_said_is_in_the_audit(tmp_path: Path) -> None:
-    """Of an agent and of a manifest: who may see it now, and whether its changes are held."""
-    settings = Settings(audit_file=str(tmp_path / "audit.jsonl"))
-    with served(settings=settings) as service:
-        ingest(service.client(), "s", agent("a"))
-        ingest(service.client(), "s", agent("a"), policy="hold", allow_mass_removal=True)
-        for said in ({"visible_to": ["ops"], "tags": ["sk-abcdefgh12345"]}, {"visible_to": None}):
-            assert_good(service.client().patch("/v1/agents/a", json=said))
-    lines = (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(json.loads(line).get("said", "null")) for line in lines] == [
-        None,
-        {"policy": "hold", "allow_mass_removal": True},
-        {"tags": ["sk-***"], "visible_to": ["ops"]},
-        {"visible_to": None},
-    ]
-
-
 # -- how agents stand ----------------------------------------------------------------------------------
-
-
-def test_sources_tell_how_their_agents_stand(blank: Served, client: httpx2.Client) -> None:
-    """Of each status how many, and how many agents and tools wait; an agent of two sources counts in both."""
-    url = {"type": "http", "url": "https://a.example/mcp"}
-    ingest(client, "s", agent("a", "look", transport=url), *(agent(name, "look") for name in "bcd"), policy="hold")
-    ingest(client, "s", agent("a", "look", "b", "c", transport=url), *(agent(name, "look") for name in "bcde"))
-    ingest(client, "t", agent("a", "look", "b", "c", transport=url))
-    told = {"a": "online", "b": unreachable("2026-01-01T00:00:00+00:00", "refused"), "c": failing("no list")}
-    blank.registry.put_statuses(told)
-    first, second = assert_good(client.get("/v1/sources"))["sources"]
-    assert first["standing"] == {
-        "online": 1,
-        "unreachable": 1,
-        "failing": 1,
-        "known": 2,
-        "pending": 1,
-        "pending_tools": 3,
-    }
-    assert second["standing"] == {**dict.fromkeys(first["standing"], 0), "online": 1, "pending_tools": 2}
-    assert shapes.read_sources(assert_good(client.get("/v1/sources"))) == blank.registry.sources()
-    assert assert_good(client.get("/v1/agents/c"))["agent"]["status"] == "failing: no list"
 
 
 def test_what_does_not_answer_may_be_left_out(blank: Served, client: httpx2.Client) -> None:

@@ -81,12 +81,6 @@ def test_the_service_comes_first_then_each_agent() -> None:
     assert MEDIA_TYPE == "application/ai-catalog+json"
 
 
-def test_the_host_is_named() -> None:
-    told = ai_catalog([], "Example", BASE)
-    assert told["host"] == {"displayName": "Example"}
-    assert faults(told) == []
-
-
 @given(
     keys=st.sets(st.text(st.characters(codec="utf-8"), min_size=1, max_size=80), max_size=6),
     kind=st.sampled_from(AGENT_KINDS),

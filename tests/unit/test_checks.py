@@ -3,7 +3,6 @@
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from waygraph.registry.model.errors import (
     CypherRefused,
     InvalidQuery,
     InvalidSetting,
-    RegistryNotFound,
     UpstreamAnswered,
     WaygraphError,
 )
@@ -106,22 +104,6 @@ def test_names_may_come_one_after_the_other(registry: Registry) -> None:
     assert [agent.id for agent in registry.agents(principal=Principal())] == ["west"]
     steps: Any = (text for text in ("wind", "calm"))
     assert len(registry.route(Query(steps=steps)).steps) == 2
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda r: r.approve("east"),
-        lambda r: r.forget("test"),
-        lambda r: r.set("east", pinned=True),
-        lambda r: r.remove("east"),
-        lambda r: r.put_statuses({}),
-    ],
-)
-def test_what_changes_what_is_there_makes_no_registry(tmp_path: Path, change: Callable[[Registry], object]) -> None:
-    with Registry.open(tmp_path / "typo.grafeo", embedder="none") as registry, pytest.raises(RegistryNotFound):
-        change(registry)
-    assert list(tmp_path.iterdir()) == []
 
 
 def _all_errors(kind: type[WaygraphError] = WaygraphError) -> Iterator[type[WaygraphError]]:

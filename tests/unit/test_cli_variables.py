@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.world import DATA_VARIABLE
-from waygraph.api.cli.app import main, misspelt
+from waygraph.api.cli.app import misspelt
 from waygraph.api.rest.bootstrap import CHOSEN
 from waygraph.ingest.manifest.environment import INPUT_PREFIX
 from waygraph.registry.model.settings import VARIABLES
@@ -47,13 +47,3 @@ def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) ->
 def test_no_other_variable_is(name: str) -> None:
     """Settings; what the program, tests and benchmarks read; what a cluster tells of a service; somebody's own."""
     assert misspelt({name: "anything"}) == ""
-
-
-def test_a_command_tells_it_once_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("WAYGRAPH_EMBEDER", "none")
-    main(["--registry", ":memory:", "agents"])
-    note, *rest = capsys.readouterr().err.splitlines()
-    assert note == "note: WAYGRAPH_EMBEDER is no setting; did you mean WAYGRAPH_EMBEDDER?"
-    assert [line[:24] for line in rest] == ["error: there is no regis"]

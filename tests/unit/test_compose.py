@@ -76,19 +76,6 @@ def test_compose_takes_the_file(file: Path) -> None:
     assert services["waygraph"]["environment"]["WAYGRAPH_NEO4J_PASSWORD"] == PASSWORD
 
 
-def test_compose_asks_for_the_password(file: Path) -> None:
-    """Without NEO4J_PASSWORD nothing starts, and the message names it."""
-    done = resolve(file)
-    assert done.returncode != 0
-    assert "NEO4J_PASSWORD" in done.stderr
-
-
-def test_ports_are_bound_to_loopback(neo4j: dict[str, Any], waygraph: dict[str, Any]) -> None:
-    """The database's HTTP and Bolt, and the service, for this machine alone."""
-    assert sorted(neo4j["ports"]) == ["127.0.0.1:7474:7474", "127.0.0.1:7687:7687"]
-    assert waygraph["ports"] == ["127.0.0.1:8080:8080"]
-
-
 def test_the_service_is_on_the_database_and_starts_after_it(compose: dict[str, Any], waygraph: dict[str, Any]) -> None:
     """It finds the other container by its name, once that one is healthy."""
     location = waygraph["environment"]["WAYGRAPH_REGISTRY"]

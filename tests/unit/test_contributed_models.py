@@ -1,7 +1,5 @@
 """Embedders and rerankers of other packages: found by real entry points; what fails in one is told by its name."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,37 +57,6 @@ def test_a_registry_is_made_and_read_by_it(site: Path, tmp_path: Path) -> None:
         assert (state.embedder, state.embedder_spec, state.dimension) == ("acme:letters@1", "acme:letters", 32)
         assert registry.route(TEXT, recipe="agents").matches
         assert registry.notice == ""
-
-
-def test_the_program_finds_it(site: Path, tmp_path: Path) -> None:
-    """As a whole process, which is told of the folder as of any installed package."""
-    command = [sys.executable, "-m", "waygraph.api.cli.app", "--registry", str(tmp_path / "r.grafeo")]
-    told = subprocess.run(
-        [*command, "--embedder", "acme:letters", "ingest", str(CATALOG)],
-        env={**os.environ, "PYTHONPATH": str(site), "WAYGRAPH_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stderr
-    with Registry.open(tmp_path / "r.grafeo") as registry:
-        assert registry.status().state.embedder == "acme:letters@1"
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        ("shouting:x", f"the embedder shouting {OF_PACKAGE} failed: RuntimeError"),
-        ("gone:x", f"the embedder gone {OF_PACKAGE} cannot be loaded: AttributeError"),
-        ("other:x", f"the embedder other {OF_PACKAGE}: expected a fingerprint in ASCII that begins with `other:`"),
-    ],
-)
-def test_one_that_cannot_be_had_is_refused(site: Path, spec: str, why: str) -> None:
-    """Told without the error's own text, which holds a key here."""
-    with pytest.raises(EmbedderRefused) as caught:
-        open_embedder(spec, Settings(), {"ACME_KEY": "k3y"})
-    assert str(caught.value).startswith(why)
-    assert "k3y" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

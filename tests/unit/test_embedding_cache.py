@@ -1,6 +1,5 @@
 """Vectors on disk and in memory."""
 
-import logging
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -127,19 +126,6 @@ def test_a_damaged_vector_is_embedded_anew(inner: HashEmbedder, path: Path) -> N
     assert again.embedded == 0
 
 
-def test_a_place_that_cannot_be_written_costs_one_warning(
-    inner: HashEmbedder, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Where no file can be made, texts are embedded as if there were no cache, and one warning is logged."""
-    (tmp_path / "file").touch()
-    cached = CachedEmbedder(inner, tmp_path / "file" / "hash.sqlite")
-    with caplog.at_level(logging.WARNING):
-        for text in ("a", "b"):
-            assert cached.embed([text], "document").any()
-    assert cached.embedded == 2
-    assert len(caplog.records) == 1
-
-
 def test_no_two_fingerprints_share_a_file() -> None:
     """The file's name is safe on disk, readable, and as unique as the fingerprint."""
     settings = Settings(cache_dir="/cache")
@@ -160,11 +146,3 @@ def test_a_query_is_embedded_once(inner: HashEmbedder) -> None:
     np.testing.assert_array_equal(first, HashEmbedder().embed(["a"], "query")[0])
     with pytest.raises(ValueError, match="read-only"):
         first[0] = 1
-
-
-def test_the_query_used_longest_ago_is_forgotten(inner: HashEmbedder) -> None:
-    """Of more queries than entries, those last used stay."""
-    cache = QueryCache(inner, 2)
-    for text in ("a", "b", "a", "c", "a", "b"):
-        cache.vector(text)
-    assert inner.asked == [("a",), ("b",), ("c",), ("b",)]

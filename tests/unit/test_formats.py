@@ -9,11 +9,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.identity import call_name, sealed_tool, tool_id
+from waygraph.registry.model.identity import sealed_tool, tool_id
 from waygraph.registry.model.nouns import Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.tool_formats import (
-    GEMINI_DECLARATIONS,
     TOOL_FORMATS,
     ToolFormat,
     definition,
@@ -161,12 +160,3 @@ def test_mcps_own_types_take_every_tool(catalogue_tools: list[Tool]) -> None:
     for defined in definitions(catalogue_tools, "mcp"):
         parsed = McpTool.model_validate(defined, strict=True)
         assert parsed.model_dump(by_alias=True, exclude_unset=True) == defined
-
-
-def test_gemini_gets_its_functions_in_groups() -> None:
-    """At most 512 declarations an entry, all of them in order; without tools there is no entry."""
-    tools = [tool(name=f"t{number}") for number in range(2 * GEMINI_DECLARATIONS + 1)]
-    groups = [group["functionDeclarations"] for group in definitions(tools, "gemini")]
-    assert [len(group) for group in groups] == [512, 512, 1]
-    assert [one["name"] for group in groups for one in group] == [call_name("a", one.name) for one in tools]
-    assert definitions([], "gemini") == []

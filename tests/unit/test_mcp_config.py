@@ -86,30 +86,6 @@ def test_every_clients_file_is_read(document: object, keys: list[str]) -> None:
     assert list(asked(document)) == keys
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        5,
-        [],
-        [SERVERS],
-        {},
-        {"servers": []},
-        {"servers": {}, "metadata": {}},
-        {"servers": {"a": {"host": "x"}}},
-        {"servers": [{"url": "https://x"}], "openapi": "3.1.0"},
-        {"servers": {"prod": {"url": "x", "protocol": "amqp"}}, "asyncapi": "2.6.0"},
-        {"mcp": {"servers": {"a": 5}}, "x": 1} | {"mcp": 5},
-        {"projects": []},
-        {"projects": {"/w": {"history": []}}},
-    ],
-    ids=str,
-)
-def test_what_is_no_clients_file_is_none(document: object) -> None:
-    """Other documents have `servers` too."""
-    assert not mcp_config.fits(document)
-
-
 def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
     """As VS Code allows them; what looks like one within a string stays."""
     path = tmp_path / "mcp.json"

@@ -78,28 +78,6 @@ def test_every_form_of_a_list_is_read(document: object) -> None:
     assert found.tools == ()
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        5,
-        {},
-        [],
-        [5],
-        {"servers": []},
-        {"servers": {}},
-        {"name": "left-pad", "version": "1.0.0", "packages": {"": {}}},
-        {"server": {"name": "x"}, "tools": []},
-        {"name": "x", "packages": [], "tools": []},
-        [{"name": "x", "description": "y"}],
-    ],
-    ids=str,
-)
-def test_other_documents_are_none(document: object) -> None:
-    """A package-lock.json, a dump of tools, a list of services."""
-    assert not mcp_registry.fits(document)
-
-
 # -- which version counts --------------------------------------------------------------------------
 
 
@@ -280,14 +258,6 @@ def test_a_remote_is_open_if_nothing_that_it_requires_is_missing(remotes: object
     Where a name leads is judged when it is looked up.
     """
     assert launches({"remotes": remotes}) == ({"a/0": replace(launch, public=True)} if launch else {})
-
-
-def test_a_secret_of_an_address_is_confidential() -> None:
-    """No message about its server shows it."""
-    variables = {"k": {"isSecret": True, "default": "s0"}, "region": {"default": "eu"}}
-    remote = {"url": "https://{region}.example/{k}", "variables": variables}
-    launch = launches({"remotes": [remote]})["a/0"]
-    assert (launch.url, launch.confidential) == ("https://eu.example/s0", frozenset({"s0"}))
 
 
 def test_the_open_remote_is_how_it_is_kept() -> None:

@@ -158,14 +158,6 @@ def test_what_is_not_json_is_refused_with_its_place(tmp_path: Path, content: str
     assert reason in error.reason
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe{}", b'{"a": "\xc3"}', b"\x00\xff"])
-def test_what_is_not_utf8_is_refused(tmp_path: Path, content: bytes) -> None:
-    """UTF-16 and broken bytes: the position of the first."""
-    path = tmp_path / "a.json"
-    path.write_bytes(content)
-    assert "is not UTF-8 text (byte" in refused(path).reason
-
-
 @pytest.mark.parametrize("text", ["nowhere.json", "nowhere/*.json", "x" * 5000, "a\0b", "~nobody-of-that-name/x", ""])
 def test_nothing_there_is_an_error(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing file, an empty glob, a name that cannot be: SourceError."""
@@ -234,14 +226,6 @@ def test_a_name_that_is_there_twice_is_told(tmp_path: Path, name: str, text: str
     assert [cut.where for cut in told] == [f"{path}#{place}" for place in places]
 
 
-@pytest.mark.parametrize("version", [2, "1", None, 0])
-def test_another_format_version_is_rejected(tmp_path: Path, version: object) -> None:
-    """A catalogue of another version is told, not guessed at."""
-    manifest = read(written(tmp_path, {**GOOD, "waygraph": version}))
-    assert keys(manifest) == []
-    assert "this Waygraph reads format 1" in reasons(manifest)["/waygraph"]
-
-
 def test_tools_of_another_shape_leave_what_is_held(tmp_path: Path) -> None:
     """The agent's record is rejected under its key, so that a sync takes no tool of it away."""
     manifest = read(written(tmp_path, {"waygraph": 1, "agents": [{"id": "a", "tools": {"x": 1}}]}))
@@ -291,20 +275,6 @@ def test_standard_input_is_a_source() -> None:
     for content in (b"", b"\xff", b"{"):
         with pytest.raises(SourceError, match="stdin"):
             read_stream(io.BytesIO(content), S)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"waygraph_export": 2},
-        {"waygraph_export": 1, "sources": [{"name": "a"}]},
-        {"waygraph_export": 1, "sources": 5},
-        {"waygraph_export": 1, "sources": [5]},
-    ],
-)
-def test_a_broken_export_is_refused(tmp_path: Path, document: dict[str, Any]) -> None:
-    """Another version, missing fields, other shapes: SourceError."""
-    assert refused(written(tmp_path, document)).reason
 
 
 def test_what_operators_set_comes_back_only_when_asked(tmp_path: Path) -> None:

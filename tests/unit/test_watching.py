@@ -4,36 +4,26 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio.from_thread
 import pytest
 
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
-from waygraph.ingest.sources.resolve import Opening
-from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.watch.events import (
     Listed,
     NotWritten,
     ServerSeen,
     SourceFailed,
-    SourceRead,
     Stopped,
     Synced,
     Unreachable,
-    WatchEvent,
 )
 from waygraph.ingest.watch.queue import Writer
-from waygraph.ingest.watch.run import Followed, Watch
-from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.ingest.watch.run import Followed
 from waygraph.registry import Filters, Query, Registry, Settings
-from waygraph.registry.model.changes import Manifest
-from waygraph.registry.model.errors import EmbedderMismatch
 from waygraph.registry.model.files import write_lock
-from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 
 @pytest.fixture
@@ -108,22 +98,6 @@ def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry
         assert len(seen.of(SourceFailed)) == 1
 
 
-def test_a_broken_source_keeps_no_other_from_being_followed(
-    servers: Servers, registry: Registry, tmp_path: Path
-) -> None:
-    """Also at the start: it is told once, and followed as soon as it can be read."""
-    broken, whole = tmp_path / "broken.json", write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
-    broken.write_text('{"mcpServers": {', encoding="utf-8")
-    with watched(registry, broken, whole) as seen:
-        until(lambda: seen.agents == {"a"}, "what can be read")
-        until(lambda: seen.of(SourceFailed), "what cannot")
-        assert [event.source for event in seen.of(SourceFailed)] == [str(broken)]
-        write_config(broken, {"b": servers.url("server-1")})
-        until(lambda: seen.agents == {"a", "b"}, "it can be read now")
-        write_config(broken, {"c": servers.url("server-2")})
-        until(lambda: "c" in seen.agents, "it is followed")
-
-
 def test_an_unforeseen_error_ends_no_watch(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,22 +125,6 @@ def test_an_unforeseen_error_ends_no_watch(
         assert [event.reason for event in seen.of(NotWritten)] == ["MemoryError: none left"]
     assert Writer.write is write
     assert "RuntimeError: can't start new thread" in caplog.text
-
-
-def test_one_look_ends_with_what_the_registry_refuses_for_good(tmp_path: Path) -> None:
-    """A registry that was embedded anew meanwhile, by another model; each source that was read is told once."""
-    config = tmp_path / "agents.json"
-    config.write_text('{"waygraph": 1, "agents": [{"id": "a", "name": "a", "description": "does a"}]}', "utf-8")
-    told: list[WatchEvent] = []
-    with Registry.open(tmp_path / "r.grafeo", embedder="none") as registry:
-        sync(registry, Manifest(source="s"))
-        with Registry.open(tmp_path / "r.grafeo", embedder="none") as other:
-            other.reindex(embedder=DEFAULT_EMBEDDER)
-        followed = followed_sources([str(config)], [], Opening(settings=Settings()))
-        watch = Watch(registry, followed, watching(Settings(), told.append))
-        with pytest.raises(EmbedderMismatch), anyio.from_thread.start_blocking_portal() as portal:
-            portal.call(partial(watch.run, once=True))
-    assert [type(event) for event in told] == [SourceRead]
 
 
 def test_a_config_that_loses_most_of_its_servers_keeps_them(

@@ -88,21 +88,6 @@ def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -
     over(launch, act)
 
 
-def test_over_http_each_host_hears_its_own_call(http: Launch) -> None:
-    """Logs name no call; the stream that they come on does."""
-
-    async def act(calls: Asking) -> None:
-        hosts = {f"call-{number}": Listening() for number in range(8)}
-        async with anyio.create_task_group() as group:
-            for name, host in hosts.items():
-                group.start_soon(partial(calls.json, "tells", host, times=5, of=name))
-        for name, host in hosts.items():
-            logs = [entry[1] for entry in host.heard if entry[0] == "warning"]
-            assert logs == [f"{name} {step}" for step in range(5)]
-
-    over(http, act)
-
-
 def test_over_http_each_host_is_asked_for_its_own_call(http: Launch) -> None:
     async def act(calls: Asking) -> None:
         answers: list[Any] = []
