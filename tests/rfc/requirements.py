@@ -111,10 +111,7 @@ REQUIREMENTS = (
     Requirement(
         level="MUST NOT",
         sentence="Return the full tool list when find_tools is called with an empty query (defeats the purpose)",
-        shown_by=(
-            "gateway/test_answers.py::test_an_empty_query_is_answered_with_numbers_and_never_with_the_list",
-            "unit/test_finding.py::test_an_empty_query_is_answered_by_numbers",
-        ),
+        shown_by=("gateway/test_answers.py::test_an_empty_query_is_answered_with_numbers_and_never_with_the_list",),
     ),
     Requirement(
         level="MUST NOT",
