@@ -272,75 +272,42 @@ def test_head_is_get_without_content(service: Served, path: str) -> None:
             assert client.head(path, headers={"If-None-Match": got.headers["etag"]}).status_code == 304
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/nowhere",
-        "/v1",
-        "/v1/",
-        "/v1/agents/",
-        "//v1/agents",
-        "/v1/agents//",
-        "/v1/agents/..",
-        "/v1/agents/%2e%2e/agents",
-        "/v1/../../etc/passwd",
-        "/v1/agents/..%2f..%2fetc%2fpasswd",
-        "/v1/agents/%00",
-        "/v1/agents/a%00",
-        "/v1/agents/%ff%fe",
-        "/v1/agents/%ed%a0%80",
-        "/v1/agents/%",
-        "/v1/agents/%zz",
-        "/v1/tools/%2f",
-        "/v1/tools/a/",
-        "/v1/tools//look",
-        "/v1/tools/a/%00",
-        "/v1/tools/" + "x/" * 3_000,
-        "/v1/agents/" + "x" * 30_000,
-        "/V1/AGENTS",
-        "/docs/",
-        "/docs/../application.py",
-        "/docs/NOTICE",
-        "/redoc",
-        "/static/x",
-        "*",
-    ],
-)
-def test_strange_paths_lead_nowhere(service: Served, target: str) -> None:
+STRANGE_PATHS = """
+    /nowhere /v1 /v1/ /v1/agents/ //v1/agents /v1/agents// /v1/agents/.. /v1/agents/%2e%2e/agents /v1/../../etc/passwd
+    /v1/agents/..%2f..%2fetc%2fpasswd /v1/agents/%00 /v1/agents/a%00 /v1/agents/%ff%fe /v1/agents/%ed%a0%80
+    /v1/agents/% /v1/agents/%zz /v1/tools/%2f /v1/tools/a/ /v1/tools//look /v1/tools/a/%00 /V1/AGENTS /docs/
+    /docs/../application.py /docs/NOTICE /redoc /static/x *
+""".split()
+
+
+def test_strange_paths_lead_nowhere(service: Served) -> None:
     """404, or 422 for what cannot be a name; the shape is that of all problems."""
-    status, headers, body = answered(service.raw(request(target)))
-    assert status in (400, 404, 422), body
-    if status != 400:
-        assert headers["content-type"] == "application/problem+json"
-        assert json.loads(body)["status"] == status
+    wrong = {}
+    for target in (*STRANGE_PATHS, "/v1/tools/" + "x/" * 3_000, "/v1/agents/" + "x" * 30_000):
+        status, headers, body = answered(service.raw(request(target)))
+        is_problem = headers["content-type"] == "application/problem+json" and json.loads(body)["status"] == status
+        if status != 400 and not (status in (404, 422) and is_problem):
+            wrong[target[:60]] = (status, body)
+    assert wrong == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"\\ud800"',
-        '"a\\u0000b"',
-        '"\\udc00\\ud800"',
-        "[" * 50_000,
-        '{"a":' * 20_000,
-        "1" * 5_000,
-        "-1e400",
-        "NaN",
-        "[" * 900 + "]" * 900,
-        '"\\u202e\\ufeff"',
-        '"' + "é" * 900 + '"',
-    ],
-)
+STRANGE_JSON = [
+    *('"\\ud800"', '"a\\u0000b"', '"\\udc00\\ud800"', "[" * 50_000, '{"a":' * 20_000, "1" * 5_000),
+    *("-1e400", "NaN", "[" * 900 + "]" * 900, '"\\u202e\\ufeff"', '"' + "é" * 900 + '"'),
+]
+
+
 @pytest.mark.parametrize("place", ["text", "limit", "filters", "steps", "recipe", "unknown"])
-def test_strange_json_is_no_fault(service: Served, place: str, text: str) -> None:
+def test_strange_json_is_no_fault(service: Served, place: str) -> None:
     """Halves of characters, depth, numbers without end: taken as a text, or refused."""
-    body = f'{{"{place}": {text}}}'.encode()[:1_900]
-    response = service.client().post("/v1/route", content=body, headers=AS_JSON)
-    if response.status_code == 200:
-        assert_good(response)
-    else:
-        assert response.status_code in (400, 422)
-        assert_problem(response, response.status_code, response.json()["code"])
+    for text in STRANGE_JSON:
+        body = f'{{"{place}": {text}}}'.encode()[:1_900]
+        response = service.client().post("/v1/route", content=body, headers=AS_JSON)
+        if response.status_code == 200:
+            assert_good(response)
+        else:
+            assert response.status_code in (400, 422), text[:60]
+            assert_problem(response, response.status_code, response.json()["code"])
 
 
 def test_deep_json_is_no_fault(blank: Served) -> None:
