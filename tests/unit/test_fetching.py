@@ -207,23 +207,6 @@ def test_a_redirect_goes_from_http_to_https_but_not_back(tmp_path: Path, monkeyp
         assert plain.paths == ["/up"]
 
 
-@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://h/a", "data:,x", "http://h:x/"])
-def test_a_redirect_elsewhere_than_the_web_is_not_followed(to: str) -> None:
-    """Files of this machine above all."""
-    with web_pages() as web:
-        web.redirect("/a", to)
-        assert "redirects to what is no address" in refused(f"{web.url}/a").reason
-
-
-@pytest.mark.parametrize("value", [f"{PLANTED}\r\nX: y", f"{PLANTED}\0", f"{PLANTED}☃"])
-def test_a_header_that_cannot_be_sent_is_told_without_its_value(value: str) -> None:
-    """By its name."""
-    with pytest.raises(SourceError) as caught:
-        asked("http://127.0.0.1:1/", headers={"X-Key": value})
-    assert "X-Key" in str(caught.value)
-    assert PLANTED not in str(caught.value)
-
-
 def test_no_error_tells_a_header_or_a_login() -> None:
     """Nor the chain of errors behind it."""
     with web_pages({"/a": lambda handler: handler.connection.close()}) as web:
