@@ -46,7 +46,6 @@ def verdicts(folder: Path) -> dict[str, str]:
 
 
 def test_the_import_direction_holds(copied: Path) -> None:
-    """Every contract of pyproject.toml is kept."""
     assert set(verdicts(copied).values()) == {"KEPT"}
 
 

@@ -76,7 +76,6 @@ def test_every_import_is_declared() -> None:
 
 
 def test_the_environment_is_read_in_few_places() -> None:
-    """`os.environ` stands only where the outside world is handed in."""
     readers = [
         str(path.relative_to(ROOT))
         for path in modules().values()

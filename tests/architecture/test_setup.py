@@ -67,7 +67,6 @@ def test_a_python_that_is_too_old_is_named(bare: dict[str, str]) -> None:
 
 
 def test_the_python_asked_for_is_used_or_refused(bare: dict[str, str]) -> None:
-    """`PYTHON` is never quietly replaced by another."""
     add_python(bare, "python3.13", "3.13.0")
     old = add_python(bare, "old", "3.10.0")
     found = find({**bare, "PYTHON": str(old)})

@@ -54,8 +54,6 @@ def service(registry: Path, tmp_path: Path) -> Iterator[Server]:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_hosts_share_the_servers_of_one_service(service: Server, era: Era) -> None:
-    """Two hosts, and one process of the server."""
-
     async def main() -> list[str]:
         async with host(service.url, era) as one, host(service.url, era) as other:
             names = [tool.name for tool in (await one.list_tools()).tools]
@@ -71,7 +69,6 @@ def test_hosts_share_the_servers_of_one_service(service: Server, era: Era) -> No
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_service_that_was_restarted_goes_on(registry: Path, tmp_path: Path, era: Era) -> None:
-    """What is called next is called, by a server started anew."""
     port = free_port()
 
     async def main() -> tuple[str, str]:
@@ -105,7 +102,6 @@ def test_a_service_that_asks_who_calls_is_shown_the_key(registry: Path, tmp_path
 
 @pytest.mark.parametrize("key", ["", "wg_ffffffffffff_0123456789abcdef0123456789abcdef"])
 def test_without_a_key_that_counts_the_error_says_what_to_set(registry: Path, tmp_path: Path, key: str) -> None:
-    """And repeats no key."""
     keys = KeyFile(tmp_path / "keys.json")
     keys.create("host", ["use"])
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

@@ -82,7 +82,6 @@ def test_a_message_is_answered_by_a_message(here: Here, agent: Served) -> None:
 
 
 def test_the_artifacts_of_a_task_are_the_result(here: Here, agent: Served) -> None:
-    """Text, data, an image, a file and a link."""
     result = run(here, "report")
     assert "isError" not in result
     text, data, image, file, link = result["content"]
@@ -178,7 +177,6 @@ def test_a_card_that_became_another_is_not_asked(here: Here) -> None:
 
 
 def test_a_login_is_sent_and_shown_to_nobody(here: Here) -> None:
-    """The agent repeats it."""
     here.environ["DESK_TOKEN"] = "s3cret-desk-token"  # noqa: S105
     with serving(token="s3cret-desk-token") as served:  # noqa: S106
         here.ingest(served.url)

@@ -139,7 +139,6 @@ CALLED = {
 
 @pytest.mark.parametrize("kind", CALLED)
 def test_a_call_of_what_was_sent_to_a_service_reaches_no_address(here: Here, kind: str) -> None:
-    """The whole way, for every kind of agent that has an address."""
     with web_pages() as web, served(here.folder / "service.grafeo") as service:
         manifest = CALLED[kind]({"type": "http", "url": web.url})
         said = {"source": web.url, "manifest": manifest, "kind": "export" if kind == "export" else ""}
@@ -158,7 +157,6 @@ def test_a_call_of_what_was_sent_to_a_service_reaches_no_address(here: Here, kin
 
 
 def test_a_restored_export_gives_no_agent_a_launch(here: Here) -> None:
-    """Its ranks are taken; what was vouched for is not in it."""
     own = here.config({"scales": here.entry})
     here.ingest(own)
     for name, source in (("a.json", own), ("b.json", "somebody")):
@@ -181,7 +179,6 @@ def test_a_file_that_names_commands_or_addresses_here(here: Here, kind: str, tra
 
 
 def test_a_catalogue_beside_a_config_is_not_vouched_for_by_it(here: Here) -> None:
-    """Both are one source, which is alive: its rank is 1."""
     here.config({"scales": here.entry}, "both/mcp.json")
     here.write("both/catalogue.json", catalogue({"command": "/bin/sh", "args": ["-c", "echo pwned"]}))
     agents = {agent.id: agent for agent in here.ingest(str(here.folder / "both"))}

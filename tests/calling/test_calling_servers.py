@@ -57,7 +57,6 @@ def test_a_server_is_started_by_its_first_call_and_ends_with_the_executor(here: 
 
 
 def test_what_only_a_catalogue_names_is_not_started_by_a_call(here: Here) -> None:
-    """The attack, the whole way."""
     agents = [{"id": "evil", "transport": here.entry, "tools": [{"name": "run"}]}]
     here.ingest(here.write("x.json", {"waygraph": 1, "agents": agents}))
 

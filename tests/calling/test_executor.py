@@ -73,7 +73,6 @@ class Asking(Sleeping):
 
 
 def test_what_a_person_takes_to_answer_does_not_count_to_the_deadline() -> None:
-    """Only what the tool takes does, before and after."""
     executor, host = Executor({"mcp_server": Asking()}, 4), Thinking(0.6)
     result = run(executor.call, replace(call(deadline_s=0.3), host=host))
     assert result["answer"] == {"action": "accept"}
@@ -127,8 +126,6 @@ def test_an_agent_that_hangs_leaves_room_for_others() -> None:
 
 
 def test_a_caller_whose_calls_hang_leaves_room_for_others() -> None:
-    """Though they are of as many agents as there are places."""
-
     async def main() -> Result:
         answer: Result = {}
         executor = Executor({"mcp_server": Sleeping()}, 4)

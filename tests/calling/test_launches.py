@@ -58,7 +58,6 @@ def test_what_was_only_looked_at_or_refused_lets_nothing_run(here: Here) -> None
 
 
 def test_a_server_of_a_config_has_the_values_that_stand_in_the_config(here: Here) -> None:
-    """Its literal values are in no graph: the file is read again."""
     path = here.config({"scales": {**here.entry, "env": {"KEY": "literal-s3cret"}}})
     [agent] = here.ingest(path)
     assert "literal-s3cret" not in agent.transport
@@ -169,7 +168,6 @@ def test_a_server_that_is_moved_to_another_folder_is_not_started(here: Here) -> 
 
 
 def test_an_address_with_another_login_is_not_asked(here: Here) -> None:
-    """What is sent there would reach somebody else's account."""
     with served() as server:
         path = here.config({"far": {"url": server.url, "headers": {"Authorization": "Bearer mine"}}})
         [agent] = here.ingest(path)
@@ -208,7 +206,6 @@ def test_a_command_of_before_stays_vouched_for(here: Here) -> None:
 
 
 def test_the_same_values_are_noted_differently_on_each_machine(here: Here, tmp_path: Path) -> None:
-    """So that no table of digests tells a short value."""
     other = vouched_file(tmp_path / "other")
     mine = vouched_file(here.settings.data_path)
     assert mine.digest_of("1234") == vouched_file(here.settings.data_path).digest_of("1234")
@@ -257,7 +254,6 @@ def test_a_server_that_the_config_names_no_more_or_has_switched_off(here: Here) 
 
 
 def test_an_address_that_was_logged_in_to_is_so_again(here: Here) -> None:
-    """The graph has no word of OAuth; the tokens are kept elsewhere."""
     with served() as server:
         [agent] = here.ingest(server.url, oauth=True)
         launch = here.launches.of(agent)
@@ -266,7 +262,6 @@ def test_an_address_that_was_logged_in_to_is_so_again(here: Here) -> None:
 
 
 def test_what_is_watched_is_vouched_for_too(here: Here) -> None:
-    """A watch asks its servers itself, `serve --watch` as well."""
     path = here.config({"scales": here.entry})
     [source] = followed_sources([path], [], Opening(settings=here.settings, surroundings=here.surroundings))
     source.say()
@@ -306,7 +301,6 @@ def test_a_file_of_a_registry_s_entries_may_only_lead_to_the_open_internet(here:
 
 
 def test_what_was_listed_and_not_asked_is_not_started(here: Here) -> None:
-    """`--no-connect`."""
     path = here.config({"scales": here.entry})
     [agent] = here.ingest(path, connect=False)
     with pytest.raises(NotCallable, match="catalogue only"):
@@ -341,7 +335,6 @@ def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
 def test_a_launch_that_is_slow_to_be_found_holds_nobody_beyond_the_deadline(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its config lies on a disk that does not answer, say."""
     [agent] = here.ingest_command(here.command)
     go_on = threading.Event()
     monkeypatch.setattr(type(here.launches), "of", lambda *_: go_on.wait(60))

@@ -205,7 +205,6 @@ def test_an_argument_sets_no_header_that_a_server_may_take_for_another(echoed: E
     ["Host", "Content-Length", "Transfer-Encoding", "Cookie", "Connection", "Bad Name", "X-HTTP-Method-Override"],
 )
 def test_an_argument_sets_no_header_of_http_s_own(echoed: Echo, name: str) -> None:
-    """A document may call its parameters as it likes."""
     got = echoed({"parameters": [parameter(name, "header")]}, {name: "evil.example.com"})
     assert "evil.example.com" not in json.dumps(got)
 
@@ -348,7 +347,6 @@ def test_without_configuration_it_says_what_to_write_where(here: Here, web: WebP
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])  # noqa: S104
 def test_a_host_of_this_machine_needs_an_operator_s_leave(here: Here, web: WebPages, host: str) -> None:
-    """By number, and by a name that leads there."""
     here.ingest(here.write("shop.json", spec({})))
     services(here, f"http://{host}:{urlsplit(web.url).port}", private=False)
     with pytest.raises(UpstreamRefused, match="allow_private = true"):
@@ -359,8 +357,6 @@ def test_a_host_of_this_machine_needs_an_operator_s_leave(here: Here, web: WebPa
 def test_a_name_that_leads_to_this_network_is_not_connected_to(
     here: Here, web: WebPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address that is judged is the one that is connected to."""
-
     def resolved(host: str, port: int, *rest: Any, **more: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", port))]
 
@@ -437,7 +433,6 @@ def test_a_compressed_answer_that_was_not_asked_for_is_refused(here: Here, web: 
 
 @pytest.mark.parametrize("media", ["application/octet-stream", "image/png"])
 def test_a_login_that_stands_in_a_file_is_blotted_out(here: Here, web: WebPages, media: str) -> None:
-    """The file keeps its length."""
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url, f'auth = {{ bearer = "{TOKEN}" }}')
     web.pages["/echo"] = (200, {"Content-Type": media}, b"\x89\xff" + TOKEN.encode() + b"\x00end")

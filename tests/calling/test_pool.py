@@ -76,7 +76,6 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def test_many_calls_start_one_server(mark: str) -> None:
-    """50 that come before it stands share it."""
     pids: list[str] = []
 
     async def act(pool: Pool) -> None:
@@ -107,8 +106,6 @@ def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> 
 
 
 def test_a_call_amid_which_its_server_dies_fails_and_is_not_run_again(mark: str, tmp_path: Path) -> None:
-    """The tool may have done its work; the next call has a new server."""
-
     async def act(pool: Pool) -> None:
         first = await text(pool, "who")
         with pytest.raises(
@@ -213,7 +210,6 @@ def test_a_server_without_calls_is_stopped_and_comes_again(mark: str) -> None:
 
 
 def test_another_launch_is_another_server_and_the_calls_of_the_first_end_well(mark: str) -> None:
-    """What the operator changed holds from the next call on."""
     launches: dict[str, Launch] = {"one": hand_tools(mark)}
     old = launches["one"]
     assert isinstance(old, StdioLaunch)

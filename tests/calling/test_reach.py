@@ -56,7 +56,6 @@ def test_a_server_that_was_asked_here(registry: Registry, reached: Reach) -> Non
 
 
 def test_a_server_of_a_catalogue(registry: Registry, reached: Reach) -> None:
-    """Though the same key was vouched for once."""
     vouch(reached, servers=server(LAUNCH))
     agent = put(registry, "mcp_server", rank=0)
     assert reached.now().why_not(agent) == availability.OF_A_CATALOGUE

@@ -30,7 +30,6 @@ def result(body: str, media: str = "application/json", status: int = 200) -> Res
 @pytest.mark.parametrize("written", [KEY, escaped("\\u{:04X}"), escaped("\\u{:04x}"), KEY.replace("/", "\\/")])
 @pytest.mark.parametrize("status", [200, 403])
 def test_a_login_in_the_escapes_of_json_is_struck(written: str, status: int) -> None:
-    """As .NET and PHP write what others leave as it is."""
     [content] = result(f'{{"{written}": ["Bearer {written}", {{"n": 1.50}}]}}', status=status)["content"]
     assert content["text"].endswith('{"***": ["Bearer ***", {"n": 1.5}]}')
 

@@ -149,7 +149,6 @@ def _timeless(result: Mapping[str, Any]) -> str:
 def test_a_tool_that_may_change_things_runs_by_its_name_alone(
     door: Door, era: Era, gateway: Gateway, services: Service
 ) -> None:
-    """A request that resembles it runs nothing; its name does."""
     name = f"lighthouse {era}"
     entity = {"name": name, "entityType": "place", "observations": ["it blinks"]}
 
@@ -260,8 +259,6 @@ def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gatewa
 
 
 def test_an_empty_query_is_answered_in_numbers(gateway: Gateway, services: Service) -> None:
-    """The overview counts; it names no tool."""
-
     async def work(client: Client) -> None:
         answer = await found(client, "")
         assert not answer.get("tools")
@@ -292,7 +289,6 @@ def test_a_key_is_needed_and_says_what_may_be_done(gateway: Gateway, services: S
 @needs_proc
 @BOTH_ERAS
 def test_when_the_host_leaves_its_servers_do(era: Era, gateway: Gateway, services: Service) -> None:
-    """Every server that its calls started ends with it."""
     before = set(left_of(gateway.mark))
 
     async def work(client: Client) -> None:

@@ -130,7 +130,6 @@ def test_vectors_find_the_same(lived: "Lived") -> None:
 
 
 def test_names_find_the_same(lived: "Lived") -> None:
-    """Who is named outright, in the same order."""
     for answer in lived.answers:
         assert answer.there.legs["name"] == answer.here.legs["name"], answer.of
 

@@ -142,7 +142,6 @@ def test_what_changed_is_kept_with_its_texts(registry: Registry) -> None:
 
 
 def test_an_unchanged_sync_and_a_rehearsal_record_nothing(registry: Registry) -> None:
-    """Nor does an operator: the log tells what sources did."""
     sync(registry, manifest(entry("a", "x"), entry("b", "x")))
     sync(registry, manifest(entry("a", "x"), entry("b", "x")))
     report = sync(registry, manifest(entry("a", "y"), entry("b", "x")), dry_run=True)
@@ -250,7 +249,6 @@ def test_a_change_and_its_record_commit_together(registry: Registry, monkeypatch
 
 
 def test_accept_is_the_default_and_holds_nothing(registry: Registry) -> None:
-    """What a source says is in routing at once."""
     sync(registry, manifest(entry("a", "x")))
     sync(registry, manifest(entry("a", "x", "y", tool_text="other"), entry("b", "x")))
     assert findable(registry) == {"a", "a/x", "a/y", "b", "b/x"}
@@ -275,7 +273,6 @@ def test_hold_keeps_out_what_comes_after_the_first_sync(registry: Registry) -> N
 
 
 def test_what_is_told_about_an_agent_is_of_one_revision(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write between two looks at the index changes neither, or both."""
     sync(registry, manifest(entry("a")))
     registry.set("a", tags=["before"])
     kind, words = type(registry.store.index()), iter(["after"])
@@ -301,7 +298,6 @@ def turned(key: str) -> AgentEntry:
 
 
 def test_strict_keeps_everything_out_until_it_is_approved(registry: Registry) -> None:
-    """The first sync included, and again whatever changes."""
     first = manifest(entry("a", "x"), entry("b", "x"), policy="strict")
     sync(registry, first)
     assert findable(registry) == set()

@@ -176,7 +176,6 @@ def test_a_worker_that_cannot_start_gives_its_place_back(
 def test_each_registry_has_places_of_its_own(
     at: Callable[[Settings], Registry], workers: Workers, pool: ThreadPoolExecutor
 ) -> None:
-    """Whoever opened the same file beside is not kept waiting."""
     busy, idle = at(HASTY), at(HASTY)
     for _ in range(2):
         pool.submit(busy.cypher, ENDLESS)

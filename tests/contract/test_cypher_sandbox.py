@@ -163,7 +163,6 @@ READS: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize(("statement", "first"), READS)
 def test_a_read_gives_its_rows(graph_copy: Path, statement: str, first: object) -> None:
-    """What only reads is answered as the engine answers it."""
     result = run(graph_copy, statement, {"x": 7, "rows": [{"id": "first"}]})
     assert result.rows[0][0] == (pytest.approx(first) if isinstance(first, float) else first)
     assert not result.truncated
@@ -184,7 +183,6 @@ def test_nodes_edges_and_paths_are_told_as_maps(graph_copy: Path) -> None:
 
 
 def test_times_numbers_and_texts_arrive_as_json(graph_copy: Path) -> None:
-    """Times become ISO 8601, and any letter survives."""
     statement = "RETURN datetime('2024-01-01T10:00:00Z'), time('10:00'), duration('P1D'), '多👩‍🔧'"
     rows = run(graph_copy, statement).rows
     day = {"months": 0, "days": 1, "nanos": 0}
@@ -212,7 +210,6 @@ def test_an_answer_beyond_sixteen_mebibytes_is_cut_or_refused(graph_copy: Path) 
 
 
 def test_the_first_line_refuses_before_a_worker_starts(graph_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused statement never reaches a process."""
     monkeypatch.setattr(sandbox, "_start", lambda: pytest.fail("a worker was started"))
     for statement in REFUSED.values():
         with pytest.raises(CypherRefused):
@@ -245,7 +242,6 @@ def test_the_second_line_refuses_by_the_plan(graph_copy: Path, statement: str, o
 
 @pytest.mark.parametrize("statement", ["CREATE INDEX i FOR (n:Agent) ON (n.name)", "DROP INDEX i", "SHOW INDEXES"])
 def test_schema_commands_have_no_plan_and_never_run(graph_copy: Path, statement: str) -> None:
-    """A command on the schema fails where its plan is asked for."""
     with pytest.raises(CypherFailed, match="Schema commands"):
         run_unchecked(graph_copy, statement)
 
@@ -373,7 +369,6 @@ def test_parameters_must_be_json_of_a_bounded_size(graph_copy: Path, value: obje
 
 
 def test_the_largest_and_the_least_integer_arrive_as_such(graph_copy: Path) -> None:
-    """Those of 64 bits; a longer one would come as a text."""
     assert run(graph_copy, "RETURN $x + 0, $y + 0", {"x": 2**63 - 1, "y": -(2**63)}).rows == ((2**63 - 1, -(2**63)),)
     with pytest.raises(CypherRefused, match=f"hold {2**63}: an integer has 64 bits"):
         run(graph_copy, "RETURN $x", {"x": {"deep": [2**63]}})
@@ -420,7 +415,6 @@ def test_a_memory_bomb_ends_the_worker_with_one_line(
 
 @on_linux
 def test_the_memory_limit_is_the_settings(graph_copy: Path) -> None:
-    """The same statement fits into more memory."""
     statement = "UNWIND range(1, 300000) AS x RETURN count(x), size(collect([x, 'text']))"
     with pytest.raises(CypherLimit):
         run(graph_copy, statement, settings=Settings(cypher_memory_mib=16))
@@ -519,7 +513,6 @@ def test_the_worker_inherits_nothing_it_could_tell(busy: Busy) -> None:
 
 @on_linux
 def test_a_worker_dies_with_its_parent(graph_copy: Path) -> None:
-    """Killed with -9, the process that asked leaves no worker running."""
     code = (
         "import sys; from pathlib import Path\n"
         "from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces, run_read_only\n"
@@ -552,7 +545,6 @@ def test_a_killed_worker_leaves_nothing_behind(busy: Busy) -> None:
 
 
 def test_statements_run_side_by_side(graph_copy: Path) -> None:
-    """Several workers read the same copy at once."""
     counts: list[object] = []
 
     def ask() -> None:

@@ -22,13 +22,11 @@ def registry(shelf: Shelf) -> Iterator[Registry]:
 
 @pytest.mark.parametrize("query", ["github__create_issue", "GitHub/Create_Issue"])
 def test_an_exact_name_is_first(registry: Registry, query: str) -> None:
-    """Whatever else fits."""
     assert find(registry, FindAsked(query=query))["tools"][0]["name"] == "github__create_issue"
     assert tool_meant(registry, name=query).id == "github/create_issue"
 
 
 def test_what_may_not_be_called_is_named(registry: Registry) -> None:
-    """In doubt, or waiting."""
     for query in ("poet__write_verse", "newcomer__translate_text"):
         [refused] = find(registry, FindAsked(query=query, limit=1))["not_callable"]
         assert refused["name"] == query
@@ -36,7 +34,6 @@ def test_what_may_not_be_called_is_named(registry: Registry) -> None:
 
 
 def test_the_overview_counts_what_is_seen(registry: Registry) -> None:
-    """And no more."""
     seen = {who: find(registry, FindAsked(), principal=who)["overview"] for who in (None, BOARD, PUBLIC)}
     assert seen[None] == seen[BOARD]
     assert (seen[BOARD]["tools"], seen[PUBLIC]["tools"]) == (10, 8)
@@ -44,7 +41,6 @@ def test_the_overview_counts_what_is_seen(registry: Registry) -> None:
 
 
 def test_what_may_not_be_seen_is_unknown(registry: Registry) -> None:
-    """By name, by bare name and by namespace."""
     assert tool_meant(registry, name="sell_company", principal=BOARD).agent_id == SECRET
     for name in ("sell_company", f"{SECRET}__sell_company"):
         with pytest.raises(UnknownName):

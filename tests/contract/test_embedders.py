@@ -53,7 +53,6 @@ def catalogue_texts() -> list[str]:
 
 
 def test_a_matrix_has_a_unit_row_a_text(embedder: Embedder) -> None:
-    """The result is float32, one row a text, every row of length 1."""
     matrix = embedder.embed([*SHORT, LONG], "document")
     assert matrix.shape == (4, embedder.dimension)
     assert matrix.dtype == np.float32
@@ -76,7 +75,6 @@ def test_no_texts_give_no_rows(embedder: Embedder) -> None:
 
 
 def test_rows_stand_in_the_order_of_the_texts(embedder: Embedder) -> None:
-    """Reversing the texts reverses the rows, duplicates included."""
     texts = [*SHORT, SHORT[0], LONG, ""]
     forth, back = embedder.embed(texts, "document"), embedder.embed(texts[::-1], "document")
     np.testing.assert_array_equal(forth, back[::-1])
@@ -106,18 +104,15 @@ def test_a_vector_does_not_depend_on_its_neighbours(embedder: Embedder) -> None:
     ],
 )
 def test_any_unicode_is_embedded(embedder: Embedder, text: str) -> None:
-    """No script, emoji or control character is an error."""
     assert np.isfinite(embedder.embed([text], "query")).all()
 
 
 def test_a_text_of_20_mb_is_embedded(embedder: Embedder) -> None:
-    """A huge text is cut, not refused, with blanks or without."""
     matrix = embedder.embed(["word " * 4_000_000, "x" * 20_000_000], "document")
     assert np.linalg.norm(matrix, axis=1) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_progress_ends_at_all(embedder: Embedder) -> None:
-    """Progress grows and ends with as many texts done as there are."""
     seen: list[tuple[int, int]] = []
     embedder.embed([f"text {i}" for i in range(150)], "document", progress=lambda *at: seen.append(at))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
@@ -125,7 +120,6 @@ def test_progress_ends_at_all(embedder: Embedder) -> None:
 
 
 def test_a_fingerprint_names_the_model(embedder: Embedder) -> None:
-    """A fingerprint is one short word of visible ASCII."""
     assert embedder.fingerprint.isascii()
     assert " " not in embedder.fingerprint
     official = "onnx:sentence-transformers/all-MiniLM-L6-v2@53aa51172d14+"

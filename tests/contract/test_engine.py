@@ -71,7 +71,6 @@ def put(session: GraphSession, name: str, number: int) -> None:
 
 
 def test_a_failed_write_leaves_nothing(engine: GraphEngine) -> None:
-    """What a block wrote before it raised is not there afterwards."""
     put(engine, "kept", 1)
 
     def work(session: GraphSession) -> None:
@@ -112,7 +111,6 @@ def test_an_error_that_is_swallowed_does_not_commit_half(engine: GraphEngine) ->
 
 
 def test_a_block_sees_its_own_writes_and_others_do_not(engine: GraphEngine) -> None:
-    """Until the commit only the block itself reads what it wrote."""
     with engine.transaction() as session:
         put(session, "new", 1)
         assert [row["id"] for row in session.run(GET)] == ["new"]
@@ -121,7 +119,6 @@ def test_a_block_sees_its_own_writes_and_others_do_not(engine: GraphEngine) -> N
 
 
 def test_write_returns_what_the_work_returns(engine: GraphEngine) -> None:
-    """The work's value comes back."""
     assert engine.write(lambda session: len(session.run(GET))) == 0
 
 
@@ -242,7 +239,6 @@ def test_undeclared_parameters_are_refused(engine: GraphEngine, params: dict[str
 
 @pytest.mark.parametrize("wrong", ["", None, 1, 1.5, True, ["a"]])
 def test_ids_are_non_empty_strings(engine: GraphEngine, wrong: object) -> None:
-    """Neither `''` nor a number nor null becomes an id, or finds one."""
     with pytest.raises((EngineError, BadStatement)):
         engine.run(PUT, id=wrong, props={})
     with pytest.raises(EngineError):
@@ -299,7 +295,6 @@ def test_a_closed_engine_answers_nothing(engine: GraphEngine, tmp_path: Path) ->
 
 
 def test_what_was_committed_is_there_when_opened_again(tmp_path: Path) -> None:
-    """A file keeps what was written, its constraints and its indexes."""
     engine = _file(tmp_path)
     migrate(engine, "here", "2026-01-01")
     put(engine, "kept", 1)
@@ -415,5 +410,4 @@ def test_what_is_not_ours_is_refused_and_left_as_it_is(
 
 
 def test_the_schema_version_is_that_of_the_last_migration() -> None:
-    """What readers compare with is the number of the newest migration."""
     assert MIGRATIONS[-1].number == SCHEMA_VERSION

@@ -299,7 +299,6 @@ def test_an_index_without_vectors_still_finds_words(make_index: MakeIndex) -> No
 
 
 def test_an_empty_index_finds_nothing(make_index: MakeIndex) -> None:
-    """No agents: every leg that there is is empty."""
     made = make_index(snapshot([], []))
     hits = made.search(LEGS, vector(1), "anything", 10, Scope())
     assert all(not leg.entity_ids for leg in hits.legs.values())
@@ -419,7 +418,6 @@ def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
 
 
 def test_threads_share_an_index(index: SearchIndex) -> None:
-    """Eight threads that ask at once get what one gets alone."""
     asked = [(text, Scope(Filters(tags=(tag,)))) for text in TOPICS for tag in TAGS]
     alone = [index.search(LEGS, vector(1), text, 10, scope).legs for text, scope in asked]
     wrong: list[str] = []
@@ -495,7 +493,6 @@ def test_a_failed_publication_leaves_the_former_one(tmp_path: Path) -> None:
 
 
 def test_without_a_publication_there_is_no_registry(tmp_path: Path) -> None:
-    """An empty folder, or none, is RegistryNotFound."""
     with pytest.raises(RegistryNotFound):
         LocalIndex.open(tmp_path)
     with pytest.raises(RegistryNotFound):

@@ -101,7 +101,6 @@ def owner_of(sample: Sample, tool: str) -> str:
 
 
 def test_every_kind_has_a_sample() -> None:
-    """A kind that is in the table is tested here."""
     assert {sample.kind for sample in SAMPLES} == {kind.name for kind in BUILT_IN}
     assert len({str(sample) for sample in SAMPLES}) == len(SAMPLES)
 
@@ -126,7 +125,6 @@ def test_everything_goes_in(sample: Sample, written: Written) -> None:
 
 @every_sample
 def test_reading_twice_gives_the_same(sample: Sample, written: Written) -> None:
-    """Also in another order of what has no order: the keys of objects."""
     [first], [second] = read_path(str(written.path), S), read_path(str(written.path), S)
     assert first == second
     assert told(written.read(reversed_keys(plain(written.document)))) == told(first)

@@ -113,7 +113,6 @@ def test_what_only_looks_like_a_call_name_is_unknown(registry: Registry, name: s
 
 @given(name=st.text("ab_n1-. /", max_size=70))
 def test_no_two_names_mean_one_tool(registry: Registry, name: str) -> None:
-    """Whatever is found has that id or that call name."""
     try:
         found = registry.tool(name)
     except UnknownName:
@@ -206,7 +205,6 @@ def test_a_name_is_looked_up_in_one_revision(shelf: Shelf) -> None:
 
 
 def test_the_catalogues_tools_are_known_by_both_names(shelf: Shelf) -> None:
-    """All 186 of them."""
     registry = shelf.catalogue(WORDLESS)
     tools = registry.tools()
     assert len(tools) == 186
@@ -220,7 +218,6 @@ tool_names = st.text("ab_.- é", min_size=1, max_size=8).filter(lambda name: boo
 @settings(max_examples=15)
 @given(owned=st.dictionaries(agents, st.sets(tool_names, max_size=4), max_size=4))
 def test_any_registrys_call_names_lead_back(owned: dict[str, set[str]]) -> None:
-    """Of random agents and tools, each call name means its tool."""
     entries = tuple(entry(agent, tuple(sorted(names))) for agent, names in owned.items())
     with Registry.open(":memory:", embedder="none", environ={}) as registry:
         sync(registry, Manifest(source="s", entries=entries))

@@ -180,7 +180,6 @@ def test_a_query_that_cannot_be_asked_is_refused(registry: Registry, query: str 
 
 @pytest.mark.parametrize("weight", [-1.0, float("inf"), float("nan")])
 def test_a_weight_must_be_a_number_from_zero(registry: Registry, weight: float) -> None:
-    """Negative, infinite and undefined weights are refused."""
     with pytest.raises(InvalidQuery, match="agent_weight"):
         registry.route("x", agent_weight=weight)
 
@@ -351,7 +350,6 @@ def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
 
 
 def test_all_steps_are_of_one_revision(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes between two of them."""
     with opened(shelf.empty()) as registry:
         sync(registry, walled([set()] * 6))
         kind, words = type(registry.store.index()), iter(["once"])
@@ -383,7 +381,6 @@ def test_steps_give_a_route_each_and_their_union_in_order_of_need(registry: Regi
 
 
 def test_the_union_never_drops_a_steps_best_agent(registry: Registry) -> None:
-    """Even with a limit of one, each step keeps its best agent."""
     steps = ("what is the weather in Oslo", "turn on the lights in the kitchen", "show me unpaid invoices")
     route = registry.route(Query(steps=steps, limit=1))
     assert {ids(step)[0] for step in route.steps} == set(ids(route))
@@ -456,7 +453,6 @@ def test_many_alike_that_fit_are_an_answer(shelf: Shelf) -> None:
 
 
 def test_what_is_named_outright_is_certain(registry: Registry) -> None:
-    """Confidence 1, of agents and of tools."""
     named = registry.agents()[0].id
     assert registry.route(named).confidence == 1
     assert registry.find_tools(registry.tools()[0].id).confidence == 1
@@ -471,13 +467,11 @@ def test_confidence_is_by_the_recipes_own_weights(registry: Registry) -> None:
 
 
 def test_steps_are_as_sure_as_the_least_sure_of_them(registry: Registry) -> None:
-    """The whole route's confidence is its weakest step's."""
     route = registry.route(Query(steps=(SHIP, "what is the weather in Oslo")))
     assert route.confidence == min(step.confidence or 0 for step in route.steps)
 
 
 def test_a_recipe_without_a_calibration_is_not_sure(registry: Registry) -> None:
-    """Nothing is known, and nothing withheld."""
     route = registry.route("zebra xylophone quantum banana", recipe=replace(HYBRID, calibration=None))
     assert route.matches
     assert route.confidence is None
@@ -494,7 +488,6 @@ def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless
 
 
 def test_a_pasted_file_in_a_query_does_not_drown_it(registry: Registry) -> None:
-    """18 kB of base64 beside a request leave the answer as it is."""
     blob = "iVBORw0KGgo" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0" * 500
     text = "make the background of this photo transparent"
     assert ids(registry.route(f"{text} data:image/png;base64,{blob}")) == ids(registry.route(text))
@@ -513,7 +506,6 @@ def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Reg
 
 
 def test_with_steps_a_reason_is_told_where_nothing_is_found_at_all(wordless: Registry) -> None:
-    """A step without an answer tells its own."""
     known, unknown = "reserve a restaurant table for dinner", "zzz qqq"
     some = wordless.route(Query(steps=(known, unknown)))
     assert some.matches
@@ -561,7 +553,6 @@ def test_a_registry_made_without_weights_says_so_at_each_sync_till_it_is_embedde
 
 
 def test_who_chose_no_embedder_is_not_told_of_it(shelf: Shelf) -> None:
-    """A sync of words alone that was asked for has no notice."""
     with opened(shelf.empty(), "none") as registry:
         assert sync(registry, walled([set()] * 6)).notice == ""
 
@@ -631,13 +622,11 @@ def test_texts_are_chosen_once(shelf: Shelf) -> None:
 
 
 def test_elapsed_time_is_told_in_milliseconds(registry: Registry) -> None:
-    """Every answer says how long it took."""
     assert 0 < registry.route("book a table").elapsed_ms < 60_000
 
 
 @that_lasts
 def test_the_reason_is_of_what_is_there_now(shelf: Shelf) -> None:
-    """Also to who only ever asks, while another writes."""
     place = shelf.empty()
     with opened(place) as writer, opened(place) as asking:
         sync(writer, walled([]))

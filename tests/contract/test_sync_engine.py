@@ -58,7 +58,6 @@ def test_what_was_written_can_be_asked_for_at_once(registry: Registry) -> None:
 
 
 def test_an_unchanged_sync_keeps_revision_and_routes(registry: Registry) -> None:
-    """Nothing is written but that the source was seen again."""
     stated = manifest(entry("harbour", 1, 3))
     sync(registry, stated)
     route, seen = registry.route("moors ship"), registry.sources()[0].seen_at
@@ -110,7 +109,6 @@ def test_an_operators_word_is_seen_at_once_and_lasts(registry: Registry) -> None
 
 
 def test_a_forgotten_source_takes_its_agents_along(registry: Registry) -> None:
-    """What only it claimed goes, what another claims stays."""
     sync(registry, manifest(entry("a", 1, 1), entry("b", 1, 1), source="one"))
     sync(registry, manifest(entry("b", 1, 1), source="two"))
     forgotten = registry.forget("one")
@@ -184,7 +182,6 @@ def test_a_rehearsal_changes_not_one_byte(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_makes_no_registry(tmp_path: Path) -> None:
-    """Where there is none, there is none afterwards."""
     with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
         report = sync(registry, manifest(entry("a", 1, 2)), dry_run=True)
         assert report.changes.created_agents == ("a",)
@@ -193,7 +190,6 @@ def test_a_rehearsal_makes_no_registry(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_does_not_wait_for_a_writer(tmp_path: Path) -> None:
-    """It reads what is published, whoever holds the registry."""
     settings = Settings(write_timeout_s=0.1)
     with Registry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
         sync(registry, manifest(entry("a", 1, 2)))
@@ -269,7 +265,6 @@ def test_vectors_survive_publications(endpoint: FakeOpenAI, tmp_path: Path) -> N
 
 
 def test_another_embedder_is_refused_before_anything_is_written(endpoint: FakeOpenAI, tmp_path: Path) -> None:
-    """The registry keeps its vectors, and the error names the way."""
     with embedding_registry(endpoint, tmp_path) as registry:
         sync(registry, manifest(entry("a", 1, 1)))
     before = fingerprint(folder_of(tmp_path / "r.grafeo"))

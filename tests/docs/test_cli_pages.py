@@ -152,7 +152,6 @@ def test_json_has_the_documented_shape(words: list[str], own: Path, capsys: pyte
 
 
 def test_a_tool_has_the_documented_shape(held: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`show AGENT/TOOL --json` prints a Tool, its schemas as objects."""
     shapes = documented()
     tool = json.loads(printed(capsys, held, "show", "bureau-fx/convert", "--json"))
     assert misfit(tool, "Tool", shapes) == ""
@@ -160,7 +159,6 @@ def test_a_tool_has_the_documented_shape(held: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_change_has_the_documented_shape(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a tool that a source changed, and of an agent."""
     shapes, file = documented(), tmp_path / "said.yaml"
     for said in ("one", "another"):
         file.write_text(f"waygraph: 1\nagents:\n- {{id: x, description: {said}, tools: [{{name: {said}}}]}}\n")
@@ -202,14 +200,12 @@ def test_the_list_of_commands_is_whole() -> None:
 
 @pytest.mark.parametrize("words", list(command_names()), ids=" ".join)
 def test_every_command_is_documented(words: tuple[str, ...]) -> None:
-    """Each has a heading in docs/cli.md and in docs/json-output.md."""
     heading = re.compile(rf"^#+ waygraph {' '.join(words)}$", re.M)
     assert heading.search(REFERENCE.read_text(encoding="utf-8"))
     assert heading.search(SHAPES.read_text(encoding="utf-8"))
 
 
 def test_every_documented_command_exists() -> None:
-    """Neither page describes a command that is no more."""
     known = {" ".join(words) for words in command_names()}
     for page in (REFERENCE, SHAPES):
         told = re.findall(r"^#+ waygraph (.+)$", page.read_text(encoding="utf-8"), re.M)

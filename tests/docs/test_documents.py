@@ -73,14 +73,12 @@ def test_every_recipe_is_documented_with_its_legs() -> None:
 
 
 def test_every_embedder_and_option_is_documented() -> None:
-    """docs/concepts.md names every scheme and every option."""
     text = (DOCS / "concepts.md").read_text(encoding="utf-8")
     assert [scheme for scheme in OPTIONS if f"`{scheme}:" not in text and f"`{scheme}`" not in text] == []
     assert [option for options in OPTIONS.values() for option in options if f"?{option}=" not in text] == []
 
 
 def test_every_kind_of_file_is_documented() -> None:
-    """docs/formats.md has a line for each kind that `--kind` takes."""
     told = {cells[0] for cells in rows(DOCS / "formats.md")}
     assert {f"`{kind.name}`" for kind in BUILT_IN} <= told
 
@@ -107,7 +105,6 @@ def test_the_published_schema_is_current() -> None:
 
 
 def test_every_field_of_a_catalogue_is_documented() -> None:
-    """docs/formats.md names each field of an agent and of a tool."""
     told = {word for cells in rows(DOCS / "formats.md") for word in re.findall(r"`(\w+)`", cells[0])}
     models = (CatalogueAgent, CatalogueTool)
     assert {field.alias or key for model in models for key, field in model.model_fields.items()} <= told

@@ -46,19 +46,16 @@ def shown_part(answer: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("number", range(len(SHOWN)))
 def test_the_answers_of_the_page_are_given(examples: Registry, number: int) -> None:
-    """By the example catalogue, to the letter."""
     asked, policy = SHOWN[number]
     told = json.loads(blocks(PAGE, "json")[number])
     assert shown_part(find(examples, asked, policy=policy), told) == told
 
 
 def test_every_answer_of_the_page_is_tried() -> None:
-    """None was added without being listed here."""
     assert len(blocks(PAGE, "json")) == len(SHOWN)
 
 
 def test_the_policy_of_the_page_is_taken() -> None:
-    """With all of its rules."""
     text = block(POLICY_PAGE, "toml", "[[rules]]")
     policy = parse_policy(text)
     assert len(policy.rules) == text.count("[[rules]]")

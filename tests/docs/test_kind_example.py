@@ -37,6 +37,5 @@ def test_the_kind_on_the_page_works_from_its_package(tmp_path: Path) -> None:
 
 
 def test_every_kind_is_on_the_page() -> None:
-    """In the table of all sources."""
     told = " ".join(cells[0] for cells in rows(PAGE))
     assert [kind.name for kind in BUILT_IN if f"`{kind.name}`" not in told] == []

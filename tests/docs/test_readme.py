@@ -21,7 +21,6 @@ def test_the_examples_print_what_the_pages_show() -> None:
 
 
 def test_the_targets_named_exist() -> None:
-    """Whatever the documents call `make …` is in the Makefile."""
     named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", README.read_text(encoding="utf-8"), re.MULTILINE))
     named |= set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -30,7 +29,6 @@ def test_the_targets_named_exist() -> None:
 
 
 def test_make_lists_its_targets() -> None:
-    """`make` without a target prints one line for each."""
     make = shutil.which("make")
     if make is None:
         pytest.skip("there is no make on this machine")
@@ -42,7 +40,6 @@ def test_make_lists_its_targets() -> None:
 
 
 def test_the_commands_named_exist() -> None:
-    """The commands that the first page lists are those of `waygraph`."""
     listed = re.search(r"lists the rest: (.*?)\. Every", prose(README), re.DOTALL)
     assert listed
     command = Path(sys.executable).with_name("waygraph")

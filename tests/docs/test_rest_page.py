@@ -72,7 +72,6 @@ def lacking(told: Any, shown: Any, at: str = "") -> str:
 
 
 def test_what_is_lacking_is_seen() -> None:
-    """The comparison of this test can fail."""
     assert lacking({"a": [1, {"b": 2}], "c": 3}, {"a": [1, {"b": 2}]}) == ""
     assert lacking({"a": [1]}, {"a": [1, 2]}) != ""
     assert lacking({"a": {"b": 1}}, {"a": {"b": 2}}) == ".a.b: 1, not 2"

@@ -109,7 +109,6 @@ def as_before(folder: Path) -> None:
 
 
 def test_an_index_of_before_is_made_anew_by_whoever_opens_it(path: Path) -> None:
-    """The same revision, with what is read now."""
     as_before(folder_of(path))
     assert sound_revision(path) == 1
     with opened(path) as registry:
@@ -117,7 +116,6 @@ def test_an_index_of_before_is_made_anew_by_whoever_opens_it(path: Path) -> None
 
 
 def test_an_index_of_before_beside_a_writer_says_what_it_is(path: Path) -> None:
-    """It cannot be made anew now, and is no damage."""
     as_before(folder_of(path))
     with write_lock(path, 0), pytest.raises(RegistryUnusable, match=r"an older Waygraph wrote it\. The next write"):
         opened(path)
@@ -219,8 +217,6 @@ def _no_room(*_: object, **__: object) -> None:
 def test_an_unforeseen_fault_of_the_publication_is_logged(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not an answer's concern either, but nobody overlooks it."""
-
     def fail(*_: object, **__: object) -> None:
         raise ValueError("unforeseen")
 

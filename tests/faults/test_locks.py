@@ -35,7 +35,6 @@ def test_the_second_writer_waits_then_names_the_first(path: Path) -> None:
 
 
 def test_a_waiting_writer_goes_on_when_the_first_is_done(path: Path) -> None:
-    """Within its patience the second writer gets its turn."""
     with child(programs.hold_the_write_lock, path) as holder:
         assert holder.hear() == "holding"
         with child(programs.ingest_with_patience, path, 2, 30.0) as other:
@@ -72,7 +71,6 @@ def test_nobody_waits_for_the_first_writer_to_have_something_to_read(tmp_path: P
 
 
 def test_the_lock_of_a_killed_writer_is_free_at_once(path: Path) -> None:
-    """The lock ends with its process: nobody has to remove a file."""
     with child(programs.hold_the_write_lock, path) as holder:
         assert holder.hear() == "holding"
         holder.kill()
@@ -83,7 +81,6 @@ def test_the_lock_of_a_killed_writer_is_free_at_once(path: Path) -> None:
 
 
 def test_two_threads_of_one_process_take_turns(path: Path) -> None:
-    """The lock holds between two registries of one process as well."""
     with opened(path) as first, opened(path, write_timeout_s=0.1) as second, first.writing():
         with pytest.raises(RegistryLocked) as caught, second.writing():
             pass

@@ -55,7 +55,6 @@ def test_no_answer_is_of_two_revisions(tmp_path: Path, stack: ExitStack, ingests
 
 
 def test_no_answer_is_of_two_revisions_with_the_real_model(tmp_path: Path, stack: ExitStack) -> None:
-    """The same over vectors, with the default embedder and recipe."""
     path = tmp_path / "r.grafeo"
     with programs.opened(path, embedder=DEFAULT_EMBEDDER) as registry:
         sync(registry, small(1))

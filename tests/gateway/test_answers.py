@@ -117,7 +117,6 @@ def test_what_is_not_known_is_not_overlooked(
 
 @pytest.mark.parametrize("name", ["box__ad", "box/ad", "no_such_tool_at_all", "use_tools", "x" * 5_000])
 def test_an_unknown_name_is_a_structured_error(service: Served, name: str) -> None:
-    """Also one that nothing is near to, and one that is none."""
     error = call(service, name, {})
     assert error["code"] == "unknown-name"
     assert name.startswith(error["name"].rstrip("…"))
@@ -143,7 +142,6 @@ def test_an_ambiguous_request_runs_nothing_and_names_the_candidates(service: Ser
 
 
 def test_a_destructive_tool_runs_by_its_exact_name_only(service: Served, toolbox: Place) -> None:
-    """Never for a request that resembles it, nor by its bare name."""
     before = toolbox.notes.count("erased")
     assert call(service, "use_tool", {"query": "erase", "params": {}})["code"] == "not-callable"
     error = call(service, "use_tool", {"name": "erase", "params": {}})

@@ -31,15 +31,12 @@ HELLO: dict[str, Any] = {
 
 @pytest.mark.parametrize("path", ["/mcp", "/files/mcp"])
 def test_who_shows_nothing_is_told_how(guarded: Served, path: str) -> None:
-    """401, as problem details and with WWW-Authenticate."""
     assert_problem(guarded.client().post(path, json=LIST, headers=BARE), 401, "not-authenticated")
     assert_problem(guarded.client("wg_no_key").post(path, json=LIST, headers=BARE), 401, "not-authenticated")
     assert_problem(guarded.client().get(path, headers=ACCEPT), 401, "not-authenticated")
 
 
 def test_scopes_hold(guarded: Served) -> None:
-    """`route` finds, `use` calls, and neither does the other's."""
-
     async def walk() -> None:
         async with over_http(f"{guarded.url}/mcp", key=guarded.key("route", everything=True)) as finder:
             assert next(names(told(await finder.call_tool("find_tools", {"query": "add"})))) == "box__add"
@@ -116,7 +113,6 @@ def test_a_web_page_of_another_origin_is_refused(service: Served, guarded: Serve
 
 
 def test_a_session_belongs_to_who_opened_it(guarded: Served) -> None:
-    """To anybody else it is not there."""
     mine, other = guarded.key(everything=True), guarded.key(everything=True)
     begun = guarded.client(mine, **ACCEPT).post("/mcp", json=HELLO)
     session = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
@@ -152,7 +148,6 @@ def test_one_caller_s_sessions_leave_room_for_those_of_others(toolbox: Place, tm
 
 
 def test_a_request_that_opens_no_session_keeps_no_room(toolbox: Place) -> None:
-    """Where nobody is asked who they are, an address has so many."""
     with served(toolbox.registry, settings=SESSIONS) as service:
         client = service.client()
         for _ in range(4):
@@ -242,8 +237,6 @@ def test_a_namespace_is_a_door_to_its_agents_alone(both: Served) -> None:
 
 
 def test_a_namespace_that_is_not_there_is_no_door_to_everything(both: Served) -> None:
-    """Nor one of which the caller sees nothing."""
-
     async def walk() -> None:
         async with over_http(f"{both.url}/nowhere/mcp", key=both.key(everything=True)) as host:
             assert error_of(await host.call_tool("find_tools", {"query": "add"}))["code"] == "unknown-name"
@@ -272,7 +265,6 @@ def test_a_namespace_that_comes_later_opens_its_door(tmp_path: Path) -> None:
 
 
 def test_a_mistyped_namespace_ends_the_gateway_of_a_host_at_once(two: Place, capfd: pytest.CaptureFixture[str]) -> None:
-    """With the nearest name, and nothing on standard output."""
     assert main(["--registry", str(two.registry), "mcp", "--namespace", "flies"]) == 1
     out, err = capfd.readouterr()
     assert out == ""

@@ -76,7 +76,6 @@ def test_lines_come_whole_however_they_are_cut(place: Place) -> None:
 
 
 def test_a_line_that_is_no_message_is_answered(place: Place) -> None:
-    """And the next one is served."""
     with started(place) as process:
         said = asked(1, HELLO) + b'{\n{"jsonrpc":"2.0","id":7}\n' + asked(2, {"method": "ping"})
         output, _ = process.communicate(said, timeout=PATIENCE_S)
@@ -86,7 +85,6 @@ def test_a_line_that_is_no_message_is_answered(place: Place) -> None:
 
 
 def test_a_last_line_without_its_end_is_read(place: Place) -> None:
-    """As `printf` leaves it."""
     with started(place) as process:
         output, _ = process.communicate(asked(1, HELLO) + find(2, "letters").rstrip(b"\n"), timeout=PATIENCE_S)
     assert {json.loads(line)["id"] for line in output.splitlines()} == {1, 2}

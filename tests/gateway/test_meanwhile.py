@@ -44,8 +44,6 @@ def test_what_was_hidden_meanwhile_does_not_run(service: Served, place: Place) -
 
 
 def test_what_became_another_meanwhile_does_not_run(service: Served, place: Place) -> None:
-    """A person agreed to what they read."""
-
     def change() -> None:
         registry = service.registry
         said = {"erase": "Delete a whole disk."}

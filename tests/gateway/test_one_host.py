@@ -91,7 +91,6 @@ def test_what_may_be_of_another_s_answered_call_is_asked_of_nobody(
 
 
 def test_hosts_are_one_only_if_their_session_and_the_agent_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two sessions of which the same is remembered are two."""
     monkeypatch.setattr(SessionHost, "log_level", "")
     mine, other = Session(), Session()
     assert mine == other

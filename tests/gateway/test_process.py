@@ -92,7 +92,6 @@ def greeted(toolbox: Place, last_s: float | None = None) -> Iterator[subprocess.
 
 
 def test_only_the_protocol_is_written_to_output(begun: subprocess.Popen[str], toolbox: Place) -> None:
-    """Whatever a host sends; and each request is answered."""
     assert begun.stdin is not None
     begun.stdin.write("this is no JSON\n\n[]\n{}\n")
     say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
@@ -112,7 +111,6 @@ def test_only_the_protocol_is_written_to_output(begun: subprocess.Popen[str], to
 
 
 def test_what_runs_when_its_host_closes_its_side_is_answered(toolbox: Place) -> None:
-    """A script writes its requests, closes the pipe, and reads then."""
     with greeted(toolbox, last_s=600.0) as begun:
         say(begun, id=1, method="tools/call", params={"name": "box__add", "arguments": {"a": 1, "b": 2}})
         assert hear(begun)["id"] == 1, "its server runs"

@@ -55,8 +55,6 @@ def person(action: Any, content: Any, heard: list[str]) -> Any:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_server_asks_the_hosts_person(open_host: Open, era: Era) -> None:
-    """Who is asked is told which agent asks."""
-
     async def call() -> None:
         heard: list[str] = []
         async with open_host(era, elicitation_callback=person("accept", {"colour": "red"}, heard)) as host:
@@ -79,8 +77,6 @@ ANSWERS: list[tuple[Any, Any, bool]] = [
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_tool_that_needs_a_persons_yes_runs_for_a_yes_alone(open_host: Open, toolbox: Place, era: Era) -> None:
-    """Asked before each call: a yes is for one."""
-
     async def call() -> None:
         heard: list[str] = []
         turns = iter(ANSWERS)
@@ -190,7 +186,6 @@ def test_what_waits_is_gone_on_with_once(service: Served) -> None:
 
 
 def test_another_caller_cannot_go_on_with_a_call(guarded: Served) -> None:
-    """Who learns of the ticket gains nothing by it."""
     mine, other = guarded.key("use", everything=True), guarded.key("use", everything=True)
     first = ask(guarded, mine, name="box__ask", arguments={})
     stolen = ask(guarded, other, name="box__ask", arguments={}, **answered(first, colour="red"))
@@ -216,7 +211,6 @@ def test_a_host_that_does_not_come_back_is_not_waited_for(
 def test_calls_that_wait_are_bounded_for_each_caller(
     toolbox: Place, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One caller cannot take the places of all others."""
     monkeypatch.setattr(pending_calls, "PARKED_OF_ONE", 2)
     settings = Settings(policy_file=str(policy))
     with served(toolbox.registry, auth=True, folder=tmp_path, settings=settings) as service:

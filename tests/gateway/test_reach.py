@@ -54,7 +54,6 @@ def test_a_found_tool_says_that_it_cannot_run(service: Served) -> None:
 
 @pytest.mark.parametrize("params", [{}, {"a": "one"}, {"a": 1}], ids=["none", "wrong", "right"])
 def test_a_call_says_it_whatever_the_arguments(service: Served, params: dict[str, object]) -> None:
-    """A model is not led to mend arguments of what will never run."""
     error = error_of(asked(service, "use_tool", name="abacus__add_up", params=params))
     assert error["code"] == "not-callable"
     assert OF_A_CATALOGUE in error["message"]

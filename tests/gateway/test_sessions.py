@@ -181,7 +181,6 @@ def pin(place: Place, *, pinned: bool) -> None:
 @pytest.mark.parametrize("door", ["stdio", "http"])
 @pytest.mark.parametrize("era", ERAS)
 def test_the_surface_of_the_rfc_lists_find_tools_alone(door: str, era: Era, tmp_path: Path) -> None:
-    """Whatever is pinned; and calls go by name."""
     place, of_rfc = toolbox_place(tmp_path), ("--surface", "rfc")
     pin(place, pinned=True)
 
@@ -257,8 +256,6 @@ def test_a_host_that_gives_up_ends_the_call_at_the_server(open_host: Any, toolbo
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_ends_by_its_deadline(open_host: Any, era: Era) -> None:
-    """The host's, where that is less than what is set."""
-
     async def walk() -> None:
         async with open_host(era) as host:
             result = await host.call_tool("box__wait", {}, meta={"waygraph/timeout_s": 0.3})

@@ -41,7 +41,6 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_who_asks_the_gateway_early_waits_alone(ready: threading.Event) -> None:
-    """Until the service is ready; meanwhile others are answered."""
     told: list[httpx2.Response] = []
     with served() as service:
         early = service.client()
@@ -80,7 +79,6 @@ def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypat
 
 
 def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its service had too many files open, say."""
     make, has_room = OfferedGateway._made, threading.Event()
 
     def made(self: OfferedGateway) -> object:

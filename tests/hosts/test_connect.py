@@ -82,7 +82,6 @@ def test_a_backup_is_never_overwritten_and_its_owners_alone(home: Home) -> None:
 
 
 def test_a_link_is_followed_and_stays(home: Home) -> None:
-    """As people keep their configs in a folder under version control."""
     real = home.put("cursor", file=home.folder / "dotfiles" / "cursor.json")
     link = home.file("cursor")
     link.parent.mkdir(parents=True)
@@ -165,7 +164,6 @@ def test_by_url_the_host_reaches_the_service_itself(
 
 @pytest.mark.parametrize("host", ["claude", "zed"])
 def test_a_host_that_cannot_is_told_so(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One reaches no address, the other would need the key itself."""
     monkeypatch.setenv("WAYGRAPH_API_KEY", "wg_the-key")
     answer = home.run(*SERVICE, "connect", host, "--url")
     assert answer.status == 2

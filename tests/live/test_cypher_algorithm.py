@@ -83,7 +83,6 @@ def test_the_weights_count_as_in_the_recipe(
 
 
 def test_a_tools_own_vector_finds_its_agent(registry: Registry) -> None:
-    """The variant for the Browser, which the page tells how to write."""
     before = "MATCH (like:Tool {id: 'trencher-tables/reserve'})\nWITH like.embedding AS vector\n"
     statement = before + algorithm().replace("CALL () {", "CALL (vector) {", 1).replace("$vector", "vector")
     assert registry.cypher(statement, params([])).rows[0][0] == "trencher-tables"
@@ -98,6 +97,5 @@ def test_the_pages_code_gives_a_vector(registry: Registry) -> None:
 
 
 def test_embeddings_are_told_by_their_length(registry: Registry) -> None:
-    """384 numbers are not shown, but can be reckoned with."""
     statement = "MATCH (a:Agent {id: 'bureau-fx'}) RETURN a.embedding, size(a.embedding), [properties(a).embedding]"
     assert registry.cypher(statement).rows == (("<384 floats>", 384, ["<384 floats>"]),)

@@ -436,7 +436,6 @@ def test_the_memory_limit_is_the_settings(server: Neo4jServer, registry: Registr
 
 
 def test_a_statement_sees_what_was_just_written(server: Neo4jServer, registry: Registry, tmp_path: Path) -> None:
-    """The worker's own connection reads what this process has written."""
     sync_one(registry, tmp_path)
     assert registry.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == (("One",),)
     registry.forget(str(tmp_path / "one.yaml"))
@@ -444,7 +443,6 @@ def test_a_statement_sees_what_was_just_written(server: Neo4jServer, registry: R
 
 
 def test_a_wrong_password_is_refused_and_not_told(server: Neo4jServer) -> None:
-    """The error is the one that every call gives."""
     with pytest.raises(ServerRefused) as caught:
         opened(server, replace(SETTINGS, neo4j_password="wrong-" + PASSWORD)).cypher("RETURN 1")
     assert PASSWORD not in str(caught.value)

@@ -55,7 +55,6 @@ def test_the_graph_is_as_documented(registry: Registry) -> None:
 
 
 def test_the_indexes_are_as_documented(registry: Registry, driver: Driver) -> None:
-    """The full-text indexes that the page names are there."""
     found = driver.execute_query("SHOW INDEXES YIELD name, type WHERE type = 'FULLTEXT'", database_=DATABASE).records
     assert sorted(record["name"] for record in found) == ["agent_text", "capability_text", "name"]
 

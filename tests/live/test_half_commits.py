@@ -58,7 +58,6 @@ def test_half_a_list_is_not_kept(registry: Registry, tamper: Tamper) -> None:
 
 
 def test_a_writer_goes_on_from_a_whole_revision(registry: Registry, tamper: Tamper) -> None:
-    """While another one commits it waits, and then sees all of that."""
     tamper(BEGIN, ADVANCE)
     began = []
 

@@ -248,7 +248,6 @@ def test_no_server_outlives_us_when_we_are_killed(mark: str, tmp_path: Path) -> 
 
 
 def test_not_even_one_that_will_not_end(mark: str) -> None:
-    """Children and grandchildren that ignore SIGTERM go as well."""
     with child(hold_all, [launch(mark, "stubborn"), launch(mark, "leaves_a_child")], SETTINGS) as holding:
         assert holding.hear() == 4
         assert until(lambda: len(left_of(mark)) == 5)  # two servers, two children, one grandchild

@@ -234,7 +234,6 @@ def test_half_a_copy_of_an_older_revision_is_cleared(
 def test_half_a_copy_of_another_registry_is_left_untouched(
     rich: Richly, source: Path, server: Server, tmp_path: Path
 ) -> None:
-    """It may still be going on; the error says of what it is."""
     other = tmp_path / "other.grafeo"
     with rich.open(other) as registry:
         for manifest in read_path(str(EXAMPLES / "bureau-fx.yaml"), Settings()):

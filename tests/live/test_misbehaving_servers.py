@@ -227,7 +227,6 @@ def test_over_http(behaviour: Behaviour, row: Row) -> None:
 
 
 def test_nobody_listens() -> None:
-    """An address at which nothing is says so."""
     with misbehaving_http(web.good) as endpoint:
         url = endpoint.url
     outcome = ask(HttpLaunch(url=url), SETTINGS)
@@ -284,7 +283,6 @@ def test_a_certificate_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     ids=lambda value: str(value)[:60],
 )
 def test_a_launch_that_cannot_be(launch: Launch, says: str) -> None:
-    """What cannot even be started or asked says why in one line."""
     judge(Row("", error=AWAY, says=says), ask(launch, SETTINGS), SETTINGS)
 
 

@@ -110,44 +110,37 @@ def fails[E: WaygraphError](kind: type[E], *told: str) -> Iterator[pytest.Except
 
 
 def test_a_wrong_password(neo4j_server: Configured) -> None:
-    """It says who was not let in and which variables to set."""
     with fails(ServerRefused, "did not let user 'neo4j' in", "WAYGRAPH_NEO4J_PASSWORD"):
         opened(neo4j_server, neo4j_password=WRONG)
 
 
 def test_an_unknown_user(neo4j_server: Configured) -> None:
-    """It says which user."""
     with fails(ServerRefused, "did not let user 'bob' in"):
         opened(neo4j_server, neo4j_user="bob")
 
 
 def test_no_password(neo4j_server: Configured) -> None:
-    """It says that none was given."""
     with fails(ServerRefused, "anybody without a password"):
         opened(neo4j_server, neo4j_password="")
 
 
 def test_a_token_that_the_server_does_not_take(neo4j_server: Configured) -> None:
-    """It says so, and does not repeat it."""
     with fails(ServerRefused, "the bearer of this token"):
         opened(neo4j_server, neo4j_token=WRONG)
 
 
 def test_a_secret_in_the_url(neo4j_server: Configured) -> None:
-    """It is refused before anything is asked of the server."""
     with fails(InvalidSetting, "WAYGRAPH_NEO4J_PASSWORD"):
         opened(f"bolt://neo4j:{PASSWORD}@127.0.0.1:{neo4j_server.port}")
 
 
 @pytest.mark.parametrize("scheme", ["bolt", "neo4j"])
 def test_a_database_that_is_not_there(neo4j_server: Configured, scheme: str) -> None:
-    """It names the database."""
     with fails(ServerRefused, "no database 'elsewhere'"):
         opened(f"{scheme}://127.0.0.1:{neo4j_server.port}/elsewhere")
 
 
 def test_a_password_that_must_be_changed_first(neo4j_server: Configured) -> None:
-    """All that Community has of rights: a user who may do nothing yet."""
     administrate(
         neo4j_server, "CREATE USER novice IF NOT EXISTS SET PASSWORD $password CHANGE REQUIRED", password=WRONG
     )
@@ -161,7 +154,6 @@ def administrate(at: Neo4jServer, statement: str, **params: str) -> None:
 
 
 def test_a_server_that_is_too_old(neo4j_server: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for its version before anything else."""
     monkeypatch.setattr(neo4j, "OLDEST", (9999, 1))
     with fails(ServerRefused, f"Neo4j/{neo4j_server.release.version} is too old", "Neo4j 9999.1 or later"):
         opened(neo4j_server)
@@ -172,7 +164,6 @@ def test_a_server_that_is_too_old(neo4j_server: Configured, monkeypatch: pytest.
 
 @pytest.mark.parametrize("scheme", ["bolt", "neo4j", "neo4j+s"])
 def test_no_such_host(scheme: str) -> None:
-    """The name cannot be resolved; another time it may be."""
     with fails(ServerUnavailable, "no-such-host.invalid", "does not answer"):
         opened(f"{scheme}://no-such-host.invalid")
 
@@ -192,7 +183,6 @@ def test_somebody_listens_who_says_nothing(scheme: str) -> None:
 
 
 def test_nothing_goes_to_stderr(neo4j_server: Configured) -> None:
-    """The driver's own log stays silent for a user who set up none."""
     said = io.StringIO()
     lost = logging.lastResort
     with pytest.MonkeyPatch.context() as patch:
@@ -209,7 +199,6 @@ def test_nothing_goes_to_stderr(neo4j_server: Configured) -> None:
 
 @pytest.mark.parametrize("scheme", ["bolt+s", "bolt+ssc", "neo4j+s", "neo4j+ssc"])
 def test_tls_asked_of_a_server_without(neo4j_server: Configured, scheme: str) -> None:
-    """Waiting does not help, another scheme does."""
     with fails(ServerRefused, "no encrypted connection", "without +s"):
         opened(f"{scheme}://127.0.0.1:{neo4j_server.port}")
 
@@ -243,7 +232,6 @@ def made_certificate(folder: Path) -> None:
 
 
 def test_a_certificate_that_is_trusted(strict_server: Configured) -> None:
-    """Its authority is named, or certificates are not looked at."""
     port, authority = strict_server.port, str(strict_server.folder / "certificates" / "public.crt")
     for scheme in ("bolt+s", "neo4j+s"):
         with opened(f"{scheme}://127.0.0.1:{port}", neo4j_ca_file=authority) as registry:
@@ -254,14 +242,12 @@ def test_a_certificate_that_is_trusted(strict_server: Configured) -> None:
 
 @pytest.mark.parametrize("scheme", ["bolt+s", "neo4j+s"])
 def test_a_certificate_that_is_not_trusted(strict_server: Configured, scheme: str) -> None:
-    """It says how to name the authority."""
     with fails(ServerRefused, "certificate is not trusted", "WAYGRAPH_NEO4J_CA_FILE"):
         opened(f"{scheme}://127.0.0.1:{strict_server.port}")
 
 
 @pytest.mark.parametrize("scheme", ["bolt", "neo4j"])
 def test_no_tls_asked_of_a_server_that_wants_it(strict_server: Configured, scheme: str) -> None:
-    """It hangs up; the message names the scheme that it may want."""
     with fails(ServerUnavailable, f"{scheme}+s://"):
         opened(f"{scheme}://127.0.0.1:{strict_server.port}")
 
@@ -305,7 +291,6 @@ def crowded(at: Neo4jServer) -> Iterator[None]:
 
 
 def test_longer_than_a_transaction_may_take(neo4j_server: Configured, tmp_path: Path) -> None:
-    """The settings that allow more are named; nothing is kept."""
     with opened(neo4j_server, neo4j_write_timeout_s=0.02) as registry:
         before = registry.status().state.revision
         with fails(EngineError, "WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"):
@@ -317,7 +302,6 @@ def test_longer_than_a_transaction_may_take(neo4j_server: Configured, tmp_path: 
 
 
 def test_a_closed_registry(neo4j_server: Configured, tmp_path: Path) -> None:
-    """Every call says so; closing twice is no fault."""
     registry = opened(neo4j_server)
     registry.route("harbour")
     registry.close()

@@ -57,7 +57,6 @@ def gone(group: int) -> bool:
 def test_it_is_the_release_that_was_asked_for(
     server: Neo4jServer, release: Release, record_property: Callable[[str, object], None]
 ) -> None:
-    """It answers over Bolt, on loopback, and tells its version."""
     record_property(PROPERTY, f"Neo4j {release.version} (jars)")
     assert ask(server, "RETURN 1") == [[1]]
     assert ask(server, "CALL dbms.components() YIELD name, versions RETURN versions[0] LIMIT 1") == [[release.version]]

@@ -50,8 +50,6 @@ def text_of(result: Result) -> str:
 
 
 def test_everything_returns_what_it_has(tmp_path: Path) -> None:
-    """An image, links, a resource, and structured content."""
-
     async def act(call: Call) -> None:
         kinds = [part["type"] for part in (await call("get-tiny-image"))["content"]]
         assert kinds.count("image") == 1
@@ -108,8 +106,6 @@ def test_everything_asks_and_nobody_can_be_asked(tmp_path: Path, tool: str) -> N
 
 
 def test_time_converts(tmp_path: Path) -> None:
-    """A server of the modern era, on the SDK."""
-
     async def act(call: Call) -> None:
         told = await call("convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
         assert "21:00" in text_of(told)

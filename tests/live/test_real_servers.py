@@ -128,7 +128,6 @@ def test_all_that_a_program_offers(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "form"), [("everything", "http"), ("everything", "sse"), *OVER_HTTP])
 def test_all_that_an_address_offers(name: str, form: Form, tmp_path: Path) -> None:
-    """The same over streamable HTTP, and over the older SSE."""
     with http_launch(name, form, tmp_path) as launch:
         compare(listing_of(launch), OFFERS[name])
 

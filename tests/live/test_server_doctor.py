@@ -162,7 +162,6 @@ def test_a_sound_registry_is_well(shared: World, neo4j_target: Target) -> None:
 def test_every_check_is_a_line_of_the_command(
     shared: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`waygraph doctor` and its JSON, with exit code 0."""
     for name, value in shared.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("WAYGRAPH_NEO4J_PASSWORD", shared.settings.neo4j_password)
@@ -174,7 +173,6 @@ def test_every_check_is_a_line_of_the_command(
 
 
 def test_a_server_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line says so, soon, and the command fails."""
     started = time.monotonic()
     findings = examine_at(NOBODY, deep=True, settings=Settings(), environ={})
     assert time.monotonic() - started < 25, "less than the driver tries again by itself"
@@ -186,7 +184,6 @@ def test_a_server_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_registry(bare: World) -> None:
-    """Where nothing was ever written, the advice is to ingest."""
     findings = bare.look(deep=True)
     assert list(findings) == ["server", "registry", "versions"]
     assert faults(findings) == {"registry"}
@@ -194,7 +191,6 @@ def test_no_registry(bare: World) -> None:
 
 
 def test_a_newer_schema_and_a_foreign_graph(bare: World) -> None:
-    """Neither is taken for a registry, nor changed."""
     bare.tamper("CREATE (:Agent {id: 'somebody else'})")
     assert "holds Agent of something else" in bare.look()["registry"].detail
     bare.tamper("CREATE (:Migration {id: '99'})")
@@ -202,7 +198,6 @@ def test_a_newer_schema_and_a_foreign_graph(bare: World) -> None:
 
 
 def test_a_registry_without_vectors_or_agents_is_well(bare: World) -> None:
-    """No agents, and agents without tools or vectors, are no fault."""
     for agents in ([], [{"id": "bare"}]):
         (Path(bare.settings.cache_dir) / "bare.json").write_text(json.dumps({"waygraph": 1, "agents": agents}))
         with bare.opened(embedder="none") as registry:
@@ -228,7 +223,6 @@ def test_a_writer_that_died_while_it_committed(shared: World) -> None:
 
 
 def test_a_migration_that_is_not_recorded(shared: World) -> None:
-    """Any write records it."""
     shared.tamper("MATCH (m:Migration) DETACH DELETE m", "CREATE (:Migration {id: '0'})")
     assert "without migration 1" in shared.look()["schema"].detail
     with shared.opened() as registry:
@@ -237,7 +231,6 @@ def test_a_migration_that_is_not_recorded(shared: World) -> None:
 
 
 def test_constraints_that_are_gone(shared: World) -> None:
-    """Each is named; a reindex makes them again."""
     shared.tamper(*(f"DROP CONSTRAINT {label.lower()}_id" for label in UNIQUE))
     findings = shared.look()
     assert faults(findings) == {"constraints"}
@@ -326,7 +319,6 @@ def mend(world: World, finding: Finding) -> None:
 
 
 def test_another_embedder(shared: World) -> None:
-    """Vectors of another model than the one at hand are told apart."""
     shared.tamper("MATCH (r:Registry) SET r.was = r.embedder, r.embedder = 'onnx:other@abc'")
     findings = shared.look()
     shared.tamper("MATCH (r:Registry) SET r.embedder = r.was REMOVE r.was")

@@ -107,7 +107,6 @@ def test_the_command_line_works_over_tls(
 
 @pytest.mark.parametrize("host", [HOST, "localhost"], ids=["nobody vouches", "another name"])
 def test_a_certificate_that_does_not_fit_is_refused(proxied: Proxied, host: str, tmp_path: Path) -> None:
-    """The key is not sent to a place that cannot say who it is."""
     trusted = proxied.certified if host == "localhost" else certified(tmp_path)
     settings = Settings(api_key=proxied.key, remote_ca_file=str(trusted.authority), remote_retries=0)
     with (
@@ -174,7 +173,6 @@ def test_a_question_in_the_midst_of_a_call_reaches_the_host(proxied: Proxied, er
 
 
 def test_a_bridge_crosses_it(proxied: Proxied) -> None:
-    """`waygraph --registry https://… mcp`."""
     environ = {
         "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"],
         "WAYGRAPH_API_KEY": proxied.key,
@@ -196,7 +194,6 @@ def test_a_bridge_crosses_it(proxied: Proxied) -> None:
 
 
 def test_a_proxy_without_its_service_is_unavailable(proxied: Proxied) -> None:
-    """The last test here: the service does not come back."""
     proxied.service.signal(signal.SIGTERM)
     proxied.service.wait()
     with proxied.open() as registry, pytest.raises(ServiceUnavailable, match="502"):

@@ -130,7 +130,6 @@ LOOKING: tuple[tuple[str, ...], ...] = (
 
 
 def test_looking_is_the_same(run: Run, here: Path, there: Served) -> None:
-    """As text and as JSON; mistakes too."""
     for words in LOOKING:
         for more in ((), ("--json",)):
             answer = run(there.url, *words, *more)
@@ -157,7 +156,6 @@ def test_operating_is_the_same(run: Run, here: Path, there: Served) -> None:
 
 
 def test_a_shell_asks_the_service(run: Run, here: Path, there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Statements from standard input, one of them wrong."""
     lines = ":param n=2\nMATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n;\nMATCH (a;\nRETURN 1 AS one\n"
     said = []
     for place in (there.url, here):
@@ -169,7 +167,6 @@ def test_a_shell_asks_the_service(run: Run, here: Path, there: Served, monkeypat
 
 
 def test_an_export_goes_to_a_file(run: Run, there: Served, here: Path, tmp_path: Path) -> None:
-    """Which can be ingested again, there as here."""
     file = tmp_path / "out.json"
     assert run(there.url, "export", "-o", file).status == 0
     assert file.read_text(encoding="utf-8") == run(here, "export").out
@@ -220,14 +217,11 @@ def test_files_are_read_here_and_kept_there(run: Run, blank: Served, files: Path
 
 
 def test_a_source_may_be_named(run: Run, blank: Served, files: Path) -> None:
-    """And then is called that, without the machine."""
     assert run(blank.url, "ingest", files, "--source", "weather").status == 0
     assert blank.registry.sources()[0].name == "weather"
 
 
 def test_standard_input_is_sent(run: Run, blank: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """YAML or JSON, as it looks."""
-
     class Stdin:
         def __init__(self, text: str) -> None:
             self.buffer = io.BytesIO(text.encode())
@@ -263,7 +257,6 @@ def test_a_rehearsal_changes_nothing_there(run: Run, blank: Served, files: Path,
 
 
 def test_most_of_a_source_goes_only_if_that_is_meant(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:
-    """One source is refused, the next one still taken."""
     new, more = tmp_path / "new.grafeo", tmp_path / "more"
     more.mkdir()
     write(more / "m.json", OTHER | {"id": "more"})
@@ -327,7 +320,6 @@ def test_too_much_text_is_refused_before_it_is_sent(
 
 
 def test_a_service_that_takes_less_says_so(run: Run, files: Path) -> None:
-    """Of a body of any size: it answers before all of it is sent."""
     with served(settings=Settings(max_manifest_bytes=1000)) as small:
         for size in (2_000, 8_000_000):
             write(files / "a.json", AGENT | {"description": "x" * size})
@@ -355,7 +347,6 @@ def test_a_service_that_takes_less_says_so(run: Run, files: Path) -> None:
     ],
 )
 def test_what_a_service_does_not_offer_needs_the_registry(run: Run, blank: Served, words: tuple[str, ...]) -> None:
-    """One line, and exit 1."""
     answer = run(blank.url, *words)
     assert (answer.status, answer.out) == (1, "")
     assert answer.err == (
@@ -365,7 +356,6 @@ def test_what_a_service_does_not_offer_needs_the_registry(run: Run, blank: Serve
 
 
 def test_a_service_is_not_copied(run: Run, blank: Served, tmp_path: Path) -> None:
-    """Neither from nor to one."""
     file = tmp_path / "r.grafeo"
     for words in ((blank.url, file), (file, blank.url)):
         answer = run(file, "migrate", *words)
@@ -385,7 +375,6 @@ def test_a_service_is_not_copied(run: Run, blank: Served, tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_said_over_http_is_refused(run: Run, blank: Served, words: tuple[str, ...], told: str) -> None:
-    """In one clear line."""
     answer = run(blank.url, *words)
     assert (answer.status, answer.out) == (2, "")
     assert told in answer.err

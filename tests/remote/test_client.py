@@ -53,7 +53,6 @@ NOWHERE = "http://127.0.0.1:9"
     ],
 )
 def test_a_url_opens_a_service(location: str, url: str) -> None:
-    """Of http and https; nothing is asked yet."""
     with Registry.open(location, environ={}) as registry:
         assert isinstance(registry, RemoteRegistry)
         assert registry.store.place == url
@@ -81,7 +80,6 @@ def test_a_url_opens_a_service(location: str, url: str) -> None:
 )
 @pytest.mark.parametrize("open_at", [RemoteRegistry.open, AsyncRemoteRegistry.open])
 def test_what_is_no_url_or_holds_a_secret_is_refused(location: str, open_at: Callable[..., Any]) -> None:
-    """And is not repeated: it may be a password."""
     with pytest.raises(InvalidSetting) as caught:
         open_at(location, environ={})
     assert "hunter2" not in str(caught.value)
@@ -107,7 +105,6 @@ def test_what_is_no_key_is_refused(key: str) -> None:
 
 
 def test_a_key_is_not_shown() -> None:
-    """Not by the settings that hold it."""
     assert KEY not in repr(Settings(api_key=KEY))
 
 
@@ -125,7 +122,6 @@ def test_a_service_has_its_own_embedder() -> None:
 
 
 def test_other_places_import_no_http_client(tmp_path: Path) -> None:
-    """Nor does a service before it is opened."""
     program = (
         "import sys; from waygraph.registry import Registry; import waygraph.registry.remote.remote_registry; "
         f"Registry.open({str(tmp_path / 'r.grafeo')!r}).close(); sys.exit('httpx2' in sys.modules)"
@@ -176,12 +172,10 @@ def refused(kind: type[WaygraphError], ask: Callable[[Any], Any]) -> str:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_nobody_else_can_be_named(name: str) -> None:
-    """A service decides by the key who asks."""
     assert "with that caller's key" in refused(InvalidQuery, ASKED[name])
 
 
 def test_every_method_that_takes_a_principal_refuses_it() -> None:
-    """None is forgotten above."""
     takes = {
         name
         for name, method in inspect.getmembers(Registry, inspect.isfunction)
@@ -191,7 +185,6 @@ def test_every_method_that_takes_a_principal_refuses_it() -> None:
 
 
 def test_a_recipe_is_one_that_the_service_knows() -> None:
-    """A value that is one of the known is as good as its name."""
     own = recipe_named("hybrid", rerank="openai:m")
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.route("x", recipe=own))
     assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.find_tools("x", recipe=own))
@@ -204,13 +197,11 @@ def test_a_recipe_is_one_that_the_service_knows() -> None:
 @pytest.mark.parametrize("name", ["", "x" * 257, "\ud800", "a/b"])
 @pytest.mark.parametrize("method", ["agent", "about", "remove", "tools"])
 def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None:
-    """It would mean another path."""
     told = refused(UnknownName, lambda registry: getattr(registry, method)(name))
     assert told == f"agent {name!r} is not known."
 
 
 def test_an_agent_is_removed_by_itself() -> None:
-    """Setting more in the same call would be two."""
     assert "by itself" in refused(InvalidSetting, lambda registry: registry.set("a", removed=True, tags=["x"]))
 
 
@@ -230,7 +221,6 @@ def test_names_keep_to_their_place_in_a_path() -> None:
 
 
 def test_only_what_changes_nothing_is_safe() -> None:
-    """By each call's own word."""
     writes: list[calls.Call[Any]] = [
         calls.remove("a"),
         calls.forget("s"),
@@ -299,14 +289,12 @@ ITSELF: dict[str, Callable[[Registry], object]] = {
 
 @pytest.mark.parametrize("name", ITSELF)
 def test_what_works_on_the_graph_needs_the_registry_itself(name: str) -> None:
-    """It says where to go, and asks nothing."""
     with Registry.open(NOWHERE, environ={}) as registry, pytest.raises(NeedsRegistry, match="run it where") as caught:
         ITSELF[name](registry)
     assert caught.value.place == NOWHERE
 
 
 def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> None:
-    """A copy and an examination read it whole."""
     for ask in (
         lambda: open_store(NOWHERE, Settings()),
         lambda: examine_at(NOWHERE, settings=Settings(), environ={}),
@@ -318,7 +306,6 @@ def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> No
 
 
 def test_it_is_a_registry_of_a_store() -> None:
-    """Whoever takes a Registry takes it."""
     with Registry.open(NOWHERE, environ={}) as registry:
         store: Store = registry.store
         assert isinstance(registry, Registry)
@@ -340,7 +327,6 @@ def test_both_clients_have_the_same_methods() -> None:
 
 
 def test_a_stamp_tells_revisions_apart() -> None:
-    """Another one after each change, the same while nothing changes."""
     with served() as service, Registry.open(service.url, environ={}) as registry:
         assert isinstance(registry, RemoteRegistry)
         stamps = []
@@ -385,7 +371,6 @@ def test_a_closed_registry_answers_nothing_more() -> None:
 
 
 def test_more_than_a_service_gives_is_refused_there(tmp_path: Path) -> None:
-    """A limit of its own is the caller's mistake; it says which."""
     with served() as service, Registry.open(service.url, environ={}) as registry:
         assert isinstance(registry, RemoteRegistry)
         registry.ingest([_document(1)], source="s")
@@ -398,7 +383,6 @@ def test_more_than_a_service_gives_is_refused_there(tmp_path: Path) -> None:
 
 
 def test_what_is_no_service_is_said() -> None:
-    """As an address with a path that is not the service's."""
     with (
         served() as service,
         Registry.open(f"{service.url}/elsewhere", environ={}) as registry,

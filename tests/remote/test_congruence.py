@@ -41,7 +41,6 @@ def test_a_service_says_what_the_registry_says(here: Registry, service: Served, 
 
 @pytest.mark.parametrize("embedder", [NO_MODEL])
 def test_so_it_is_for_asynchronous_programs(here: Registry, service: Served) -> None:
-    """The awaitable client has the same answers."""
     with asyncio.Runner() as runner:
         there = Awaited(AsyncRemoteRegistry.open(service.url, environ={}), runner)
         _compare(Life(3), here, there)

@@ -39,21 +39,18 @@ def both() -> Iterator[tuple[Registry, Registry]]:
     ids=str,
 )
 def test_a_service_answers_as_the_registry_does(both: tuple[Registry, Registry], asked: dict[str, Any]) -> None:
-    """Tools, what may not be called, and numbers."""
     here, there = (find(registry, FindAsked(**asked), policy=POLICY) for registry in both)
     assert here == there
     assert here.get("tools") or here.get("not_callable") or here["overview"]
 
 
 def test_what_a_service_withholds_is_named_as_nearest(both: tuple[Registry, Registry]) -> None:
-    """By a recipe that it knows by name, since it takes no other."""
     answer = find(both[1], FindAsked(query="entropy of quantum hamsters"))
     assert answer["reason"]
     assert len(answer["nearest"]) == 3
 
 
 def test_names_mean_the_same_tools(both: tuple[Registry, Registry]) -> None:
-    """And errors are the same errors."""
     for registry in both:
         assert tool_meant(registry, name="delete_repo").id == "github/delete_repo"
         assert tool_meant(registry, query="delete a repository for good").id == "github/delete_repo"
@@ -65,5 +62,4 @@ def test_names_mean_the_same_tools(both: tuple[Registry, Registry]) -> None:
 
 
 def test_a_service_tells_what_it_finds_by(both: tuple[Registry, Registry]) -> None:
-    """Its model is its own."""
     assert [capabilities(registry)["backends"] for registry in both] == [["keyword", "embedding"]] * 2

@@ -79,7 +79,6 @@ def test_a_service_answers_through_it(way: str, catalog: Path, tmp_path: Path, m
 
 
 def test_this_machine_is_asked_past_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to say so in NO_PROXY."""
     set_proxy(monkeypatch, "http://127.0.0.1:9")
     with (
         web_pages({"/agents.json": PAGE}) as pages,

@@ -52,8 +52,6 @@ def test_threads_share_one_registry(service: Served) -> None:
 
 
 def test_tasks_share_one_registry(service: Served) -> None:
-    """The same for an asynchronous program."""
-
     async def ask() -> None:
         async with AsyncRemoteRegistry.open(service.url, settings=Settings(remote_pool_size=3)) as there:
             asked = [query(caller, number) for caller in range(CALLERS) for number in range(EACH)]
@@ -94,7 +92,6 @@ def test_readers_beside_a_writer_see_whole_revisions() -> None:
 
 
 def test_a_call_that_finds_no_free_connection_is_told() -> None:
-    """While another holds the one that there may be."""
     settings = Settings(remote_pool_size=1, remote_timeout_s=0.1)
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(1))

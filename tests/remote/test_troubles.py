@@ -147,7 +147,6 @@ def test_what_only_reads_is_asked_again(client: Client, first: Behaviour) -> Non
     ],
 )
 def test_questions_are_safe_to_repeat_though_they_are_posted(client: Client, call: Call[Any]) -> None:
-    """What decides is that they change nothing, not the method."""
     with flaky(drop, trouble(404, "registry-not-found", facts={"path": "r"})) as service:
         assert fails(RegistryNotFound, client, service, call).path == "r"
     assert [seen.line.split()[0] for seen in service.seen] == ["POST", "POST"]
@@ -155,14 +154,12 @@ def test_questions_are_safe_to_repeat_though_they_are_posted(client: Client, cal
 
 @pytest.mark.parametrize("first", [reply(b"", 429, Retry_After="1"), trouble(429, "too-many-requests"), LOCKED])
 def test_a_write_is_sent_again_where_nothing_was_done(client: Client, first: Behaviour) -> None:
-    """Refused before it was looked at, or never let in."""
     with flaky(first, DONE) as service:
         assert client.ask(service.url, write()).revision == 7
     assert len(service.seen) == 2
 
 
 def test_a_write_is_sent_again_if_it_was_never_sent(client: Client) -> None:
-    """Nobody listened; then somebody does."""
     with flaky() as gone:
         pass
     with ExitStack() as later:
@@ -188,7 +185,6 @@ def test_a_write_is_sent_again_if_it_was_never_sent(client: Client) -> None:
 def test_a_write_that_may_have_been_done_is_not_sent_again(
     client: Client, first: Behaviour, kind: type[WaygraphError] | None
 ) -> None:
-    """Its caller is told, and has to look."""
     with flaky(first, DONE) as service, pytest.raises(kind or WaygraphError):
         client.ask(service.url, write())
     assert len(service.seen) == 1
@@ -196,7 +192,6 @@ def test_a_write_that_may_have_been_done_is_not_sent_again(
 
 
 def test_a_rehearsal_changes_nothing(client: Client) -> None:
-    """So a dry run is asked again, as what only reads."""
     with flaky(drop, reply({"reports": [], "problem": None})) as service:
         told = client.ask(service.url, offer(dry_run=True))
     assert told.all() == []
@@ -215,7 +210,6 @@ def test_it_gives_up_after_so_many_times(client: Client) -> None:
 
 
 def test_it_gives_up_after_so_long(client: Client) -> None:
-    """No pause ends later than `remote_retry_s` after the first try."""
     with flaky(*[drop] * 9) as service:
         fails(ServiceUnavailable, client, service, look(), remote_retries=100, remote_retry_s=2.0)
     assert client.slept == [0.5, 1.0]
@@ -236,7 +230,6 @@ def test_a_service_says_when_to_come_again(client: Client) -> None:
 
 
 def test_a_long_wait_is_left_to_the_caller(client: Client) -> None:
-    """Who learns how long it is."""
     refused = trouble(429, "too-many-requests", headers={"Retry_After": "50"}, facts={"retry_after_s": 49.5})
     with flaky(refused, GOOD) as service:
         error = fails(TooManyRequests, client, service, look())
@@ -244,14 +237,12 @@ def test_a_long_wait_is_left_to_the_caller(client: Client) -> None:
 
 
 def test_nothing_is_asked_again_that_stays_as_it_is(client: Client) -> None:
-    """A 503 whose problem says so, such as a model that is not there."""
     with flaky(trouble(503, "model-not-found"), GOOD) as service:
         fails(ModelNotFound, client, service, look())
     assert len(service.seen) == 1
 
 
 def test_the_last_error_is_the_services_own(client: Client) -> None:
-    """With what it knows, as where the registry is."""
     with flaky(*[LOCKED] * 4) as service:
         error = fails(RegistryLocked, client, service, look())
     assert (error.holder, error.waited_s, error.retryable) == ("pid 1", 1.0, True)
@@ -276,7 +267,6 @@ def test_a_write_has_a_limit_of_its_own(client: Client) -> None:
 
 
 def test_an_answer_that_never_ends_is_left(client: Client) -> None:
-    """Each part comes in time, all of them do not."""
     passed = count(step=25)
     client.clock = lambda: float(next(passed))
     with silence() as silent:
@@ -291,7 +281,6 @@ def test_an_answer_that_never_ends_is_left(client: Client) -> None:
 
 
 def test_nobody_there(client: Client) -> None:
-    """A port where nobody listens."""
     with flaky() as gone:
         pass
     error = fails(ServiceUnavailable, client, gone, look())
@@ -330,7 +319,6 @@ def test_nobody_there(client: Client) -> None:
     ],
 )
 def test_what_is_no_answer_of_a_service_is_said(client: Client, answer: Behaviour, told: str) -> None:
-    """One error, with the place and what was seen; not asked again."""
     with flaky(answer, GOOD) as service:
         error = fails(ServiceFailed, client, service, look(), remote_max_answer_bytes=200_000)
     assert told in str(error)
@@ -342,7 +330,6 @@ def test_what_is_no_answer_of_a_service_is_said(client: Client, answer: Behaviou
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 @pytest.mark.parametrize("call", [look, write])
 def test_redirects_are_not_followed(client: Client, status: int, call: Callable[[], Call[Any]]) -> None:
-    """The key is for the place that was named."""
     with flaky(GOOD) as other, flaky(reply(b"", status, Location=f"{other.url}/v1/agents/a")) as service:
         error = fails(ServiceFailed, client, service, call())
     assert f"answers {status}" in str(error)
@@ -361,7 +348,6 @@ def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> Non
 
 
 def test_facts_are_attributes_and_nothing_else(client: Client) -> None:
-    """A service cannot make an error anything that it is not."""
     facts = {"noun": "agent", "name": "x", "nearest": ["y"], "args": [1], "__class__": "z", "retryable": True, "_a": 1}
     with flaky(trouble(404, "unknown-name", "agent 'x' is not known", facts=facts)) as service:
         error = fails(UnknownName, client, service, look())
@@ -393,7 +379,6 @@ def test_what_was_done_before_an_error_is_told(client: Client) -> None:
 
 
 def test_the_key_is_shown_as_a_bearer_token(client: Client) -> None:
-    """And nothing else of this machine."""
     with flaky(GOOD, GOOD) as service:
         client.ask(service.url, look(), api_key=KEY)
         client.ask(f"{service.url}/registry/", look())

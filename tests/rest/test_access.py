@@ -54,7 +54,6 @@ def filled(guarded: Served) -> Served:
 
 
 def test_every_operation_is_in_the_table(guarded: Served) -> None:
-    """One that is added to the service has to be added here."""
     document = guarded.client().get("/openapi.json").json()
     found = {each["operationId"] for path in document["paths"].values() for each in path.values()}
     assert found == set(OPERATIONS)
@@ -106,7 +105,6 @@ def test_an_export_is_restored_by_who_sees_everything(filled: Served, dry_run: b
 
 
 def test_nothing_is_done_for_who_may_not(filled: Served) -> None:
-    """A refused write changes nothing."""
     before = filled.admin().get("/v1/export").content
     reader = filled.caller("route", "read", "cypher", "use", everything=True)
     assert_problem(reader.delete("/v1/agents/a"), 403, NotAllowed)
@@ -131,14 +129,12 @@ def test_nothing_is_done_for_who_may_not(filled: Served) -> None:
     ],
 )
 def test_who_shows_no_good_key_is_not_known(filled: Served, headers: dict[str, str]) -> None:
-    """401, and what was shown is told nowhere."""
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     told = assert_problem(filled.client().get("/v1/agents", headers=raw), 401, NotAuthenticated)
     assert told["facts"] == {}
 
 
 def test_a_key_in_the_address_is_no_key(filled: Served) -> None:
-    """And it does not reach the log."""
     key = filled.key("read")
     for name in ("key", "api_key", "access_token"):
         assert_problem(filled.client().get("/v1/agents", params={name: key}), 401, NotAuthenticated)
@@ -156,7 +152,6 @@ def test_a_key_that_is_revoked_or_has_expired_counts_no_more(filled: Served) -> 
 
 
 def test_a_keys_file_that_is_gone_lets_nobody_in(filled: Served) -> None:
-    """Nor one that is damaged; where the file lies is for the log."""
     assert filled.keys
     client = filled.caller("read")
     assert_good(client.get("/v1/agents"))
@@ -205,7 +200,6 @@ def test_tokens_of_an_issuer_are_callers(tmp_path: Path) -> None:
 
 
 def test_an_issuer_that_does_not_answer_is_told_so(tmp_path: Path) -> None:
-    """503 and try again; keys go on being good."""
     own = signer()
     with fake_issuer(own) as issuer:
         token = own.token(issuer.claims())

@@ -49,7 +49,6 @@ def test_the_page_loads_files_of_the_service_alone(guarded: Served) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to open the page with")
 def test_a_browser_shows_every_operation(blank: Served, tmp_path: Path) -> None:
-    """Under that policy, without an error in its console."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}", f"{blank.url}/docs"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)

@@ -44,7 +44,6 @@ def test_a_route_is_the_registrys_own(example: Served, client: httpx2.Client) ->
 
 
 def test_a_brief_route_tells_neither_votes_nor_schemas(client: httpx2.Client) -> None:
-    """Unless they are asked for."""
     brief, explained = route(client, text=TABLE), route(client, text=TABLE, explain=True, schema=True)
     assert all(match["votes"] == [] for match in brief["matches"])
     assert all(match["votes"] for match in explained["matches"])
@@ -55,7 +54,6 @@ def test_a_brief_route_tells_neither_votes_nor_schemas(client: httpx2.Client) ->
 
 
 def test_filters_limit_what_is_found(client: httpx2.Client) -> None:
-    """By tag, by kind, by agent; what fits nothing finds nothing."""
     assert set(found(route(client, text=TABLE, limit=50, filters={"agent_ids": ["crowsnest"]}))) <= {"crowsnest"}
     tagged = route(client, text=TABLE, limit=50, filters={"tags": ["restaurants"]})
     assert tagged["matches"]
@@ -124,7 +122,6 @@ ROUTES_OUT_OF_SHAPE: dict[str, object] = {
 
 @pytest.mark.parametrize("name", ROUTES_OUT_OF_SHAPE)
 def test_a_request_out_of_shape_is_told_where(client: httpx2.Client, name: str) -> None:
-    """`facts.faults` names the places."""
     told = assert_problem(client.post("/v1/route", json=ROUTES_OUT_OF_SHAPE[name]), 422, "invalid-request")
     assert told["facts"]["faults"]
     assert all(set(fault) == {"at", "reason"} for fault in told["facts"]["faults"])
@@ -132,7 +129,6 @@ def test_a_request_out_of_shape_is_told_where(client: httpx2.Client, name: str) 
 
 
 def test_what_is_not_json_is_refused(client: httpx2.Client) -> None:
-    """By its syntax, and by what it says it is."""
     as_json = {"Content-Type": "application/json"}
     assert_problem(client.post("/v1/route", content=b'{"text": ', headers=as_json), 400, "bad-request")
     assert_problem(client.post("/v1/route", content=b'"\xff"', headers=as_json), 400, "bad-request")

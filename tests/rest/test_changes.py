@@ -142,7 +142,6 @@ def test_a_policy_stays_until_another_one_is_said(client: httpx2.Client) -> None
 
 
 def test_what_does_not_answer_may_be_left_out(blank: Served, client: httpx2.Client) -> None:
-    """Of routes, batches, searches and lists."""
     ingest(client, "s", agent("up", "look"), agent("down", "look"))
     blank.registry.put_statuses({"down": failing("it is ill")})
     asked = {"text": "look", "filters": {"reachable": True}}
@@ -248,7 +247,6 @@ def test_an_id_that_comes_again_has_no_past(guarded: Served) -> None:
 
 
 def test_a_source_that_has_nothing_to_see_is_not_named(guarded: Served) -> None:
-    """It spoke for an agent once, and has only hidden ones now."""
     admin, stranger = guarded.admin(), guarded.caller(groups=("kitchen",))
     url = {"type": "http", "url": "https://a.example/mcp"}
     ingest(admin, "quiet", agent("a", "x", transport=url), agent("b", visible_to=["finance"]))

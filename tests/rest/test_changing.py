@@ -32,7 +32,6 @@ def post(client: httpx2.Client, **body: object) -> dict[str, Any]:
 
 
 def test_a_manifest_makes_a_registry_and_then_changes_it(client: httpx2.Client) -> None:
-    """The report tells what was created, changed and removed."""
     first = ingest(client, "s", agent("a", "look", "say"), agent("b"))
     assert (first["source"], first["revision"], first["dry_run"], first["notice"]) == ("s", 1, False, "")
     assert first["agents"] == {**NOTHING, "created": ["a", "b"]}
@@ -51,7 +50,6 @@ def test_a_manifest_makes_a_registry_and_then_changes_it(client: httpx2.Client) 
 
 
 def test_a_dry_run_says_it_all_and_changes_nothing(client: httpx2.Client) -> None:
-    """Where there is no registry yet it makes none."""
     told = ingest(client, "s", agent("a", "look"), dry_run=True)
     assert (told["dry_run"], told["revision"], told["agents"]["created"]) == (True, 0, ["a"])
     assert_problem(client.get("/v1/agents"), 404, "registry-not-found")
@@ -75,7 +73,6 @@ def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None
 
 
 def test_a_list_of_tools_is_a_manifest_too(client: httpx2.Client) -> None:
-    """`kind` and `namespace` say what cannot be seen."""
     tools = [{"name": "look", "description": "looks", "inputSchema": {"type": "object"}}]
     [report] = post(client, source="srv", manifest={"tools": tools}, kind="tools-list")["reports"]
     assert report["tools"]["created"] == ["srv/look"]
@@ -84,7 +81,6 @@ def test_a_list_of_tools_is_a_manifest_too(client: httpx2.Client) -> None:
 
 
 def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
-    """A report for each; and what is exported again is the same."""
     ingest(client, "one", agent("a", "look"))
     ingest(client, "two", agent("b"), agent("a2"))
     exported = client.get("/v1/export").json()
@@ -98,7 +94,6 @@ def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
 
 
 def test_what_is_rejected_costs_itself_alone(client: httpx2.Client) -> None:
-    """An agent without an id, a tool twice, a kind that is none."""
     report = ingest(
         client,
         "s",
@@ -132,7 +127,6 @@ UNREADABLE: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, name: str) -> None:
-    """422, and it says why."""
     body = json.dumps({"source": "s", **UNREADABLE[name]}).encode()
     response = client.post("/v1/manifests", content=body, headers={"Content-Type": "application/json"})
     assert response.json()["code"] in ("source-error", "unknown-name", "invalid-request", "invalid-setting")
@@ -144,7 +138,6 @@ def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, nam
 
 
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
-    """A field that is not named stays; null takes a restriction back."""
     ingest(client, "s", agent("a", visible_to=["g"]))
     said: dict[str, Any] = {
         "agent_id": "a",
@@ -172,7 +165,6 @@ def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> Non
 
 
 def test_a_source_goes_with_the_agents_that_only_it_claims(client: httpx2.Client) -> None:
-    """Its name may hold slashes."""
     url = {"type": "http", "url": "https://a.example/mcp"}
     ingest(client, "team/one.json", agent("a", transport=url), agent("b"))
     ingest(client, "two", agent("a", transport=url))

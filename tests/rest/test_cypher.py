@@ -62,7 +62,6 @@ def test_every_attack_comes_to_nothing(guarded: Served) -> None:
 
 
 def test_who_sees_a_part_only_may_not_count_the_whole(guarded: Served) -> None:
-    """Whatever scopes and groups it has, and whatever it asks."""
     for groups in ((), ("g",)):
         client = guarded.caller(groups=groups)
         for statement in ("RETURN 1", "MATCH (a:Agent) RETURN count(a)", "CREATE (n)", "nonsense"):
@@ -79,7 +78,6 @@ def test_values_are_given_as_parameters(guarded: Served) -> None:
 
 
 def test_numbers_that_json_cannot_say_are_texts(guarded: Served) -> None:
-    """So that every answer is JSON."""
     client = guarded.admin()
     told = assert_good(
         client.post("/v1/cypher", json={"statement": "RETURN 0.0/0.0 AS a, 1.0/0.0 AS b, -1.0/0.0 AS c"})
@@ -89,7 +87,6 @@ def test_numbers_that_json_cannot_say_are_texts(guarded: Served) -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", "-Infinity", '"\\ud800"', "1" + "0" * 400, "[" * 900 + "]" * 900])
 def test_parameters_that_no_engine_takes(guarded: Served, value: str) -> None:
-    """They are refused or taken, and are no fault of the service."""
     body = f'{{"statement": "RETURN $x AS x", "params": {{"x": {value}}}}}'.encode()
     response = guarded.admin().post("/v1/cypher", content=body, headers={"Content-Type": "application/json"})
     if response.status_code == 200:
@@ -122,7 +119,6 @@ def assert_ended(response: httpx2.Response) -> None:
 
 
 def test_as_many_as_are_allowed_work_at_a_time() -> None:
-    """One more is told to come back; routes and lists go on."""
     settings = Settings(cypher_timeout_s=8.0, cypher_workers=1, cypher_wait_s=0.05)
     with served(settings=settings) as service:
         client = service.client()

@@ -91,7 +91,6 @@ def told(response: httpx2.Response) -> tuple[int, dict[str, str], Any]:
 
 @pytest.mark.parametrize("name", GOOD)
 def test_both_ways_lead_to_one_answer(client: httpx2.Client, solved: list[str], name: str) -> None:
-    """To the last header; only one of them asks FastAPI."""
     path, asked = GOOD[name]
     body = json.dumps(asked).encode()
     direct = post(client, path, body, DIRECT)
@@ -117,8 +116,6 @@ def test_what_does_not_say_that_it_is_json_is_refused(client: httpx2.Client) -> 
 
 @pytest.mark.parametrize("path", [ROUTE, SEARCH])
 def test_both_ways_are_logged_and_counted_alike(example: Served, client: httpx2.Client, path: str) -> None:
-    """By the route's template."""
-
     def counted() -> float:
         lines = client.get("/metrics").text.splitlines()
         start = f'waygraph_http_requests_total{{method="POST",route="{path}",status="2xx"}}'
@@ -148,7 +145,6 @@ def test_who_may_not_route_is_refused(guarded: Served, media_type: str) -> None:
 
 
 def test_a_question_counts_once(tmp_path: Path) -> None:
-    """Whichever way it goes, also where it is passed on."""
     settings = Settings(rate_per_minute=6, rate_burst=3)
     with served(auth=True, folder=tmp_path, settings=settings) as limited:
         caller = limited.caller("route")

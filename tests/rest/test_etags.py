@@ -91,7 +91,6 @@ def test_tags_tell_apart_what_callers_see(filled: Served, path: str) -> None:
 
 
 def test_a_source_that_nobody_sees_who_asks_changes_no_tag(tmp_path: Path) -> None:
-    """That it was here again is not theirs to learn; who sees it does."""
     with served(auth=True, folder=tmp_path) as service:
         admin = service.admin()
         ingest(admin, "s", agent("open", "look"))

@@ -46,14 +46,12 @@ def test_agents_are_listed_by_id_with_the_number_of_their_tools(example: Served,
 def test_agents_are_filtered(
     example: Served, client: httpx2.Client, params: Mapping[str, object], filters: Filters
 ) -> None:
-    """Any value of a field, every field."""
     told = shapes.read_agents(get(client, "/v1/agents", **params))
     assert told == example.registry.agents_page(filters=filters, limit=100)
     assert bool(told.items) == (params != {"tag": "no such"})
 
 
 def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
-    """Its tools are brief unless schemas are asked for."""
     assert shapes.read(About, get(client, f"/v1/agents/{AGENT}", schema=True)) == example.registry.about(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}")
     assert brief == shapes.about(example.registry.about(AGENT), schemas=False)
@@ -61,7 +59,6 @@ def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
 
 
 def test_tools_are_listed_by_id(example: Served, client: httpx2.Client) -> None:
-    """Of one agent, and of all."""
     assert shapes.read_tools(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
     told = shapes.read_tools(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
     assert told == example.registry.tools_page(AGENT)

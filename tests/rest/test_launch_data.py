@@ -69,7 +69,6 @@ def test_everybody_reads_the_kind_and_the_public_address(guarded: Served) -> Non
 
 
 def test_an_operator_reads_all_of_it(guarded: Served) -> None:
-    """And the two are different answers to a cache."""
     filled(guarded)
     operator, reader = guarded.caller("read", "admin", everything=True), guarded.caller("read", everything=True)
     answer = operator.get("/v1/agents/a")

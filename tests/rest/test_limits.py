@@ -105,7 +105,6 @@ def test_a_head_that_does_not_come_is_not_waited_for(service: Served, monkeypatc
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    """408, and the connection ends."""
     head = request("/v1/route", method="POST", Content_Length="100", Content_Type="application/json")
     with served(settings=replace(SMALL, body_timeout_s=0.5)) as service:
         status, headers, body = answered(service.raw(head + b'{"text": '))
@@ -115,7 +114,6 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 def test_slow_ones_do_not_stop_others(service: Served) -> None:
-    """Idle connections, halves of headers, halves of bodies."""
     with ExitStack() as held:
         head = request("/v1/route", method="POST", Content_Length="1000")
         for sent in (b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: lo", head):
@@ -127,7 +125,6 @@ def test_slow_ones_do_not_stop_others(service: Served) -> None:
 
 
 def test_a_client_that_leaves_is_no_fault(service: Served) -> None:
-    """In the middle of a body, or before its answer."""
     head = request("/v1/route", method="POST", Content_Length="1000")
     for sent in (head, head + b'{"text": "lo', request("/v1/agents")):
         with service.connect() as connection:
@@ -139,7 +136,6 @@ def test_a_client_that_leaves_is_no_fault(service: Served) -> None:
 
 
 def test_two_lengths_and_other_tricks_are_refused(service: Served) -> None:
-    """What two servers could read in two ways is read in none."""
     for head in (
         b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n1234",
         b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
@@ -169,7 +165,6 @@ def test_what_is_no_http_is_a_problem_like_others(service: Served) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil"])
 def test_without_authentication_only_names_of_this_machine_are_answered(service: Served, host: str) -> None:
-    """A web page that makes its own name point here reads nothing."""
     status, _, body = answered(service.raw(request("/v1/agents", host=host)))
     assert status == 421
     assert json.loads(body)["code"] == "wrong-host"
@@ -235,7 +230,6 @@ def test_another_host_is_refused_whichever_page_asks() -> None:
 
 
 def test_every_answer_has_the_headers_of_care(service: Served) -> None:
-    """Good ones, problems of every kind, and those of the limits."""
     client = service.client()
     for response in (
         client.get("/healthz"),

@@ -47,7 +47,6 @@ def operations() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def test_the_committed_document_is_the_services_own(root: Path, service: Served) -> None:
-    """`make docs` writes it."""
     assert json.loads((root / "docs" / "openapi.json").read_text(encoding="utf-8")) == document()
     assert service.client().get("/openapi.json").json() == document()
 

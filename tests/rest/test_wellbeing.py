@@ -16,7 +16,6 @@ def test_a_service_is_alive_and_ready(example: Served) -> None:
 
 
 def test_health_is_told_to_everybody(guarded: Served) -> None:
-    """Whoever starts a service has no key."""
     for path in ("/healthz", "/readyz"):
         assert_good(guarded.client().get(path))
         assert_good(guarded.client("wg_000000000000_nobody").get(path))
@@ -48,7 +47,6 @@ def test_a_registry_of_another_embedder_is_not_ready(tmp_path: Path, catalogue_f
 
 
 def test_a_service_that_cannot_read_its_keys_is_not_ready(guarded: Served) -> None:
-    """It could answer nobody; the place of the file is not told."""
     guarded.key()
     assert guarded.keys
     held = guarded.keys.path.read_bytes()

@@ -34,7 +34,6 @@ def letters(text: str) -> str:
 
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda each: each.sentence[:40])
 def test_each_requirement_is_shown_by_tests_that_are_there(requirement: Requirement) -> None:
-    """And that run: none of them is marked to be left out."""
     assert requirement.shown_by
     for named in requirement.shown_by:
         path, _, function = named.partition("::")
@@ -127,7 +126,6 @@ def test_embedding_based_retrieval_is_declared_where_it_is_there(example: Regist
 
 
 def test_tools_of_several_sources_are_found_together(example: Registry) -> None:
-    """One answer, whatever source a tool is of."""
     overview = find(example, FindAsked(query=""))["overview"]
     assert len(overview["sources"]) == 2
     found = find(example, FindAsked(query="high and low water at a harbour, tides", limit=20))

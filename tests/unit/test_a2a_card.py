@@ -113,7 +113,6 @@ def _cards() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("card", _cards(), ids=lambda card: card["name"])
 def test_a_card_is_read_as_the_sdk_of_a2a_reads_it(card: dict[str, Any]) -> None:
-    """The same interfaces and skills."""
     theirs = parse_agent_card(copy.deepcopy(card))
     [entry] = read(card).entries
     interfaces = json.loads(entry.agent.transport or "{}").get("interfaces", [])
@@ -142,7 +141,6 @@ def test_the_list_of_an_a2x_registry_goes_in_whole() -> None:
 
 
 def test_an_agent_keeps_its_id_when_a_list_gets_another_of_its_name() -> None:
-    """Also when they change places, and when the other goes."""
     other = {**CARD_0_3, "url": "https://elsewhere.example/a2a"}
 
     def ids(*cards: dict[str, Any]) -> dict[str, str]:
@@ -159,7 +157,6 @@ def test_an_agent_keeps_its_id_when_a_list_gets_another_of_its_name() -> None:
 
 
 def test_secrets_in_an_address_become_references() -> None:
-    """Login and query of every interface."""
     url = "https://me:hunter2@host.example/a2a?key=hunter3"
     card = {**CARD_1_0, "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC"}]}
     [entry] = read(card).entries
@@ -182,7 +179,6 @@ def test_secrets_in_an_address_become_references() -> None:
     ],
 )
 def test_a_bad_skill_costs_itself(skill: object, reason: str) -> None:
-    """Place and reason; the skills beside it are taken."""
     intake = read({**CARD_0_3, "skills": [*CARD_0_3["skills"], skill, {"id": "last"}]})
     assert [tool.name for tool in intake.entries[0].tools] == ["sell", "last"]
     assert reason in rejected(intake)["/skills/1"]
@@ -190,7 +186,6 @@ def test_a_bad_skill_costs_itself(skill: object, reason: str) -> None:
 
 @pytest.mark.parametrize("document", [CARD_0_3, CARD_1_0, [CARD_0_3], [5, CARD_1_0], {"skills": [], "url": ""}])
 def test_cards_are_told_from_other_documents(document: Any) -> None:
-    """By their own fields."""
     assert a2a_card.fits(document)
 
 

@@ -63,7 +63,6 @@ def entries(*agents: Agent, base: str = BASE) -> list[dict[str, Any]]:
 
 
 def test_the_service_comes_first_then_each_agent() -> None:
-    """What an agent has is told; what it has not is left out."""
     full = Agent(id="git hub", name="GitHub", description="Code.", kind="a2a_agent", version="1.2", tags=("b", "a"))
     service, first, second = entries(full, Agent(id="x", name="X"))
     assert (service["identifier"], service["type"]) == ("urn:air:tools.example:service:waygraph", OPENAPI_TYPE)

@@ -26,7 +26,6 @@ from waygraph.registry.index.analyser import fold, fold_path, named_in, query_te
     ],
 )
 def test_words_and_identifiers_become_terms(text: str, expected: list[str]) -> None:
-    """Split at case, `_` and `-`; folded; stemmed if English."""
     assert terms(text) == expected
 
 
@@ -52,7 +51,6 @@ def test_text_without_spaces_becomes_pairs(text: str, expected: list[str]) -> No
 
 
 def test_repeats_count_in_a_text_and_not_in_a_query() -> None:
-    """A document keeps each occurrence, a query each word once."""
     assert terms("read read read") == ["read"] * 3
     assert query_terms("read READ reading") == ("read",)
 
@@ -66,7 +64,6 @@ def test_stop_words_are_left_out_of_queries_only() -> None:
 
 @given(st.text(st.characters(), max_size=200))
 def test_any_text_can_be_analysed(text: str) -> None:
-    """No text raises; terms hold no white space and are not endless."""
     for term in (*terms(text), *query_terms(text)):
         assert term
         assert term.split() == [term]
@@ -78,7 +75,6 @@ def test_any_text_can_be_analysed(text: str) -> None:
     "name", ["Harbor Git", "harbor-git", "harbor_git", "harborGit", "HARBOR.GIT", "harbor: git", "harbor  git"]
 )
 def test_a_name_folds_to_one_form(name: str) -> None:
-    """Case and separators do not matter."""
     assert fold(name) == "harborgit"
 
 

@@ -31,7 +31,6 @@ def faults(schema: object, arguments: object) -> dict[str, str]:
 
 
 def test_every_fault_is_told_with_its_place() -> None:
-    """And with what is expected there."""
     wrong = {"title": 7, "labels": ["a", 2], "state": "opened"}
     assert faults(ISSUE, wrong) == {
         "/labels/1": "expected string, not integer",
@@ -62,20 +61,17 @@ def test_every_fault_is_told_with_its_place() -> None:
     ],
 )
 def test_each_keyword_says_what_it_wants(schema: object, value: object, told: str) -> None:
-    """In words that a model can act on."""
     whole = {"properties": {"p": schema}, "$defs": {"n": {"type": "number"}}}
     assert faults(whole, {"p": value}) == {"/p": told}
 
 
 def test_of_alternatives_the_nearest_is_told() -> None:
-    """Not that none fits."""
     point = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
     schema = {"properties": {"at": {"anyOf": [{"type": "string"}, point]}}}
     assert faults(schema, {"at": {"x": "1"}}) == {"/at/x": "expected number, not string"}
 
 
 def test_an_unknown_name_is_told_with_the_one_that_was_meant() -> None:
-    """Where the schema allows no others."""
     schema = {"properties": {"title": {}, "body": {}}, "additionalProperties": False}
     assert faults(schema, {"tilte": "x"}) == {"/tilte": 'is not known; known: "title", "body"; did you mean "title"?'}
     by_pattern = {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}
@@ -87,7 +83,6 @@ def test_an_unknown_name_is_told_with_the_one_that_was_meant() -> None:
 
 
 def test_places_are_json_pointers() -> None:
-    """RFC 6901: `~` and `/` escaped."""
     schema = {"properties": {"a/b~c": {"items": {"type": "string"}}}}
     assert faults(schema, {"a/b~c": [1]}) == {"/a~1b~0c/0": "expected string, not integer"}
 
@@ -114,7 +109,6 @@ def strict_schemas() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_few_faults_of_many_are_told() -> None:
-    """In order of place, always the same ones."""
     schema = {"properties": {f"p{n:03}": {"type": "string"} for n in range(100)}}
     told = faults(schema, {f"p{n:03}": n for n in range(100)})
     assert list(told) == [f"/p{n:03}" for n in range(MAX_FAULTS)]
@@ -122,7 +116,6 @@ def test_few_faults_of_many_are_told() -> None:
 
 @pytest.mark.parametrize("arguments", [None, [], "x", 3, [("a", 1)]])
 def test_arguments_are_an_object(arguments: object) -> None:
-    """Whatever the schema says."""
     [(place, told)] = faults("{}", arguments).items()
     assert place == ""
     assert told.startswith("expected an object, not ")
@@ -130,7 +123,6 @@ def test_arguments_are_an_object(arguments: object) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}, b"x"])
 def test_what_json_has_not_is_refused(value: object) -> None:
-    """No upstream could be sent it."""
     assert faults("{}", {"a": [value]}) == {"": "holds a value that JSON does not have"}
 
 
@@ -196,7 +188,6 @@ def test_beside_what_cannot_be_checked_the_rest_is() -> None:
 
 
 def test_no_reference_is_fetched() -> None:
-    """Neither of a schema nor of its dialect."""
     asked: list[str] = []
 
     class Listening(BaseHTTPRequestHandler):
@@ -232,7 +223,6 @@ def chain(length: int, last: object, fork: int = 2) -> dict[str, Any]:
     ],
 )
 def test_common_patterns_are_checked(pattern: str, fits: str, unfit: str) -> None:
-    """The bounds on patterns are above those that people write."""
     schema = {"properties": {"p": {"pattern": pattern}}}
     assert faults(schema, {"p": fits}) == {}
     assert list(faults(schema, {"p": unfit})) == ["/p"]
@@ -319,7 +309,6 @@ def test_a_check_ends(schema: object, arguments: object, told: dict[str, str]) -
 
 
 def test_no_value_is_repeated_whatever_dialect_a_part_names() -> None:
-    """Values may be secret, and errors are logged."""
     said = faults({"properties": {"p": {"$schema": DRAFT_7, "pattern": "^b", "required": ["x"]}}}, {"p": "s3cret"})
     assert said == {"/p": 'must match the pattern "^b"'}
 
@@ -331,13 +320,11 @@ def test_a_name_that_is_not_known_is_told_among_hundreds() -> None:
 
 
 def test_a_long_text_is_matched_by_its_pattern() -> None:
-    """The bound is on time, not on what is checked."""
     assert faults({"properties": {"p": REPEATING}}, {"p": LONG}) == {}
 
 
 @pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07", "2019-09", "2020-12"])
 def test_every_draft_is_checked(draft: str) -> None:
-    """By its own rules."""
     address = (
         f"https://json-schema.org/draft/{draft}/schema"
         if draft[0] == "2"

@@ -50,7 +50,6 @@ def with_issuer(settings: Settings, issuer: FakeIssuer) -> Settings:
 
 
 def test_a_keys_file_turns_it_on(settings: Settings, keys: KeyFile) -> None:
-    """Also one in which every key is revoked: then nobody may call."""
     key, text = keys.create("a", ["read"])
     keys.revoke(key.id)
     authenticator = authentication_of(settings)
@@ -80,7 +79,6 @@ def test_a_damaged_keys_file_is_no_open_door(settings: Settings, keys: KeyFile) 
 
 
 def test_an_issuer_turns_it_on(settings: Settings, issuer: FakeIssuer) -> None:
-    """It needs an audience, and is not asked before a token comes."""
     with pytest.raises(InvalidSetting, match="WAYGRAPH_OIDC_AUDIENCE"):
         authentication_of(replace(settings, oidc_issuer=issuer.url))
     authenticator = authentication_of(with_issuer(settings, issuer))
@@ -93,7 +91,6 @@ def test_an_issuer_turns_it_on(settings: Settings, issuer: FakeIssuer) -> None:
 
 
 def test_a_key_names_its_caller(settings: Settings, keys: KeyFile) -> None:
-    """By its id, never by its text; its groups decide what it sees."""
     key, text = keys.create("billing", ["route", "read"], ["finance"])
     expected = Caller(
         id=f"key:{key.id}",
@@ -171,7 +168,6 @@ def test_keys_and_tokens_work_side_by_side(settings: Settings, keys: KeyFile, is
 def test_what_names_nobody_is_refused(
     settings: Settings, keys: KeyFile, authorization: str | None, api_key: str | None, told: str
 ) -> None:
-    """The error says how to say it, and nothing of what was sent."""
     keys.create("a", ["read"])
     authenticator = Authenticator.of(settings)
     for ask in (authenticator.caller, authenticator.known):
@@ -184,7 +180,6 @@ def test_what_names_nobody_is_refused(
 def test_nothing_but_a_refusal_comes_of_other_texts(
     tmp_path_factory: pytest.TempPathFactory, authorization: str | None, api_key: str | None
 ) -> None:
-    """Whatever the headers hold."""
     settings = Settings(data_dir=str(tmp_path_factory.mktemp("data")))
     settings = replace(settings, oidc_issuer="http://127.0.0.1:9", oidc_audience=AUDIENCE)
     KeyFile(settings.keys_path).create("a", ["read"])

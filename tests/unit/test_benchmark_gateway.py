@@ -44,14 +44,12 @@ def test_a_median_difference_is_that_of_the_rounds() -> None:
 
 
 def test_pieces_of_words_are_counted_to_the_end_of_a_long_text(world: World) -> None:
-    """The embedder would read its first few hundred."""
     count = word_pieces(world).count
     assert count("send a letter") == 5  # three, and the model's two marks
     assert count("send a letter " * 5_000) == 15_002
 
 
 def test_a_small_run_leaves_a_whole_record(world: World, tmp_path: Path) -> None:
-    """Through the real gateway, over both ways in."""
     sizes = Sizes(tools=14, calls=2, finds=2, token_queries=1, starts=1)
     result = measure(world, sizes, word_pieces(world))
     record = json.loads(write_record(as_record(result, "command"), tmp_path).read_text())

@@ -80,7 +80,6 @@ def test_mcp_zero_is_its_formula(registry: Registry, text: str) -> None:
 def test_reading_n_nodes_together_is_algorithm_1_but_for_the_last_ones(
     registry: Registry, text: str, weights: tuple[float, float]
 ) -> None:
-    """Near the top the two read the same nodes, so they agree."""
     query = Query(text=text, limit=5)
     together = unified(registry, query, varied(UNIFIED, weights=weights))
     apart = by_recipe(registry, query, varied(ALGORITHM_1, weights=weights))

@@ -101,7 +101,6 @@ def test_a_request_is_one_of_http() -> None:
 
 
 def test_a_server_that_does_not_start_is_reported_with_its_output(tmp_path: Path) -> None:
-    """A bare endpoint without its matrix."""
     port, log = free_port(), tmp_path / "log"
     files = (str(tmp_path), str(port), "no-graph", "no-tokenizer")
     command = python_module("benchmarks.service.bare_endpoint", *files)

@@ -79,7 +79,6 @@ def test_each_row_is_calibrated_on_the_other_families() -> None:
 
 
 def test_the_recipes_have_the_calibrations_that_were_measured() -> None:
-    """The record's `ships` is what recipes.py says."""
     ships = json.loads((PROJECT / "evals" / "abstention.json").read_bytes())["details"]["ships"]
     for name, measured in ships.items():
         calibration = RECIPES[name].calibration

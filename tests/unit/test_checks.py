@@ -140,7 +140,6 @@ def test_tools_that_wait_are_not_counted_among_those_that_may_be_found(registry:
 
 
 def test_a_fault_is_told_again_as_an_error_of_its_own() -> None:
-    """Whatever it knows, and in other words where they are given."""
     first = UpstreamAnswered(-32000, "no paper", {"tray": 2})
     again, named = first.again(), first.again("printer: no paper")
     assert (type(again), str(again), vars(again)) == (UpstreamAnswered, str(first), vars(first))

@@ -108,7 +108,6 @@ def test_explained_votes_add_up_to_the_score(run: Run) -> None:
 
 @pytest.mark.parametrize("words", [["route"], ["route", "a", "--step", "b"]])
 def test_route_wants_a_text_or_steps(words: list[str], run: Run) -> None:
-    """Neither and both are wrong usage."""
     answer = run(*words)
     assert answer.status == 2
     assert "--step" in answer.err
@@ -129,7 +128,6 @@ def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
 
 
 def test_agents_and_tools_are_listed_whole(run: Run) -> None:
-    """One line each, by id, with the whole description."""
     written = yaml.safe_load((CATALOG / "bureau-fx.yaml").read_text())["agents"][0]
     agents = run("agents").rows
     assert len(agents) == 36
@@ -153,7 +151,6 @@ def test_show_tells_what_operators_and_sources_say(run: Run, own: Path) -> None:
 
 
 def test_status_says_what_is_held(run: Run, held: Path) -> None:
-    """Location, counts, embedder and text form, a line each."""
     told = dict(line.split("\t") for line in run("status").out.splitlines())
     assert (told["registry"], told["agents"], told["tools"], told["texts"]) == (str(held), "36", "186", "contextual")
 
@@ -187,7 +184,6 @@ def test_a_dry_run_plans_and_changes_nothing(run: Run, tmp_path: Path) -> None:
 
 
 def test_standard_input_is_a_source(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-` reads it; --source, --namespace and --kind are handed on."""
     on, tools = tmp_path / "new.grafeo", {"server": {"name": "mail"}, "tools": [{"name": "send"}]}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(tools).encode())))
     words = ("ingest", "-", "--source", "postbox", "--namespace", "home", "--kind", "tools-list")
@@ -212,7 +208,6 @@ def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
 
 
 def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
-    """Every option of `set` has its opposite."""
     words = ("--pin", "--hide", "--tag", "b", "--tag", "a", "--visible-to", "ops", "--json")
     said = run("set", "bureau-fx", *words, on=own).json
     assert said | {"agent_id": ""} == {
@@ -235,7 +230,6 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
 
 
 def test_a_source_is_forgotten_with_its_agents(run: Run, own: Path) -> None:
-    """`sources forget` takes the agents that only it claimed."""
     tools = [row[0] for row in run("tools", on=own).rows]
     answer = run("sources", "forget", CATALOG, on=own)
     assert answer.status == 0
@@ -271,7 +265,6 @@ def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
-    """`export -o FILE` writes what `ingest` reads back whole."""
     file, on = tmp_path / "all.json", tmp_path / "again.grafeo"
     assert f"written\t{file}" in run("export", "-o", file).out
     assert file.read_text(encoding="utf-8") == run("export").out == run("export", "-o", "-").out
@@ -316,7 +309,6 @@ def test_an_error_of_ours_is_one_line(words: list[str], status: int, told: str, 
 
 
 def test_what_is_not_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug is not dressed up as a user's mistake."""
     monkeypatch.setattr("waygraph.registry.storage.local_registry.LocalRegistry.status", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("status")
@@ -371,7 +363,6 @@ def _with_ranges(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 
 def test_the_range_of_every_option_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    """Read quickly or by typer, a number beyond it is wrong usage."""
     ranges = list(_with_ranges(get_command(app)))
     assert len(ranges) >= 10
     for command, option, beyond in ranges:

@@ -87,7 +87,6 @@ def test_a_flag_is_shown_with_its_reason_and_escaped(program: Program) -> None:
 
 
 def test_changes_are_chosen_by_time_agent_and_number(program: Program) -> None:
-    """Without any there is a note, and exit 0."""
     for text in ("one", "two", "three"):
         program.say(moor=text)
         program.ingest()

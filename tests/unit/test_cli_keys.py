@@ -42,7 +42,6 @@ def test_create_prints_the_key_this_once(file: Path, capsys: pytest.CaptureFixtu
 
 
 def test_json_is_alone_on_stdout(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """So that a script can keep the key; the life is in days."""
     key = created(capsys, "bot", "--scope", "cypher", "--everything", "--expires-in", "0.5")
     held = KeyFile(file).find(key["key"])
     assert held is not None
@@ -52,7 +51,6 @@ def test_json_is_alone_on_stdout(file: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_list_tells_the_state_of_each(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    """Oldest first, revoked ones too; in a pipe a header and rows."""
     ids = [created(capsys, name, "--scope", "read")["id"] for name in "ab"]
     said(capsys, "revoke", ids[0])
     listed = json.loads(said(capsys, "list", "--json")[0])["keys"]
@@ -87,6 +85,5 @@ def test_list_tells_the_state_of_each(capsys: pytest.CaptureFixture[str], file: 
 def test_what_cannot_be_is_told(
     file: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], status: int, told: str
 ) -> None:
-    """In one line or with the usage, and no file is made."""
     assert told in said(capsys, *words, status=status)[1]
     assert not file.exists()

@@ -33,7 +33,6 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.mark.usefixtures("fake")
 def test_ingest_makes_up_questions_by_templates(capsys: pytest.CaptureFixture[str]) -> None:
-    """So many a tool; without the option they go again."""
     said(capsys, "ingest", FX, "--questions", "3")
     assert len(json.loads(said(capsys, "show", "bureau-fx/convert", "--json"))["questions"]) == 3
     assert "questions" in said(capsys, "show", "bureau-fx/convert")
@@ -42,7 +41,6 @@ def test_ingest_makes_up_questions_by_templates(capsys: pytest.CaptureFixture[st
 
 
 def test_ingest_asks_a_model_for_questions(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once for each tool, whatever is ingested again."""
     fake.answers = [json.dumps({"questions": ["How many euros is this?", "What is a yen worth?"]})]
     for _ in range(2):
         said(capsys, "ingest", FX, "--questions", "2", "--questions-by", "openai:writer")
@@ -58,7 +56,6 @@ def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture
 
 
 def test_route_find_and_eval_take_a_reranker(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
-    """The judge's order is what is printed and what is measured."""
     said(capsys, "ingest", str(CATALOG))
     fake.answers = ['{"order": [2, 1]}']
     ask = ("book a table for dinner and pay", "--recipe", "lexical", "--json")

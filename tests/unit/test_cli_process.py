@@ -81,7 +81,6 @@ def test_a_route_imports_only_what_it_needs(held: Path) -> None:
 
 
 def test_the_version_is_printed() -> None:
-    """`--version` alone is enough."""
     assert re.fullmatch(r"waygraph \d+\.\d+\.\d+\S*\n", run("--version").stdout)
 
 
@@ -118,7 +117,6 @@ def test_a_reader_that_leaves_is_no_error(held: Path, words: tuple[str, ...]) ->
 
 
 def test_an_interrupt_is_quiet(held: Path) -> None:
-    """Ctrl-C ends it with 130 and not a word."""
     with subprocess.Popen(
         [*PROGRAM, "--registry", str(held), "cypher"],
         stdin=subprocess.PIPE,

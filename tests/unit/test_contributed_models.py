@@ -70,7 +70,6 @@ def test_a_registry_is_made_and_read_by_it(site: Path, tmp_path: Path) -> None:
     ],
 )
 def test_its_vectors_are_looked_at(site: Path, fault: str, why: str) -> None:
-    """What is no unit row a text is refused before anything is stored."""
     embedder = open_embedder(f"faulty:{fault}", Settings(), {})
     assert embedder is not None
     with pytest.raises(EmbedderRefused) as caught:
@@ -79,7 +78,6 @@ def test_its_vectors_are_looked_at(site: Path, fault: str, why: str) -> None:
 
 
 def test_agents_stand_in_its_rerankers_order(site: Path) -> None:
-    """The longest text first; with the registry it is closed."""
     with filled(":memory:", "none", Settings()) as registry:
         fused = registry.route(Query(text=TEXT, limit=20), recipe="lexical").matches
         route = registry.route(Query(text=TEXT, limit=20), recipe=recipe_named("lexical", rerank="longest:any"))

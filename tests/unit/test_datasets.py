@@ -107,7 +107,6 @@ KNOWN = {
 
 @pytest.mark.parametrize("folder", KNOWN)
 def test_known_datasets_are_read_whole(folder: str) -> None:
-    """Every agent, tool and question of LiveMCPBench and A2X."""
     if not (SHARED / folder).is_dir():
         pytest.skip("no shared data: WAYGRAPH_BENCH_DATA names its folder")
     dataset = read_dataset(SHARED / folder, Settings())

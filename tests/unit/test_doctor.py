@@ -125,7 +125,6 @@ def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_deep_look_keeps_revision_and_index(look: Look, path: Path) -> None:
-    """It publishes nothing where nothing is pending."""
     before = current(path)
     look(deep=True)
     assert current(path) == before
@@ -135,7 +134,6 @@ def test_a_deep_look_keeps_revision_and_index(look: Look, path: Path) -> None:
 
 
 def test_no_registry(look: Look, path: Path) -> None:
-    """Where nothing was ever written, the advice is to ingest."""
     shutil.rmtree(path.parent)
     findings = look(deep=True)
     assert faults(findings) == {"registry"}
@@ -154,7 +152,6 @@ def test_a_missing_graph_file(look: Look, path: Path, deep: bool) -> None:
 
 
 def test_a_foreign_graph_file(look: Look, path: Path) -> None:
-    """It is left as it is, and named."""
     path.write_bytes(b"something else" * 1000)
     assert faults(look(deep=True)) == {"graph file", "live graph"}
     assert path.read_bytes() == b"something else" * 1000
@@ -172,7 +169,6 @@ def test_a_writer_is_named(look: Look, path: Path) -> None:
 
 
 def test_a_writer_that_died_before_publishing(look: Look, path: Path) -> None:
-    """The mark it left is found while no one writes."""
     generation.mark_pending(folder_of(path))
     findings = look()
     assert not findings["pending"].ok
@@ -197,7 +193,6 @@ def test_a_copy_of_another_revision(look: Look, path: Path) -> None:
 @pytest.mark.parametrize("name", ["state.json", "tables.json", "sources.json", "vectors.npy", "names.json", "lease"])
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
 def test_an_index_that_cannot_be_read(look: Look, path: Path, name: str, damage: Callable[[Path], None]) -> None:
-    """A file that is cut short or gone is found by the quick look."""
     damage(current(path) / name)
     if (name, damage) != ("lease", truncate):  # the lease is empty anyway
         assert "generation" in faults(look())
@@ -281,7 +276,6 @@ def _reading_vector() -> str:
 
 
 def test_a_graph_that_is_no_registry_any_more(look: Look, path: Path) -> None:
-    """Without its Registry node it is refused, and its copy examined."""
     tamper(path, "MATCH (r:Registry) DETACH DELETE r")
     assert "live graph" in faults(look(deep=True))
 
@@ -337,7 +331,6 @@ def test_an_index_that_differs_from_the_graph(
 
 
 def test_a_changed_copy_of_the_graph(look: Look, path: Path) -> None:
-    """What people ask in Cypher is compared with the live graph."""
     tamper(current(path) / "graph.grafeo", "MATCH (t:Tool {id: '" + TOOL + "'}) SET t.description = 'other'")
     assert faults(look(deep=True)) == {"index copy"}
 

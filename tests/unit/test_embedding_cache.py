@@ -80,7 +80,6 @@ def test_an_interrupted_ingest_keeps_what_it_has(inner: HashEmbedder, path: Path
 
 
 def test_threads_and_embedders_share_a_file(inner: HashEmbedder, path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Several writers at once lose nothing and see no error."""
     texts = [[f"{part}-{i}" for i in range(1200)] for part in range(4)]
     shared = CachedEmbedder(inner, path)
     embedders = [shared, shared, CachedEmbedder(inner, path), CachedEmbedder(inner, path)]
@@ -115,7 +114,6 @@ def test_a_damaged_file_is_put_aside(
 
 
 def test_a_damaged_vector_is_embedded_anew(inner: HashEmbedder, path: Path) -> None:
-    """A vector of a wrong length is not served, but replaced."""
     expected = CachedEmbedder(inner, path).embed(["a"], "document")
     with sqlite3.connect(path) as database:
         database.execute("UPDATE vector SET value = x'0000'")

@@ -87,14 +87,12 @@ def test_a_fingerprint_has_model_and_dimension(opener: Opener) -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_an_overloaded_endpoint_is_asked_again(fake: FakeOpenAI, opener: Opener, status: int) -> None:
-    """Waiting doubles from half a second."""
     fake.overloads, fake.overload_status = 3, status
     assert opener().embed(["a"], "query").any()
     assert opener.slept == [0.5, 1.0, 2.0]
 
 
 def test_retry_after_is_obeyed(fake: FakeOpenAI, opener: Opener) -> None:
-    """The endpoint's own word on how long to wait goes before ours."""
     fake.overloads, fake.retry_after = 1, "7"
     opener().embed(["a"], "document")
     assert opener.slept == [7.0]
@@ -102,7 +100,6 @@ def test_retry_after_is_obeyed(fake: FakeOpenAI, opener: Opener) -> None:
 
 @pytest.mark.parametrize("role", ["query", "document"])
 def test_an_answer_that_trickles_is_given_up(fake: FakeOpenAI, opener: Opener, role: Role) -> None:
-    """Though no read of it takes long; it is not asked for again."""
     fake.trickles = True
     embedder = opener(timeout_s=1.0)
     with pytest.raises(EmbedderUnavailable, match=r"did not answer within 1 s"):
@@ -151,7 +148,6 @@ def test_a_wrong_key_is_refused_and_not_repeated(fake: FakeOpenAI, opener: Opene
     ids=range(16),
 )
 def test_an_answer_that_is_none_is_refused(fake: FakeOpenAI, opener: Opener, garbage: bytes) -> None:
-    """Anything but one sound vector a text is refused."""
     fake.garbage = garbage
     with pytest.raises(EmbedderRefused):
         opener().embed(["a"], "query")

@@ -38,7 +38,6 @@ SEARCH = Tool(
 
 
 def test_without_a_description_the_name_stands_alone() -> None:
-    """An empty description leaves no colon behind."""
     bare = Tool(id="a/t", agent_id="a", name="t")
     assert tool_texts("plain", Agent(id="a", name="A"), bare, 1000) == ("t",)
     assert tool_texts("contextual", Agent(id="a", name="A"), bare, 1000) == ("A | t", "t")
@@ -54,7 +53,6 @@ def test_a_contextual_tool_says_whose_it_is_and_what_it_takes() -> None:
 
 
 def test_a_contextual_agent_names_its_first_25_tools() -> None:
-    """More tool names would push out the rest."""
     (text,) = agent_texts("contextual", GITHUB, [f"t{i}" for i in range(30)], 1000)
     assert text.startswith("GitHub: Repositories and issues. Tools: t0, t1, ")
     assert text.endswith(", t24")
@@ -64,7 +62,6 @@ ASKED = replace(SEARCH, questions=("Where is the bug?", "Any open issue?"))
 
 
 def test_a_concatenation_holds_all_parts() -> None:
-    """Name, description, parameters and questions, in one text."""
     assert tool_parts("concat", GITHUB, ASKED, 1000) == Parts(
         ("search: Find issues. Parameters: q (what to find), limit Where is the bug? Any open issue?",)
     )
@@ -117,7 +114,6 @@ def made(form: TextForm, tool: Tool) -> tuple[dict[str, float], str]:
 
 
 def test_a_vector_is_the_weighted_sum_at_length_one() -> None:
-    """ScaleMCP, Equation 1, over texts that are at right angles."""
     vector, _ = made("tdwa-2", ASKED)
     length = (0.2**2 + 0.3**2 + 2 * 0.25**2) ** 0.5
     assert vector == {
@@ -144,7 +140,6 @@ def test_the_key_tells_weights_and_questions() -> None:
     ["", "null", "true", "[]", "{", '{"properties": []}', '{"properties": null}', '{"type": "string"}', "[" * 100_000],
 )
 def test_a_schema_that_is_none_has_no_parameters(schema: str) -> None:
-    """Whatever stands where a schema should be, nothing is raised."""
     assert parameter_text(schema) == ""
 
 

@@ -46,7 +46,6 @@ def test_the_package_holds_the_default_model(settings: Settings) -> None:
 
 
 def test_the_cache_goes_before_the_package(settings: Settings) -> None:
-    """What was pulled is used first, and both are listed."""
     cached = model_folder(pulled_folder(settings))
     assert locate(DEFAULT_EMBEDDER, settings) == cached
     assert [model.where for model in installed(settings)] == ["cache", "package"]
@@ -54,7 +53,6 @@ def test_the_cache_goes_before_the_package(settings: Settings) -> None:
 
 
 def test_a_named_folder_goes_before_all(settings: Settings, tmp_path: Path) -> None:
-    """A folder that the user names is used as it is."""
     model_folder(pulled_folder(settings))
     mine = model_folder(tmp_path / "mine")
     assert locate(f"onnx:{mine}", settings) == mine
@@ -94,7 +92,6 @@ def test_a_missing_default_model_says_how_to_get_it(settings: Settings, monkeypa
     ],
 )
 def test_a_spec_that_cannot_be_is_refused(settings: Settings, spec: str, said: str) -> None:
-    """The message shows what was seen and what is allowed."""
     with pytest.raises(EmbedderRefused) as caught:
         open_embedder(spec, settings, {})
     assert said in str(caught.value)

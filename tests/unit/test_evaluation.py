@@ -54,7 +54,6 @@ def test_every_query_is_judged_by_what_the_registry_answers(dataset: Dataset, le
 
 
 def test_steps_are_asked_alone_or_united() -> None:
-    """A question by its steps finds what each of them finds."""
     whole = read_dataset(REQUESTS, Settings())
     first, second = whole.questions[0].need, whole.questions[2].need
     both = Need(text="both", gold=(*first.gold, *second.gold))
@@ -79,7 +78,6 @@ def test_a_grid_holds_every_combination() -> None:
 
 
 def test_a_record_comes_back_as_it_was_written(record: Record, tmp_path: Path) -> None:
-    """Through a file; the summary is the same without queries."""
     write_record(record, tmp_path / "sub" / "a.json")
     assert read_record(tmp_path / "sub" / "a.json") == json.loads(json.dumps(record))
     summary = summary_of(record)

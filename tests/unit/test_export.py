@@ -153,7 +153,6 @@ def test_a_namespaced_agent_keeps_its_id(registry: Registry, other: Registry, tm
 def test_an_agent_that_two_sources_claim_comes_back_with_both(
     registry: Registry, other: Registry, tmp_path: Path
 ) -> None:
-    """Each source's claim is restored, under its own key."""
     agent = {"transport": {"url": "http://one/"}, "tools": [{"name": "read"}]}
     take_document(registry, tmp_path / "a.json", catalogue({"id": "files", "name": "Files", **agent}))
     take_document(registry, tmp_path / "b.json", catalogue({"id": "my/files", "name": "Files", **agent}))
@@ -270,7 +269,6 @@ def test_untrusted_text_stays_data(registry: Registry, tmp_path: Path) -> None:
 
 
 def test_the_page_holds_everything(filled: Registry) -> None:
-    """Each agent and tool, with its schema, at a place of its own."""
     data = json.loads(_Page(export(filled, "html")).text_of("data"))
     assert [agent["id"] for agent in data["agents"]] == [agent.id for agent in filled.agents()]
     assert {tool["id"]: tool["input"] for tool in data["tools"]} == {

@@ -113,7 +113,6 @@ def test_a_document_is_a_source_under_its_address(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_document_is_told_in_one_line(answer: Any, reason: str) -> None:
-    """With the status where there is one."""
     with web_pages({"/a": answer}) as web:
         error = refused(f"{web.url}/a")
     assert error.reason.startswith(reason)
@@ -125,7 +124,6 @@ def test_what_is_no_document_is_told_in_one_line(answer: Any, reason: str) -> No
     "url", ["ftp://h/a", "https://", "h/a", "http://[::1", "http://h:99999999/", f"http://{PLANTED}:x@h:p/"]
 )
 def test_what_is_no_address_is_refused_unquoted(url: str) -> None:
-    """It may hold a login."""
     with pytest.raises(SourceError) as caught:
         address_of(url)
     assert PLANTED not in str(caught.value)
@@ -161,7 +159,6 @@ def slowly(part: bytes) -> Any:
 
 @pytest.mark.parametrize("part", [b"X-More: 1\r\n", b"\r\nx"])
 def test_an_answer_that_trickles_ends_in_time(part: bytes) -> None:
-    """Headers and body alike, though each part comes soon."""
     with web_pages({"/a": slowly(part)}) as web:
         error = refused(f"{web.url}/a", replace(S, fetch_total_s=0.3))
     assert error.reason == "did not end within 0.3 s (WAYGRAPH_FETCH_TOTAL_S)"
@@ -174,7 +171,6 @@ HEADERS = {"Authorization": f"Bearer {PLANTED}", "X-Key": PLANTED}
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_on_the_same_origin_keeps_headers(status: int) -> None:
-    """And what was fetched says where from."""
     with web_pages({"/b": ok(CATALOGUE)}) as web:
         web.redirect("/a", "/b", status)
         page = asked(f"{web.url}/a", headers=HEADERS)
@@ -196,7 +192,6 @@ def test_a_redirect_to_another_origin_loses_headers_for_good() -> None:
 
 
 def test_a_redirect_goes_from_http_to_https_but_not_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked for https gets nothing else."""
     certificate = write_certificate(tmp_path / "c.pem", "127.0.0.1")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with web_pages({"/a": ok(CATALOGUE)}) as plain, web_pages({"/b": ok(CATALOGUE)}, certificate=certificate) as safe:
@@ -208,7 +203,6 @@ def test_a_redirect_goes_from_http_to_https_but_not_back(tmp_path: Path, monkeyp
 
 
 def test_no_error_tells_a_header_or_a_login() -> None:
-    """Nor the chain of errors behind it."""
     with web_pages({"/a": lambda handler: handler.connection.close()}) as web:
         error: BaseException | None = refused(
             f"{web.url.replace('//', f'//me:{PLANTED}@')}/a?k={PLANTED}", headers=HEADERS
@@ -231,7 +225,6 @@ def test_no_error_tells_a_header_or_a_login() -> None:
 def test_a_certificate_that_does_not_fit_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, days: int, reason: str
 ) -> None:
-    """What is wrong with it, and nothing sent."""
     certificate = write_certificate(tmp_path / "c.pem", name, days=days)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
@@ -285,7 +278,6 @@ def test_an_address_is_public_or_not(address: str, public: bool) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.1", "2130706433"])
 def test_a_service_asks_no_address_of_its_own_network(host: str) -> None:
-    """However it is written: nothing is connected to."""
     with web_pages({"/a": ok(CATALOGUE)}) as web:
         url = web.url.replace("127.0.0.1", host)
         assert "may not be asked from here" in refused(f"{url}/a", allowed=is_public).reason
@@ -293,7 +285,6 @@ def test_a_service_asks_no_address_of_its_own_network(host: str) -> None:
 
 
 def test_a_redirect_into_the_network_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each address on the way is judged."""
     judged: list[str] = []
 
     def only_the_first(address: str) -> bool:

@@ -16,7 +16,6 @@ from waygraph.registry.model.files import write_named
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
 def test_a_named_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
-    """Who could read it before can after, and nobody else."""
     file = tmp_path / "record.json"
     file.write_text("old", encoding="utf-8")
     file.chmod(mode)
@@ -40,7 +39,6 @@ def test_an_export_is_never_written_over_its_registry(
 
 
 def test_a_graph_that_was_written_over_is_not_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The index still answers, and the advice keeps what it does."""
     home = tmp_path / "r.grafeo"
     with Registry.open(home, embedder="none") as registry:
         sync(registry, Manifest(source="s"))

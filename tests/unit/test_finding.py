@@ -57,7 +57,6 @@ def asked(registry: Registry, query: str, principal: Principal | None = None, **
 
 
 def test_a_summary_tells_what_a_tool_is_for_and_what_it_takes(registry: Registry) -> None:
-    """What is needed first, and no key that has nothing to tell."""
     answer = asked(registry, "github__create_issue", limit=1)
     assert answer["tools"] == [
         {
@@ -104,7 +103,6 @@ def test_what_is_known_unchanged_is_not_sent_again(registry: Registry) -> None:
 
 
 def test_a_version_changes_with_the_tool_and_with_nothing_else(growing: Registry) -> None:
-    """Not with its agent, its place or what else there is."""
     put(growing, "work", [github()])
     before = asked(growing, "github__create_issue", limit=1)["tools"][0]["version"]
     put(growing, "more", [agent("x", tool("x", "y"), description="issues")])
@@ -128,12 +126,10 @@ def test_a_version_changes_with_the_tool_and_with_nothing_else(growing: Registry
     ],
 )
 def test_an_exact_name_is_found_first(registry: Registry, query: str) -> None:
-    """Id or call name, in any case, also between quotes."""
     assert names(asked(registry, query))[0] == "github__create_issue"
 
 
 def test_all_that_bear_a_bare_name_are_found_first(registry: Registry) -> None:
-    """In any case; of those that may be seen."""
     of_all = {"github__create_issue", "tracker__create_issue"}
     assert set(names(asked(registry, "Create_Issue", PUBLIC))[:2]) == of_all
     assert names(asked(registry, "searchtickets"))[0] == "tracker__searchTickets"
@@ -182,7 +178,6 @@ def test_texts_in_doubt_are_not_shown(registry: Registry) -> None:
 
 
 def test_a_held_tool_is_told_of_when_it_is_named(registry: Registry) -> None:
-    """No search finds it: nobody approved its text."""
     for query in ("newcomer__translate_text", "newcomer/translate_text"):
         answer = asked(registry, query)
         assert names(answer, "not_callable") == ["newcomer__translate_text"]
@@ -191,7 +186,6 @@ def test_a_held_tool_is_told_of_when_it_is_named(registry: Registry) -> None:
 
 
 def test_what_needs_a_person_says_so(registry: Registry) -> None:
-    """And what says of itself that it destroys."""
     answer = find(
         registry,
         FindAsked(query="github__delete_repo", limit=1),
@@ -202,7 +196,6 @@ def test_what_needs_a_person_says_so(registry: Registry) -> None:
 
 
 def test_a_policy_that_names_sources_holds_in_answers(registry: Registry) -> None:
-    """What the source claims, and nothing else."""
     policy = CallPolicy(rules=(Rule(source="work", verdict="deny"),))
     answer = find(registry, FindAsked(query="create_issue", limit=5), principal=BOARD, policy=policy)
     assert names(answer)[0] == f"{SECRET}__create_issue"
@@ -224,7 +217,6 @@ def test_nothing_found_says_why_and_what_is_near(registry: Registry) -> None:
 
 @pytest.mark.parametrize("query", ["", "  \n\t"])
 def test_an_empty_query_is_answered_by_numbers(registry: Registry, query: str) -> None:
-    """By kind of agent, source and tag; never by the list."""
     answer = asked(registry, query)
     assert answer["overview"] == {
         "tools": 10,
@@ -254,7 +246,6 @@ def test_a_namespace_holds_what_its_sources_claim(registry: Registry) -> None:
 
 
 def test_only_the_agents_named_are_looked_at(registry: Registry) -> None:
-    """An empty set is none of them, never all."""
     only = frozenset({"tracker"})
     assert set(names(asked(registry, "create_issue", agent_ids=only))) <= {
         "tracker__create_issue",
@@ -298,7 +289,6 @@ def test_of_what_may_not_be_seen_nothing_is_told(
 
 @given(name=queries.filter(str.strip), by_name=st.booleans())
 def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by_name: bool) -> None:
-    """Nor does an error tell of it more than was asked."""
     try:
         found = (
             tool_meant(registry, name=name, principal=PUBLIC)
@@ -327,7 +317,6 @@ def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by
     ],
 )
 def test_a_description_is_cut_at_a_sentence(text: str, told: str) -> None:
-    """Short ones stay whole."""
     assert summary(text) == told
     assert len(told) <= SUMMARY_CHARS
 
@@ -348,7 +337,6 @@ def test_a_description_is_cut_at_a_sentence(text: str, told: str) -> None:
     ],
 )
 def test_parameters_read_like_a_signature(properties: dict[str, Any], told: str) -> None:
-    """In the manner of TypeScript."""
     assert parameters(canonical_json({"type": "object", "properties": properties})) == told
 
 
@@ -367,7 +355,6 @@ def test_parameters_read_like_a_signature(properties: dict[str, Any], told: str)
     )
 )
 def test_any_schema_has_a_signature_of_one_line(schema: object) -> None:
-    """Whatever a source put there."""
     told = parameters(canonical_json(schema))
     assert "\n" not in told
     assert len(told) < 5_000

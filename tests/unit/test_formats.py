@@ -154,7 +154,6 @@ def test_mcp_keeps_output_and_annotations() -> None:
 
 
 def test_mcps_own_types_take_every_tool(catalogue_tools: list[Tool]) -> None:
-    """The MCP library parses each definition, and sends it as it came."""
     from mcp.types import Tool as McpTool
 
     for defined in definitions(catalogue_tools, "mcp"):

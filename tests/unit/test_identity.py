@@ -49,19 +49,16 @@ def test_every_key_makes_a_legal_agent_id(key: str) -> None:
     ],
 )
 def test_a_legal_key_is_its_own_id(key: str, expected: str) -> None:
-    """A legal key stays as it is, a slash becomes a dot."""
     assert agent_id(key) == expected
 
 
 def test_illegal_keys_that_look_alike_stay_apart() -> None:
-    """What cannot be kept is told apart by a hash."""
     made = {agent_id(key) for key in ("天気", "地図", "a@b", "a#b", "@@@", "../x", "_x", "🚢")}
     assert len(made) == 8
 
 
 @given(texts, texts)
 def test_every_call_name_is_legal_for_every_host(agent: str, tool: str) -> None:
-    """`[A-Za-z_][A-Za-z0-9_-]{0,63}`, whatever the names hold."""
     assert CALL_NAME.fullmatch(call_name(agent_id(agent), tool))
 
 
@@ -72,7 +69,6 @@ def test_different_tools_have_different_call_names(tools: list[tuple[str, str]])
 
 
 def test_a_tool_cannot_take_the_call_name_of_another() -> None:
-    """A name that is written like a shortened one is shortened itself."""
     taken = call_name("a", "b.c")
     forged = taken.removeprefix("a__")
     assert call_name("a", forged) != taken
@@ -90,7 +86,6 @@ def test_a_tool_cannot_take_the_call_name_of_another() -> None:
     ],
 )
 def test_what_cannot_be_a_name_says_why(name: str, fault: str) -> None:
-    """Too long, control characters, half a character."""
     assert fault in name_fault(name)
 
 
@@ -105,14 +100,12 @@ def test_canonical_json_is_one_text_for_one_value(value: object) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": float("-inf")}])
 def test_what_is_not_json_is_refused(value: object) -> None:
-    """NaN and infinities raise ValueError."""
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical_json(value)
 
 
 @given(st.lists(texts, max_size=4), st.lists(texts, max_size=4))
 def test_a_digest_tells_the_parts_apart(first: list[str], second: list[str]) -> None:
-    """Equal parts, equal digest; no part runs into the next."""
     assert (digest(*first) == digest(*second)) == (first == second)
 
 

@@ -44,7 +44,6 @@ def some_names(seed: int) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_each_name_gives_its_rows(file: Path, seed: int) -> None:
-    """Whatever the names, and none that was not written gives any."""
     names = some_names(seed)
     write_names(file, names)
     rows = Names(file).rows
@@ -63,7 +62,6 @@ def test_names_that_look_like_the_file_s_own_marks(file: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 40, -1])
 def test_a_file_that_is_cut_short_is_damage(file: Path, kept: int) -> None:
-    """A name must not seem to be nobody's because its line is gone."""
     write_names(file, some_names(5))
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(ValueError):
@@ -71,7 +69,6 @@ def test_a_file_that_is_cut_short_is_damage(file: Path, kept: int) -> None:
 
 
 def test_a_line_that_is_damaged_is_damage(file: Path) -> None:
-    """Rows that cannot be read are not none."""
     write_names(file, {"one": [1], "two": [2]})
     file.write_bytes(file.read_bytes().replace(b"[2]", b"[2}"))
     rows = Names(file).rows

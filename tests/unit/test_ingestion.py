@@ -42,7 +42,6 @@ def tools_of(registry: Registry) -> list[str]:
 
 
 def test_the_servers_of_a_configuration_are_asked(registry: Registry, config: Path) -> None:
-    """One that does not answer is not taken, and the report says why."""
     [report] = ingest(registry, config, environ={"PYTHON": sys.executable})
     assert report.changes.created_agents == ("tides", "harbour")
     assert tools_of(registry) == ["harbour/tides", "tides/tides"]

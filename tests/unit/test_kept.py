@@ -95,7 +95,6 @@ def test_a_failed_write_leaves_nothing_that_is_published_later(
 
 
 def test_a_large_registry_is_not_kept(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound every publication reads and makes all of it."""
     monkeypatch.setattr(incremental, "KEPT_TOOLS", 3)
     chance = random.Random(8)  # noqa: S311 - not a secret
     for _ in range(4):

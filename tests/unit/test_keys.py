@@ -58,7 +58,6 @@ def edited(keys: KeyFile, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def test_a_key_is_found_by_its_text(keys: KeyFile) -> None:
-    """What was asked for is what is found, by a new reader too."""
     key, text = keys.create("billing", ["write", "route", "route"], ["finance", "ops", "finance"])
     assert (key.name, key.scopes, key.groups, key.everything) == (
         "billing",
@@ -73,7 +72,6 @@ def test_a_key_is_found_by_its_text(keys: KeyFile) -> None:
 
 
 def test_keys_are_listed_oldest_first(keys: KeyFile, clock: Clock) -> None:
-    """With the time of their making, in UTC."""
     made = []
     for name in ("one", "two", "one"):
         made.append(keys.create(name, ["read"])[0])
@@ -97,7 +95,6 @@ def test_the_file_holds_hashes_and_is_its_owners(keys: KeyFile) -> None:
 def test_no_key_with_one_character_changed_is_good(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Nor one that is longer or shorter, or that has another key's id."""
     keys = KeyFile(tmp_path_factory.mktemp("keys") / "keys.json")
     text, other = (keys.create(name, ["read"])[1] for name in "ab")
     place = data.draw(st.integers(0, len(text) - 1))
@@ -130,7 +127,6 @@ def test_no_key_with_one_character_changed_is_good(
     ],
 )
 def test_what_no_key_can_be_is_refused(keys: KeyFile, arguments: dict[str, Any], told: str) -> None:
-    """The error says what is allowed, and no file is made."""
     with pytest.raises(InvalidSetting, match=told):
         keys.create(**{"name": "a", "scopes": ["read"], **arguments})
     assert not keys.path.exists()
@@ -140,7 +136,6 @@ def test_what_no_key_can_be_is_refused(keys: KeyFile, arguments: dict[str, Any],
 
 
 def test_a_key_expires(keys: KeyFile, clock: Clock) -> None:
-    """To the second; it stays in the list."""
     key, text = keys.create("a", ["read"], expires_in=timedelta(days=2))
     assert key.expires_at == "2027-01-17T08:00:00+00:00"
     clock.now_s += 2 * 86_400 - 1
@@ -153,7 +148,6 @@ def test_a_key_expires(keys: KeyFile, clock: Clock) -> None:
 
 
 def test_a_revoked_key_is_found_no_more(keys: KeyFile, clock: Clock) -> None:
-    """The others stay as they are; revoking again changes nothing."""
     key, text = keys.create("a", ["read"])
     other, other_text = keys.create("b", ["read"])
     clock.now_s += 60
@@ -195,7 +189,6 @@ def test_no_error_or_repr_tells_a_secret(keys: KeyFile) -> None:
 
 
 def test_a_damaged_file_is_told_without_its_content(keys: KeyFile) -> None:
-    """Hashes that are out of shape are not quoted."""
     keys.create("a", ["read"])
     edited(keys, lambda document: document["keys"][0].update(sha256="HUSH" * 20))
     with pytest.raises(KeysUnusable, match="keys/0/sha256") as refused:
@@ -260,7 +253,6 @@ def test_no_damage_makes_a_key(tmp_path_factory: pytest.TempPathFactory, bytes_:
 
 
 def test_a_file_that_is_gone_is_an_error(keys: KeyFile) -> None:
-    """For whoever had read it; a file that never was holds no key."""
     assert keys.list() == ()
     _, text = keys.create("a", ["read"])
     keys.path.rename(keys.path.with_name("aside"))
@@ -286,7 +278,6 @@ def test_a_file_that_everybody_may_write_is_refused(keys: KeyFile) -> None:
 
 
 def test_a_write_that_fails_leaves_the_file(keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk: the error is ours, and the keys are as they were."""
     _, text = keys.create("a", ["read"])
 
     def full(_: int) -> None:

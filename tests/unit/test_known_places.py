@@ -67,13 +67,11 @@ def test_every_client_is_found_on_every_system(tmp_path: Path, platform: str, pr
     ],
 )
 def test_a_client_that_was_moved_is_found(tmp_path: Path, platform: str, variable: str, place: str) -> None:
-    """By the variable that the system, or the client, looks at."""
     placed(tmp_path / "moved", {place: CONFIG})
     [config] = found(tmp_path / "home", platform, {variable: str(tmp_path / "moved")})
     assert (config.path, config.servers) == (tmp_path / "moved" / place, 2)
 
 
 def test_a_project_that_is_the_home_is_looked_at_once(tmp_path: Path) -> None:
-    """Its configs are the user's own."""
     placed(tmp_path, {".cursor/mcp.json": CONFIG})
     assert len(found(tmp_path, "linux", cwd=tmp_path)) == 1

@@ -34,14 +34,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("location", ["a\0b", "~no-such-user-as-this/x", "/"])
 def test_what_is_no_path_is_refused(location: str) -> None:
-    """By the name that was given."""
     with pytest.raises(InvalidSetting, match=r"cannot be the file of a registry|nobody here has such a home"):
         agents(location)
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "file/x.grafeo"])
 def test_a_path_that_the_system_refuses_is_told(tmp_path: Path, name: str) -> None:
-    """A name that is too long, or a path through a file."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageFailed, match="cannot be read"):
         agents(tmp_path / name)
@@ -84,7 +82,6 @@ NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
     ],
 )
 def test_an_index_that_cannot_be_read_is_told(path: Path, harm: Callable[[Path], None]) -> None:
-    """With its place and the system's word for it."""
     harm(folder_of(path))
     try:
         with pytest.raises(StorageFailed, match=r"tools\.grafeo\.index.*: cannot be read: [A-Z]"):

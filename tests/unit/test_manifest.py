@@ -100,7 +100,6 @@ def test_a_text_of_20_mb_is_cut_and_reported(intake: Intake) -> None:
 
 @pytest.mark.parametrize("field", ["input_schema", "output_schema", "annotations"])
 def test_a_schema_that_is_too_long_is_left_out_and_reported(intake: Intake, field: str) -> None:
-    """The tool stays, without it; half a schema would be none."""
     [made] = tools_of(intake, tool("search", 0, **{field: {"x": "y" * 2_000_000}}))
     assert getattr(made, field) == ("{}" if field == "input_schema" else "")
     assert "was left out (WAYGRAPH_MAX_SCHEMA_CHARS)" in intake.cut[0].reason
@@ -182,7 +181,6 @@ circular["self"] = circular
     ],
 )
 def test_a_bad_tool_is_rejected_alone(intake: Intake, fields: dict[str, object], reason: str) -> None:
-    """Its agent and the tools beside it are taken."""
     made = tools_of(intake, tool("first"), tool(**{"number": 1, **fields}), tool("last", 2))  # type: ignore[arg-type]
     assert [each.name for each in made] == ["first", "last"]
     [rejected] = intake.rejected
@@ -191,7 +189,6 @@ def test_a_bad_tool_is_rejected_alone(intake: Intake, fields: dict[str, object],
 
 
 def test_a_tool_named_twice_counts_once(intake: Intake) -> None:
-    """The first of the name is kept, the second rejected."""
     made = tools_of(intake, tool(description="first"), tool(number=1, description="second"))
     assert [each.description for each in made] == ["first"]
     assert intake.rejected == [

@@ -169,7 +169,6 @@ def test_a_faulty_entry_costs_itself_alone(entry: object, reason: str) -> None:
 
 
 def test_a_disabled_server_is_listed_and_not_asked() -> None:
-    """It has a tag that says so; `disabled: false` says nothing."""
     document = {
         "mcpServers": {
             "off": {"command": "x", "disabled": True, "env": {"A": "${UNSET}"}},
@@ -255,7 +254,6 @@ INPUTS = [
 
 
 def test_an_input_comes_from_its_variable_or_its_default() -> None:
-    """`${input:api-key}` from WAYGRAPH_INPUT_API_KEY; nobody is asked."""
     document = {
         "inputs": INPUTS,
         "servers": {"a": {"type": "http", "url": "https://h/${input:region}", "headers": {"K": "${input:api-key}"}}},
@@ -267,7 +265,6 @@ def test_an_input_comes_from_its_variable_or_its_default() -> None:
 
 
 def test_an_unset_variable_is_an_error_of_its_server_alone() -> None:
-    """All that one needs is told at once; the others are asked."""
     document = {
         "mcpServers": {
             "a": {"command": "x", "args": ["${UNSET}"], "env": {"B": "${env:OTHER}", "C": "${UNSET}${TOKEN}"}},
@@ -294,7 +291,6 @@ def test_an_unset_variable_is_an_error_of_its_server_alone() -> None:
     ],
 )
 def test_what_is_no_reference_is_an_error(text: str, reason: str) -> None:
-    """Better than a program that is started with it as it stands."""
     assert fault({"command": "x", "args": [text]}).startswith(reason)
 
 
@@ -302,7 +298,6 @@ def test_what_is_no_reference_is_an_error(text: str, reason: str) -> None:
 
 
 def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path) -> None:
-    """In dotenv's format; nothing in it is resolved."""
     (tmp_path / ".env").write_text("# mine\nexport A=1\nB='two words'\nC=\"x\\ny\"\nD=${TOKEN}\nE\n", "utf-8")
     entry = {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"A": "own"}}
     around = Surroundings(environ={}, cwd=str(tmp_path))
@@ -315,7 +310,6 @@ def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path
 
 
 def test_a_server_is_found_again_by_its_file_and_key(tmp_path: Path) -> None:
-    """As the claim in the graph names it."""
     path = tmp_path / "mcp.json"
     path.write_text(
         json.dumps(

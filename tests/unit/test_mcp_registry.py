@@ -82,7 +82,6 @@ def test_every_form_of_a_list_is_read(document: object) -> None:
 
 
 def test_only_the_latest_version_of_a_name_counts() -> None:
-    """What says so of itself; else the last published."""
     document = [
         entry("a/x", latest=False, at="2026-03-01", version="3.0.0-rc"),
         entry("a/x", latest=True, at="2026-02-01", version="2.0.0"),
@@ -319,7 +318,6 @@ values = st.recursive(
 
 @given(values | st.lists(values, max_size=3) | st.fixed_dictionaries({"servers": st.lists(values, max_size=3)}))
 def test_whatever_a_list_holds_it_is_read_or_rejected(document: Any) -> None:
-    """Nothing raises, and every reason is there."""
     if not mcp_registry.fits(document):
         return
     intake = taken(document)

@@ -78,7 +78,6 @@ def test_metrics_by_hand(  # noqa: PLR0917 - a row of the table
     hit: float,
     success: float,
 ) -> None:
-    """Each metric has the value that its definition gives."""
     found = {name: metric(ranked, gold, depth) for name, metric in METRICS.items()}
     told = {"Recall": recall, "nDCG": ndcg, "mAP": ap, "MRR": rr, "Hit": hit, "Success": success}
     assert found == pytest.approx(told)
@@ -86,7 +85,6 @@ def test_metrics_by_hand(  # noqa: PLR0917 - a row of the table
 
 @metrics
 def test_a_query_without_gold_is_refused(name: str) -> None:
-    """It cannot be judged, whatever was answered."""
     for ranked in ([], ["a"]):
         with pytest.raises(ValueError, match="gold is empty"):
             METRICS[name](ranked, [], 5)
@@ -120,7 +118,6 @@ def test_what_is_below_the_depth_does_not_count(
 @unhurried
 @given(ranked=rankings, gold=golds, depth=depths)
 def test_success_is_an_id_of_its_own_for_each_item(ranked: list[str], gold: Gold, depth: int) -> None:
-    """However they are given out: all ways are tried."""
     ways = permutations(ranked[:depth], len(gold))
     assert METRICS["Success"](ranked, gold, depth) == any(
         all(each in item for each, item in zip(way, gold, strict=True)) for way in ways
@@ -133,7 +130,6 @@ def test_success_is_an_id_of_its_own_for_each_item(ranked: list[str], gold: Gold
 def test_a_right_id_is_worth_more_higher_up(
     name: str, ranked: list[str], gold: Gold, depth: int, data: st.DataObject
 ) -> None:
-    """To change places with a wrong id directly above never costs."""
     right = [at for at, ranked_id in enumerate(ranked) if any(ranked_id in item for item in gold)]
     at = data.draw(st.sampled_from(right))
     below, above = [*ranked[:at], "x", *ranked[at:]], [*ranked[: at + 1], "x", *ranked[at + 1 :]]

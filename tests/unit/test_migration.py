@@ -164,7 +164,6 @@ def test_a_copy_that_was_killed_half_way_is_made_again(source: Path, target: Pat
 
 
 def test_a_copy_that_is_there_is_compared_and_left(target: Path, copy: Copy) -> None:
-    """The second run writes nothing."""
     first = copy()
     before = files_of(target)
     second = copy()
@@ -234,7 +233,6 @@ PLANTED: dict[str, tuple[Callable[[Holdings], Holdings], str]] = {
 def test_a_copy_that_differs_is_no_registry(
     what: str, target: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A difference is found and named before the copy counts."""
     spoil, said = PLANTED[what]
     monkeypatch.setattr(migration, "parts_of", lambda whole, held: parts_of(spoil(whole), held))
     with pytest.raises(CopyDiffers) as found:
@@ -259,7 +257,6 @@ def test_a_registry_node_that_differs_is_found(target: Path, copy: Copy, monkeyp
 
 
 def test_a_target_with_another_registry_is_left_untouched(rich: Richly, own: Path, copy: Copy, source: Path) -> None:
-    """It is refused by its revision, and no byte of it changes."""
     before = files_of(own)
     with pytest.raises(RegistryUnusable, match=r"it holds another registry already, at revision 8"):
         migrate_at(str(source), str(own), Settings())
@@ -279,7 +276,6 @@ def test_a_registry_that_came_meanwhile_is_left_untouched(
 
 
 def test_a_registry_is_not_copied_to_itself(source: Path, tmp_path: Path) -> None:
-    """However its name is written."""
     link = tmp_path / "link.grafeo"
     link.symlink_to(source)
     for same in (source, link, source.parent / ".." / source.parent.name / source.name):

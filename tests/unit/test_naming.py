@@ -44,7 +44,6 @@ def test_an_address_names_its_host_and_path(url: str, key: str) -> None:
 
 
 def test_no_secret_is_in_a_source_s_name() -> None:
-    """Literal values become references, as in a transport."""
     command = ["npx", "tool", "--token", "s3cr3t-a", "--api-key=s3cr3t-b", "https://u:s3cr3t-c@h/x?key=s3cr3t-d"]
     assert "s3cr3t" not in name_of_command(command)
 

@@ -71,7 +71,6 @@ def test_a_write_is_a_line_in_the_log_and_in_the_file(file: Path) -> None:
     ],
 )
 def test_what_fails_is_told_with_its_code(file: Path, error: Exception, outcome: str) -> None:
-    """The error's type and not its text; it goes on to whoever called."""
     audit = Audit(file)
     with pytest.raises(type(error)), audit.attempt(CALLER, "cypher", STATEMENT):
         raise error
@@ -107,7 +106,6 @@ def test_the_file_is_its_owners_alone(file: Path) -> None:
 
 
 def test_processes_share_a_file(file: Path) -> None:
-    """Long lines of several at once: each is whole, and none is lost."""
     program = (
         "import sys; from pathlib import Path; from waygraph.api.telemetry.audit import Audit; "
         "from waygraph.registry.access.visibility import LOCAL; audit = Audit(Path(sys.argv[1])); "
@@ -121,7 +119,6 @@ def test_processes_share_a_file(file: Path) -> None:
 
 
 def test_what_is_tried_is_counted(file: Path) -> None:
-    """Writes by action and outcome, statements by outcome."""
     metrics = Metrics()
     audit = Audit(metrics=metrics)
     for error in (None, CypherRefused("no"), EngineError("no")):

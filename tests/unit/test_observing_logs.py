@@ -68,7 +68,6 @@ def test_an_id_is_taken_over_and_sent_back(service: Service, request_id: str) ->
 
 @pytest.mark.parametrize("given_id", ["", "a b", "a" * 129, "ä", '"}', "x;y", "../x"])
 def test_an_id_that_is_not_sane_is_replaced(service: Service, given_id: str) -> None:
-    """A new one is made; the one given is nowhere."""
     answer = httpx2.get(f"{service.url}/status/204", headers=[(b"X-Request-ID", given_id.encode())])
     made = answer.headers["x-request-id"]
     assert re.fullmatch("[0-9a-f]{32}", made)
@@ -129,7 +128,6 @@ def test_a_key_in_a_path_is_hidden(service: Service) -> None:
 
 
 def test_bodies_are_not_logged(service: Service) -> None:
-    """A request's text is its caller's own business."""
     answer = httpx2.post(f"{service.url}/api/v1/route", json={"text": "my payslip of March"})
     assert answer.status_code == 200
     service.line(request_id=answer.headers["x-request-id"])
@@ -210,7 +208,6 @@ def test_messages_of_libraries_are_redacted() -> None:
     ],
 )
 def test_what_is_a_secret_goes_and_the_rest_stays(text: str, told: str) -> None:
-    """Each in the place where it stands in the wild."""
     assert without_secrets(text) == told
 
 
@@ -223,7 +220,6 @@ def test_no_key_survives(before: str, drawn: bytes, after: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="*"), min_size=4), st.text())
 def test_what_is_known_to_be_secret_goes(secret: str, around: str) -> None:
-    """The credentials of the request itself, whatever their form."""
     assert secret not in without_secrets(f"{around} {secret} {around}", [secret])
 
 

@@ -84,7 +84,6 @@ def test_labels_are_few_whatever_is_asked(service: Service) -> None:
 
 
 def test_what_the_registry_holds_is_asked_at_the_scrape() -> None:
-    """Not when it is counted: the callable is asked anew each time."""
     held = [Holding(revision=3, agents=2, tools=7), Holding(revision=4, agents=2, tools=9)]
     metrics = Metrics(lambda: held.pop(0))
     for revision, tools in ((3, 7), (4, 9)):

@@ -106,7 +106,6 @@ def test_no_secret_and_no_query_leaves_in_a_span(collector: Collector, registry:
 
 
 def test_a_fault_of_the_service_is_an_error_and_one_of_the_caller_is_not(collector: Collector) -> None:
-    """As OpenTelemetry's conventions have it for servers."""
     with observed_service(traces=opened()) as service:
         for path in ("/fails", "/status/404", "/status/503"):
             httpx2.get(service.url + path)
@@ -130,7 +129,6 @@ def test_a_collector_that_is_gone_costs_no_request(monkeypatch: pytest.MonkeyPat
 
 
 def test_on_a_console_each_span_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OTEL_TRACES_EXPORTER=console, without any endpoint."""
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     stream = StringIO()
     traces = open_traces(os.environ, stream)
@@ -142,14 +140,12 @@ def test_on_a_console_each_span_is_a_line(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for, but the SDK is not installed."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(MissingExtra, match=r"tracing needs opentelemetry-sdk.*pip install 'waygraph\[telemetry\]'$"):
         open_traces({"OTEL_TRACES_EXPORTER": "console"}, StringIO())
 
 
 def test_what_does_not_trace_loads_no_sdk() -> None:
-    """A service without the variables pays nothing for it."""
     program = (
         "import io, sys; from waygraph.api.telemetry import request_log, traces; "
         "traces.open_traces({}, io.StringIO()); "

@@ -60,7 +60,6 @@ def test_every_asymmetric_algorithm_is_taken(algorithm: str) -> None:
 
 
 def test_clocks_may_differ_by_the_leeway(world: World) -> None:
-    """Half a minute either way."""
     now_s = int(time.time())
     assert world.tokens.caller(world.token(exp=now_s - 20))
     assert world.tokens.caller(world.token(nbf=now_s + 20, iat=now_s + 20))
@@ -77,7 +76,6 @@ def test_the_claims_of_groups_and_scopes_are_settings(world: World) -> None:
 
 
 def test_a_token_without_a_key_id_is_taken_where_one_key_fits(world: World) -> None:
-    """With two that fit it is not said which."""
     token = world.signer.token(world.issuer.claims(), kid=None)
     assert world.tokens.caller(token)
     world.issuer.published.append(signer("second").jwk)
@@ -116,7 +114,6 @@ def test_a_token_without_a_key_id_is_taken_where_one_key_fits(world: World) -> N
     ids=str,
 )
 def test_a_signed_token_with_other_claims_is_refused(world: World, claims: dict[str, object], reason: str) -> None:
-    """The signature alone is not enough."""
     assert world.reason(world.token(**claims)) == reason
 
 
@@ -137,7 +134,6 @@ def test_a_forged_signature_is_refused(world: World) -> None:
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "", None, 7, ["ES256"]])
 def test_a_token_that_nobody_signed_is_refused(world: World, algorithm: object) -> None:
-    """Whatever it calls its algorithm."""
     token = unsigned({"typ": "JWT", "alg": algorithm, "kid": "first"}, world.issuer.claims())
     for signature in ("", base64url(bytes(64))):
         assert "it is n" in world.reason(f"{token}.{signature}")
@@ -208,7 +204,6 @@ def test_keys_that_are_not_for_checking_are_left_out(changes: dict[str, object])
 
 @given(ANY_JSON)
 def test_rubbish_among_the_keys_is_left_out(rubbish: Any) -> None:
-    """The good key stays, whatever stands beside it or in its fields."""
     good = signer().jwk
     assert [key.kid for key in verifying_keys({"keys": [rubbish, good]})] == ["first"]
     for name in ("x", "crv", "kty", "alg", "use", "key_ops", "kid"):
@@ -217,7 +212,6 @@ def test_rubbish_among_the_keys_is_left_out(rubbish: Any) -> None:
 
 
 def test_a_token_that_is_too_long_is_refused_unread(world: World) -> None:
-    """However good it is; and nobody is asked for it."""
     tokens = world.reader(oidc_max_token_chars=2_000)
     with pytest.raises(NotAuthenticated, match="longer than 2000 characters"):
         tokens.caller(world.token(note="a" * 2_000))
@@ -252,7 +246,6 @@ def test_rubbish_is_refused_and_never_fails_otherwise(text: str) -> None:
 
 @given(ANY_JSON, ANY_JSON)
 def test_any_header_and_claims_are_read_or_refused(header: Any, claims: Any) -> None:
-    """Well signed nonsense, too: a caller, or NotAuthenticated."""
     tokens = OidcTokens(LOOSE, IssuerKeys(lambda: {"keys": [signer().jwk]}, "issuer", PATIENCE))
     good = {"iss": LOOSE.issuer, "aud": AUDIENCE, "sub": "a", "exp": int(time.time()) + 60}
     for told in (claims, {**good, "groups": claims}, {**good, "scope": claims}, {**good, "exp": claims}):
@@ -283,7 +276,6 @@ def test_any_header_and_claims_are_read_or_refused(header: Any, claims: Any) -> 
     ids=str,
 )
 def test_scopes_are_those_of_ours(claims: dict[str, object], scopes: list[str]) -> None:
-    """Behind the prefix, spelled just so."""
     assert caller_of({"sub": "a", **claims}, LOOSE).scopes == frozenset(scopes)
 
 
@@ -311,7 +303,6 @@ def test_groups_come_from_the_claim_that_is_named(
 
 
 def test_members_of_one_group_see_everything() -> None:
-    """If it is set; an empty group in a token is no such member."""
     rules = replace(LOOSE, everything_group="admins")
     assert caller_of({"sub": "a", "groups": ["x", "admins"]}, rules).sees_everything
     assert not caller_of({"sub": "a", "groups": ["Admins", ""]}, rules).sees_everything

@@ -29,7 +29,6 @@ def world() -> Iterator[World]:
 
 
 def test_keys_are_fetched_once_for_many_tokens(world: World) -> None:
-    """Also for many threads that come at the same time."""
     world.issuer.gate.clear()
     tokens = [world.token(sub=f"user-{number}") for number in range(40)]
     with ThreadPoolExecutor(8) as pool:
@@ -116,7 +115,6 @@ def test_held_keys_work_while_the_issuer_is_down(caplog: pytest.LogCaptureFixtur
 
 
 def test_one_thread_renews_while_the_others_go_on(world: World) -> None:
-    """A slow issuer delays one request after the lifetime, not all."""
     tokens = [world.token(sub=f"user-{number}") for number in range(20)]
     assert world.tokens.caller(tokens[0])
     world.now_s += PATIENCE.lifetime_s + 1.0
@@ -213,7 +211,6 @@ def test_remembered_tokens_are_bounded(world: World, checks: list[str]) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any], told: str) -> None:
-    """Nothing is taken of it, and it may pass."""
     for name, value in behaviour.items():
         if name == "gate":
             world.issuer.gate.clear()
@@ -240,5 +237,4 @@ def test_an_issuer_that_nobody_vouches_for_is_asked_nothing(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
 def test_this_machine_needs_no_certificate(host: str) -> None:
-    """http is for a sidecar or a test; every other host needs https."""
     OidcTokens.of(Settings(oidc_issuer=f"http://{host}:8443/realm", oidc_audience=AUDIENCE))

@@ -119,7 +119,6 @@ def test_recursion_stays_a_reference() -> None:
 
 
 def test_an_answer_that_is_an_object_is_the_output_schema() -> None:
-    """200 or 201 before the default; an array is none."""
     tools = tools_of(PETS_3_0)
     assert tools["pets_list"].output_schema == ""
     gives = json.loads(tools["addPet"].output_schema)
@@ -144,7 +143,6 @@ def test_a_document_of_3_1_brings_its_own_definitions() -> None:
 
 
 def test_bodies_of_swagger_2() -> None:
-    """Forms with files, a body that is an object, and one that is not."""
     tools = tools_of(FILES_2_0)
     assert schema(tools["upload"]) == {
         "type": "object",

@@ -56,7 +56,6 @@ def test_an_address_that_is_a_path_alone_counts_from_where_the_document_is(
 
 
 def test_secrets_in_an_address_become_references() -> None:
-    """That of the service, and that of one operation."""
     server = {"url": "https://me:hunter2@host.example/?key=hunter2"}
     document = document_with({"operationId": "send", "servers": [server]}, servers=[server])
     entry = agent_of(document)
@@ -79,7 +78,6 @@ def test_secrets_in_an_address_become_references() -> None:
     ],
 )
 def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> None:
-    """Place and reason; the operations beside it are tools."""
     good = {"/z": {"get": {"operationId": "good"}}}
     intake = read({**PETS_3_0, "paths": {**paths, **good} if isinstance(paths, dict) else paths})
     assert [entry.key for entry in intake.entries] == ["Pet Shop"]
@@ -103,7 +101,6 @@ def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> 
     ],
 )
 def test_what_lies_outside_the_document_is_not_fetched(reference: str, reason: str) -> None:
-    """A remark with the place; the tool is there without it."""
     intake = read(document_with(body_of({"type": "object", "properties": {"a": {"$ref": reference}}})))
     [tool] = intake.entries[0].tools
     assert schema(tool)["properties"] == {"a": {}}
@@ -127,7 +124,6 @@ def test_what_lies_outside_the_document_is_not_fetched(reference: str, reason: s
     ],
 )
 def test_schemas_in_circles_end(schemas: dict[str, Any]) -> None:
-    """As body and as answer; what is left is a schema."""
     operation = body_of({"$ref": "#/components/schemas/A"})
     operation["responses"] = {"200": {"content": operation["requestBody"]["content"]}}
     [tool] = agent_of(document_with(operation, components={"schemas": schemas})).tools

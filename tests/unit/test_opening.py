@@ -46,7 +46,6 @@ def test_a_command_is_started_and_asked(program: Path) -> None:
 
 
 def test_a_command_s_variables_are_kept_as_references(program: Path) -> None:
-    """The value reaches the server's launch; the graph gets the name."""
     how = opening(env={"TIDE_KEY": "${TIDE_KEY}", "OTHER": "literal-s3cret"})
     with pytest.raises(SourceError, match="TIDE_KEY"):
         open_command([sys.executable, str(program)], how)

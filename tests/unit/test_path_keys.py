@@ -39,6 +39,5 @@ def test_what_is_made_by_chance_is_a_key(text: str, kept: str) -> None:
     ],
 )
 def test_names_versions_and_files_are_none(text: str) -> None:
-    """Nor is what stands outside of an address."""
     assert without_path_keys(text) == text
     assert path_keys(text) == frozenset()

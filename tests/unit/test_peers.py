@@ -163,7 +163,6 @@ def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
 
 
 def test_a_sample_is_the_same_each_time() -> None:
-    """The places are distinct and depend on the numbers alone."""
     assert sampled(212, 20) == sampled(212, 20)
     assert len(sampled(212, 20)) == 20
     assert sampled(5, 5) == frozenset(range(5))
@@ -212,7 +211,6 @@ def test_a_library_that_is_not_installed_is_told(tiny: Path, tmp_path: Path) -> 
 
 
 def test_an_unknown_contender_is_refused() -> None:
-    """The message lists those that are known."""
     with pytest.raises(ValueError, match=r"'bm26' is not known; known: .*bm25s"):
         contender_named("bm26")
 
@@ -271,7 +269,6 @@ def test_losses_are_told_like_wins() -> None:
 
 
 def test_the_table_lands_between_its_own_markers(tmp_path: Path) -> None:
-    """What stands around them stays; a page without them is refused."""
     ours = row(account("ours", {0: ["x"], 1: ["z"]}, {0: [2.0], 1: [2.0]}), ASKED, reference_of(2.0), 9)
     record = tmp_path / "peers.json"
     record.write_text(json.dumps(record_of([ours | {"name": HYBRID}])))
@@ -357,7 +354,6 @@ def task(text: str, agent: str, tool: str) -> dict[str, object]:
 
 
 def test_absent_data_is_one_visible_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the data set nothing is measured and nothing is written."""
     page = tmp_path / "page.md"
     assert main(["run", "--data", str(tmp_path), "--evals", str(tmp_path), "--page", str(page)], os.environ) == 0
     assert "skipped" in capsys.readouterr().err

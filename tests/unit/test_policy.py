@@ -76,7 +76,6 @@ def test_annotations_are_read_as_mcp_means_them(annotations: dict[str, object] |
 
 
 def test_a_skill_destroys_nothing() -> None:
-    """It gives its text."""
     assert judge(SKILL, tool("writing", "style"), by_name=False).verdict == "allow"
 
 
@@ -140,13 +139,11 @@ def test_the_unannotated_may_be_relaxed() -> None:
 
 
 def test_a_rule_of_a_group_holds_for_its_members_only() -> None:
-    """Nor for who calls without any group."""
     policy = parse_policy('default = "deny"\n[[rules]]\nmatch = "github/*"\nverdict = "allow"\ngroups = ["board", "x"]')
     assert [verdict(READING, policy, who=who) for who in (BOARD, PUBLIC, None)] == ["allow", "deny", "deny"]
 
 
 def test_a_rule_of_a_source_holds_for_what_that_source_claims() -> None:
-    """And where a match stands beside it, both must fit."""
     policy = parse_policy('[[rules]]\nsource = "web:*"\nmatch = "github"\nverdict = "deny"')
     assert policy.names_sources
     claims = (frozenset({"web:x", "y"}), frozenset({"y"}), frozenset[str]())
@@ -194,7 +191,6 @@ def test_a_rule_over_call_names_means_the_agent_that_it_names(
 
 
 def test_a_text_that_was_approved_is_not_in_doubt() -> None:
-    """As it was when somebody approved it."""
     approved = Tool(id="a/b", agent_id="a", name="b", flags=("odd",), content_hash="1", approved_hash="1")
     assert judge(GITHUB, approved, by_name=True).verdict == "allow"
 
@@ -233,15 +229,12 @@ def test_any_glob_is_a_rule(matches: list[tuple[str, Verdict]], name: str, defau
     ],
 )
 def test_a_wrong_file_says_where(text: str, told: str) -> None:
-    """A rule that is not understood is never passed over."""
     with pytest.raises(InvalidSetting) as caught:
         parse_policy(text)
     assert told.lower() in str(caught.value).lower()
 
 
 def test_a_file_is_read_and_a_missing_one_refused(tmp_path: Path) -> None:
-    """No file named: no rules."""
-
     path = tmp_path / "policy.toml"
     with pytest.raises(InvalidSetting, match="No such file"):
         load_policy(str(path))

@@ -77,7 +77,6 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], object]:
     ],
 )
 def test_damage_is_refused(tmp_path: Path, harm: Callable[[Path], object]) -> None:
-    """Before it gives a row that is none, or takes all memory for one."""
     postings(tmp_path, [["tide", "chart"], ["pilot"]])
     harm(tmp_path / "t")
     with pytest.raises(ValueError, match=r".+"):

@@ -38,7 +38,6 @@ def test_a_thread_steps_back_alone() -> None:
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_texts_of_a_writer_step_further_back(behind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of anybody else do not: `waygraph ingest` is waited for."""
     seen: set[int] = set()
 
     def noted(self: onnx.OnnxEmbedder, text: str) -> object:

@@ -67,7 +67,6 @@ def test_every_tool_has_some_questions(tool: Tool) -> None:
 
 
 def test_questions_change_the_hash_and_their_absence_does_not() -> None:
-    """A tool without questions has the hash that it always had."""
     asked = replace(WEATHER, questions=("Will it rain?", "Is it cold?"))
     turned = replace(WEATHER, questions=("Is it cold?", "Will it rain?"))
     tagged = replace(WEATHER, tags=("Will it rain?",))

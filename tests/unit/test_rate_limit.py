@@ -32,7 +32,6 @@ def taken(limit: RateLimit, caller: str, requests: int) -> int:
 
 
 def test_a_burst_is_taken_then_as_many_as_the_rate_allows() -> None:
-    """Three at once, then one each second."""
     clock = Clock()
     limit = RateLimit(60, 3, clock)
     assert taken(limit, "a", 10) == 3
@@ -58,7 +57,6 @@ def test_the_error_says_when_the_next_is_taken() -> None:
 
 
 def test_callers_have_buckets_of_their_own() -> None:
-    """One that is out does not keep another waiting."""
     limit = RateLimit(60, 1, Clock())
     assert [taken(limit, caller, 5) for caller in ("a", "b", "a")] == [1, 1, 0]
 
@@ -137,7 +135,6 @@ def test_failures_of_an_address_are_limited() -> None:
     ],
 )
 def test_one_client_is_one_address_or_one_network(one: str, other: str, same: bool) -> None:
-    """A client has a /64 of IPv6 to choose from, so it counts as one."""
     failures = FailureLimit(RateLimit(1, 1, Clock()))
     failures.failed(one)
     if same:

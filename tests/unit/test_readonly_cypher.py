@@ -192,13 +192,11 @@ def test_a_refused_call_is_told_with_those_that_are_allowed() -> None:
 
 @pytest.mark.parametrize("numbers", ["0, 1000000", "1, 1000, 2", "0, size($x) - 1", "0, 1e3", "-5, 0x10"])
 def test_a_range_of_moderate_length_passes(numbers: str) -> None:
-    """Up to a million, or up to what is only known when it runs."""
     check_ranges(list(tokens_of(f"RETURN [x IN range({numbers}) | x]")))
 
 
 @pytest.mark.parametrize("numbers", ["0, 1000001", "-2000000, 0", "1, 1e9", "0, 0xFFFFFFFFFF", "0, 0o77777777"])
 def test_a_long_range_may_only_come_as_rows(numbers: str) -> None:
-    """Behind UNWIND it may be as long as it will."""
     for spelled in ("range", "RANGE", "`range`"):
         with pytest.raises(CypherRefused, match="behind UNWIND"):
             check_ranges(list(tokens_of(f"RETURN [x IN {spelled}({numbers}) | x]")))
@@ -236,6 +234,5 @@ def test_text_around_a_write_never_lets_it_pass(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_gets_a_decision(text: str) -> None:
-    """No text makes the check fail in another way than by refusing."""
     with contextlib.suppress(CypherRefused):
         check_read_only(text, max_chars=20_000)

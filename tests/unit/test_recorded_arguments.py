@@ -20,7 +20,6 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\nhunter2secret=\n-----END RSA PRI
 )
 @pytest.mark.parametrize("value", [SECRET, f'a" {SECRET} words', [SECRET], {"value": SECRET}, [[{"a": SECRET}]], 4711])
 def test_all_that_stands_under_the_name_of_a_secret_is_struck(name: str, value: Any) -> None:
-    """Also in JSON that is itself a text."""
     told = arguments_without_secrets({"a": [{name: value}], "text": json.dumps({"b": {name: value}})})
     assert told == {"a": [{name: "***"}], "text": json.dumps({"b": {name: "***"}})}
 
@@ -92,5 +91,4 @@ def test_any_arguments_are_told(value: Any) -> None:
     ],
 )
 def test_texts_of_others_tell_no_secret_either(text: str, told: str) -> None:
-    """A name may end in what says that it is a secret's."""
     assert without_secrets(text) == told

@@ -93,7 +93,6 @@ def test_a_process_that_runs_follows_the_repair_of_the_index(path: Path, registr
 
 
 def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: Registry, tmp_path: Path) -> None:
-    """The generation is built anew instead."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     folder = folder_of(path)
     damaged = folder / (folder / "current").read_text() / "sources.json"
@@ -226,7 +225,6 @@ def test_no_group_is_not_everyone(registry: Registry, tmp_path: Path, groups: li
 
 
 def test_setting_what_is_set_changes_nothing(registry: Registry, tmp_path: Path) -> None:
-    """The same word again is no new revision."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     registry.set("alpha", pinned=True)
     before = registry.status().state.revision

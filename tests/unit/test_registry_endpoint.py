@@ -99,7 +99,6 @@ def test_vectors_of_another_length_are_refused_before_they_are_committed(
 
 
 def test_reindex_takes_the_new_length(fake: FakeOpenAI, opened_anywhere: Opens, tmp_path: Path) -> None:
-    """Writes and questions go on with it."""
     with opened_anywhere() as registry:
         ingest(registry, tmp_path / "a.json", "alpha")
     fake.dimension = OTHER_LENGTH

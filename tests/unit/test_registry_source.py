@@ -53,7 +53,6 @@ def refused(fake: FakeMcpRegistry, settings: Settings | None = None, **options: 
 
 
 def test_every_page_is_read(fake: FakeMcpRegistry) -> None:
-    """By cursor, latest versions alone, with progress as they come."""
     seen: list[tuple[int, int]] = []
     manifest = read(fake, progress=lambda done, of: seen.append((done, of)))
     assert keys(manifest) == [f"a.example/s{number}" for number in range(10)]
@@ -104,7 +103,6 @@ def test_what_changed_since_is_a_part_and_tombstones_remove(fake: FakeMcpRegistr
 
 
 def test_the_servers_that_are_open_can_be_asked(fake: FakeMcpRegistry) -> None:
-    """Beside the manifest, which lists all."""
     fake.entries = [
         entry("a/open", remotes=[{"type": "sse", "url": "http://127.0.0.1:9/sse"}]),
         entry("a/closed", remotes=[{"url": "http://x.example", "headers": [{"name": "K", "isRequired": True}]}]),
@@ -117,7 +115,6 @@ def test_the_servers_that_are_open_can_be_asked(fake: FakeMcpRegistry) -> None:
 
 
 def test_headers_go_with_every_request_and_nowhere_else(fake: FakeMcpRegistry) -> None:
-    """A subregistry may ask for a token; no error shows it."""
     read(fake, headers={"Authorization": "Bearer s3cret"})
     assert fake.authorizations == ["Bearer s3cret"] * 4
     fake.troubles = [(403, None)]
@@ -131,7 +128,6 @@ def test_headers_go_with_every_request_and_nowhere_else(fake: FakeMcpRegistry) -
 
 
 def test_an_overloaded_registry_is_asked_again() -> None:
-    """After as long as it says, else longer each time."""
     waits = Waits()
     with fake_mcp_registry(*TEN[:1]) as fake:
         fake.troubles = [(429, "7"), (503, None), (500, None)]
@@ -161,7 +157,6 @@ def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry) -> None:
 
 
 def test_an_endless_list_ends(fake: FakeMcpRegistry) -> None:
-    """By the number of pages, and at once where a cursor comes again."""
     fake.endless = True
     manifest = read(fake, Settings(mcp_registry_max_pages=7))
     assert (len(manifest.entries), len(fake.requests), manifest.partial) == (10, 7, True)
@@ -184,13 +179,11 @@ def test_an_endless_list_ends(fake: FakeMcpRegistry) -> None:
     ],
 )
 def test_an_answer_that_is_none_is_refused(fake: FakeMcpRegistry, body: bytes, reason: str) -> None:
-    """Nothing is read of it."""
     fake.body = body
     assert reason in refused(fake)
 
 
 def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
-    """Of all pages together; nothing compressed is taken."""
     page = len(json.dumps(TEN[:3]))
     manifest = read(fake, Settings(max_source_bytes=2 * page))
     assert 0 < len(manifest.entries) < 10
@@ -200,7 +193,6 @@ def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
 
 
 def test_redirects_are_not_followed(fake: FakeMcpRegistry) -> None:
-    """Nobody else gets the token."""
     fake.troubles = [(307, None)]
     assert "answers 307; redirects are not followed" in refused(fake)
 
@@ -212,7 +204,6 @@ def test_redirects_are_not_followed(fake: FakeMcpRegistry) -> None:
     "url", ["https://u:s3cret@h", "https://h?token=s3cret", "https://h#s3cret", "ftp://h/s3cret", "s3cret", "https://"]
 )
 def test_an_address_that_is_none_is_refused_and_not_repeated(url: str) -> None:
-    """It may hold a password."""
     with pytest.raises(SourceError) as caught:
         open_registry(url, Settings())
     assert "s3cret" not in str(caught.value)

@@ -67,7 +67,6 @@ def test_tools_stand_in_the_models_order(fake: FakeOpenAI, registry: Registry) -
 
 
 def test_only_the_best_are_put_in_order(fake: FakeOpenAI, registry: Registry) -> None:
-    """What lies behind `depth` keeps its place."""
     fused = registry.route(Query(text=TEXT, limit=5), recipe="lexical").matches
     fake.answers = [order(2, 1)]
     recipe = replace(LEXICAL, rerank=Rerank(spec="openai:judge", depth=2))

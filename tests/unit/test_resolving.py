@@ -80,7 +80,6 @@ def test_odd_names_mean_their_own_tools() -> None:
 
 
 def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
-    """Of those that may be seen."""
     with pytest.raises(AmbiguousTool) as caught:
         tool_meant(registry, name="create_issue", principal=PUBLIC)
     assert set(caught.value.candidates) == {"github__create_issue", "tracker__create_issue"}
@@ -99,7 +98,6 @@ def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
     ],
 )
 def test_an_unknown_name_is_told_with_the_nearest(registry: Registry, name: str, near: str) -> None:
-    """And nothing like it runs."""
     with pytest.raises(UnknownName) as caught:
         tool_meant(registry, name=name)
     assert caught.value.nearest[0] == near
@@ -107,21 +105,18 @@ def test_an_unknown_name_is_told_with_the_nearest(registry: Registry, name: str,
 
 
 def test_a_clear_request_means_one_tool(registry: Registry) -> None:
-    """First by meaning and by words, and well ahead."""
     assert tool_meant(registry, query="delete a repository for good").id == "github/delete_repo"
     assert tool_meant(registry, query="list the issues of a repository").id == "github/list_issues"
     assert tool_meant(registry, query="github__create_issue").id == "github/create_issue"
 
 
 def test_a_request_that_fits_several_means_none(registry: Registry) -> None:
-    """The candidates are told, the best first."""
     with pytest.raises(AmbiguousTool) as caught:
         tool_meant(registry, query="create an issue")
     assert 2 <= len(caught.value.candidates) <= CANDIDATES
 
 
 def test_a_request_that_nothing_fits_is_unknown(registry: Registry) -> None:
-    """With what is nearest."""
     with pytest.raises(UnknownName) as caught:
         tool_meant(registry, query="entropy of quantum hamsters")
     assert caught.value.nearest

@@ -98,7 +98,6 @@ def words(text: str) -> frozenset[str]:
 
 
 def test_gold_is_every_tool_of_every_company_named(companies: tuple[Company, ...]) -> None:
-    """The companies in the text are those whose tools are right."""
     called = {call: company for company in companies for call in company.calls}
     for query in instances(companies, seed=2, count=2_500):
         named = {called[call] for call in re.findall(r"Firm\d+ Holdings|Firm\d+(?! Holdings)\b|F\d+X", query.text)}

@@ -30,7 +30,6 @@ def test_the_best_are_those_of_a_sort(scores: np.ndarray, depth: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 799, 801, 5_527])
 @pytest.mark.parametrize("kept", [1.0, 0.5, 0.01])
 def test_the_best_of_many(size: int, kept: float) -> None:
-    """Of 100, all different, with some left out by a mask."""
     scores = RNG.normal(size=size).astype(np.float32)
     scores[RNG.random(size) > kept] = -np.inf
     assert best(scores, 100).tolist() == by_sorting(scores, 100)
@@ -46,7 +45,6 @@ def test_the_best_in_one_place(period: int) -> None:
 
 
 def test_rows_laid_out_are_the_same_rows() -> None:
-    """Begun at a cache line, theirs alone, and scored to the same bit."""
     rows = RNG.normal(size=(57, 384)).astype(np.float32)
     rows[3] = 0
     copy = laid_out(rows)

@@ -82,7 +82,6 @@ def test_what_is_refused_is_not_repeated(location: str) -> None:
 
 
 def test_settings_do_not_show_secrets() -> None:
-    """Neither password nor token stands in what Python shows of them."""
     settings = Settings(neo4j_password=SECRET, neo4j_token=SECRET)
     assert SECRET not in f"{settings!r} {settings}"
 

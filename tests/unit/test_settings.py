@@ -30,7 +30,6 @@ def test_every_setting_has_its_variable() -> None:
     [("WRITE_TIMEOUT_S", "soon"), ("MAX_QUERY_CHARS", "1.5"), ("CYPHER_MAX_ROWS", "many"), ("MAX_SOURCE_BYTES", "1G")],
 )
 def test_a_value_out_of_shape_names_the_variable(name: str, value: str) -> None:
-    """The error says which variable holds what, and what was expected."""
     with pytest.raises(InvalidSetting, match=f"{PREFIX}{name}='{value}': expected a"):
         load_settings({PREFIX + name: value})
 

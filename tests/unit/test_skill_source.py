@@ -78,7 +78,6 @@ def test_a_skill_is_an_agent_and_its_scripts_are_tools() -> None:
 
 @pytest.mark.parametrize("named", ["tide-report", "tide-report/SKILL.md", "*/SKILL.md", "."])
 def test_a_skill_is_read_by_its_folder_its_file_or_a_folder_of_skills(named: str) -> None:
-    """The same agent, however it is named."""
     by_folder = read(EXAMPLE).entries[0]
     found = {entry.key: entry for entry in read(EXAMPLE.parent / named).entries}
     assert found["tide-report"] == by_folder
@@ -127,7 +126,6 @@ def test_a_changed_text_or_script_shows(tmp_path: Path) -> None:
 def test_what_the_specification_does_not_allow_is_taken_with_a_remark(
     tmp_path: Path, front: str, key: str, remarks: dict[str, str]
 ) -> None:
-    """The skill can be routed: it goes in, and what is odd is told."""
     manifest = read(written(tmp_path, front=front, body="Ties knots."))
     assert [entry.key for entry in manifest.entries] == [key]
     assert not manifest.rejected
@@ -167,7 +165,6 @@ def test_a_bad_skill_costs_itself(tmp_path: Path, text: str, reason: str, *, has
 
 
 def test_secrets_in_the_metadata_become_references(tmp_path: Path) -> None:
-    """As in every transport."""
     front = 'name: knots\ndescription: d\nmetadata: {api_key: "hunter2", home: "https://a:hunter2@x.example"}'
     assert "hunter2" not in repr(read(written(tmp_path, front=front)).entries)
 
@@ -215,7 +212,6 @@ def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
 
 @given(st.text(st.sampled_from("\"'#/*-<>=;%![] \nabc`"), max_size=200))
 def test_no_head_of_a_script_raises(head: str) -> None:
-    """Whatever it is; and what comes of it is bounded."""
     assert len(described(head * 20)) <= MAX_CHARS
 
 

@@ -59,7 +59,6 @@ def test_an_emptied_file_takes_no_agent_away(tmp_path: Path, name: str, content:
 
 
 def test_one_page_of_a_list_is_none(tmp_path: Path) -> None:
-    """What is held of the agent stays."""
     manifest = read(written(tmp_path, {"result": {"tools": [{"name": "a"}], "nextCursor": "p2"}}, "box.json"))
     assert (keys(manifest), manifest.partial) == ([], False)
     [rejected] = manifest.rejected
@@ -88,7 +87,6 @@ CATALOGUE: dict[str, Any] = {
 
 @pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
 def test_a_catalogue_is_read_in_json_and_yaml(tmp_path: Path, suffix: str) -> None:
-    """The same agents either way; secrets become references."""
     text = json.dumps(CATALOGUE) if suffix == "json" else yaml.safe_dump(CATALOGUE)
     manifest = read(written(tmp_path, text, f"fleet.{suffix}"))
     assert keys(manifest) == ["harbour", "quiet"]
@@ -115,7 +113,6 @@ def test_a_tools_list_is_one_agent(tmp_path: Path, document: dict[str, Any]) -> 
 
 
 def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
-    """LiveMCPBench's `tools.json`."""
     document = [
         {
             "name": "Search",
@@ -151,7 +148,6 @@ def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_json_is_refused_with_its_place(tmp_path: Path, content: str, reason: str) -> None:
-    """File, line, column and reason."""
     path = written(tmp_path, content)
     error = refused(path)
     assert error.where == str(path)

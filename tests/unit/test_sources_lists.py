@@ -181,7 +181,6 @@ def test_a_bad_line_costs_that_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["https://me:abc@code.example/p?token=abc#abc", "https://code.example/p?key=abc"])
 def test_no_secret_of_an_address_becomes_a_key(tmp_path: Path, url: str) -> None:
-    """Neither login nor query nor fragment."""
     manifest = read(tmp_path, lines({**ONE, "url": url}), "list.jsonl")
     assert keys(manifest) == ["code.example/p"]
     assert "abc" not in repr(manifest)

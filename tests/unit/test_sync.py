@@ -285,7 +285,6 @@ def test_who_says_what_is_held_need_not_be_ingested_again(graph: Graph) -> None:
 
 
 def test_what_a_shadowed_source_said_last_counts(graph: Graph) -> None:
-    """It said the same at first, and something else since."""
     graph.sync(manifest("a", entry("x", "same", transport="T")))
     graph.sync(manifest("b", entry("x", "same", transport="T")))
     graph.sync(manifest("b", entry("x", "other", transport="T")))
@@ -294,7 +293,6 @@ def test_what_a_shadowed_source_said_last_counts(graph: Graph) -> None:
 
 
 def test_of_live_sources_one_that_asked_before_must_be_asked_again(graph: Graph) -> None:
-    """A catalogue beside it has no word."""
     graph.sync(manifest("catalogue", entry("x", "as listed", transport="T")))
     graph.sync(manifest("before", entry("x", "as it was", transport="T"), rank=1))
     graph.sync(manifest("last", entry("x", "as it is", transport="T"), rank=1))
@@ -302,7 +300,6 @@ def test_of_live_sources_one_that_asked_before_must_be_asked_again(graph: Graph)
 
 
 def test_a_source_removes_only_what_it_claims(graph: Graph) -> None:
-    """An empty manifest of one source leaves the others' agents alone."""
     graph.sync(manifest("a", entry("x"), entry("y", transport="T")))
     graph.sync(manifest("b", entry("z"), entry("y", transport="T")))
     changes, _ = graph.sync(manifest("b"))
@@ -370,7 +367,6 @@ def test_a_removed_agent_does_not_come_back_as_another(graph: Graph) -> None:
 
 
 def test_nothing_can_be_said_of_an_unknown_agent(graph: Graph) -> None:
-    """A misspelt id is an error, not a setting that waits for ever."""
     graph.sync(manifest("a", entry("github")))
     with pytest.raises(UnknownName, match="Did you mean 'github'"):
         graph.say("githib", pinned=True)
@@ -404,7 +400,6 @@ def test_an_imported_removal_removes(graph: Graph) -> None:
 
 
 def test_a_plan_over_nothing_creates_everything() -> None:
-    """Planning needs no registry: against nothing held, all is new."""
     changes = plan(Held(), manifest("a", entry("x", tools=["one", "two"])))
     assert changes.created_agents == ("x",)
     assert changes.created_tools == ("x/one", "x/two")

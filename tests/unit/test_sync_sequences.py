@@ -201,5 +201,4 @@ def test_any_sequence_of_syncs_fits_the_model(sequence: list[Step]) -> None:
 @given(steps)
 @settings(max_examples=5_000)
 def test_very_many_sequences_of_syncs_fit_the_model(sequence: list[Step]) -> None:
-    """The same, for longer."""
     assert_any_sequence_fits(sequence)

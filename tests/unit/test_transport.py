@@ -159,6 +159,5 @@ values = st.recursive(
     )
 )
 def test_references_are_made_once(transport: dict[str, object]) -> None:
-    """What was made of references alone is not changed again."""
     once = references_only(transport)
     assert references_only(once) == once

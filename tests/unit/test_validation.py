@@ -55,7 +55,6 @@ def test_a_fault_says_what_is_expected(said: Any, reason: str) -> None:
 
 
 def test_without_its_facts_a_fault_is_told_as_pydantic_tells_it() -> None:
-    """They are left out where a value could stand in them."""
     with pytest.raises(ValidationError) as caught:
         Asked.model_validate({"limit": 0})
     assert [reason_of(fault) for fault in caught.value.errors(include_context=False)] == [

@@ -116,7 +116,6 @@ def test_each_event_is_a_line_of_json(tmp_path: Path, mark: str) -> None:
 
 
 def test_killed_it_leaves_no_process(tmp_path: Path, mark: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """kill -9 leaves it no time; what it started ends all the same."""
     config = write_config(tmp_path / "mcp.json", {f"s{n}": stdio_server(f"s{n}", mark) for n in range(3)})
     with watching(tmp_path, str(config), "--json") as running:
         running.until_online(3)
@@ -128,7 +127,6 @@ def test_killed_it_leaves_no_process(tmp_path: Path, mark: str, capfd: pytest.Ca
 
 
 def test_without_a_source_it_follows_what_the_registry_knows(tmp_path: Path, mark: str) -> None:
-    """Else it says what to name, or that there is no registry."""
     with watching(tmp_path) as running:
         assert running.process.wait(60) == 1
         assert "there is no registry at" in running.text

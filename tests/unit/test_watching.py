@@ -86,7 +86,6 @@ def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: R
 
 
 def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry: Registry, tmp_path: Path) -> None:
-    """It is told once; what it says when it is whole again counts."""
     config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
     with watched(registry, config) as seen:
         until(lambda: seen.agents == {"a"}, "the first one")
@@ -145,7 +144,6 @@ def test_a_config_that_loses_most_of_its_servers_keeps_them(
 def test_what_is_held_back_is_not_routed_before_it_is_approved(
     servers: Servers, registry: Registry, tmp_path: Path
 ) -> None:
-    """The policy of a watch is the source's from its first sync on."""
     config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1")})
     with watched(registry, config, policy="hold") as seen:
         until(lambda: servers.asked("followed") and len(seen.tools) == 3, "the first three")
@@ -158,7 +156,6 @@ def test_what_is_held_back_is_not_routed_before_it_is_approved(
 
 
 def test_what_is_held_already_is_not_written_again(servers: Servers, registry: Registry, tmp_path: Path) -> None:
-    """A second watch over the same servers makes no revision."""
     config = write_config(tmp_path / "mcp.json", {f"s{n}": servers.url(f"server-{n}") for n in range(6)})
     with watched(registry, config) as seen:
         until(lambda: len(seen.tools) == 18, "every tool")
@@ -188,7 +185,6 @@ def test_a_server_that_goes_away_stays_as_it_was_and_is_marked(registry: Registr
 def test_a_registry_that_is_being_written_is_written_later(
     servers: Servers, registry: Registry, tmp_path: Path
 ) -> None:
-    """Nothing that was heard meanwhile is lost."""
     settings = replace(Settings(), write_timeout_s=0.2)
     config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0"), "b": servers.url("server-1")})
     with Registry.open(tmp_path / "other.grafeo", embedder="none", settings=settings) as busy:

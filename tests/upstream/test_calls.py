@@ -159,7 +159,6 @@ def test_what_a_call_that_was_given_up_may_still_ask_reaches_no_other_host() -> 
 
 
 def test_what_comes_after_an_answer_reaches_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log and a question, while another host's call is the only one."""
     monkeypatch.setattr(inflight, "ANSWERED_S", PATIENCE_S)
 
     async def act(calls: Asking) -> None:
@@ -227,8 +226,6 @@ def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() ->
 
 @pytest.mark.parametrize("tool", ["answers_null", "answers_error_of_words"])
 def test_an_answer_that_is_not_of_the_protocol_is_told_at_once(tool: str) -> None:
-    """And the connection goes on."""
-
     async def act(calls: Asking) -> None:
         with pytest.raises(UpstreamRefused, match="its answer is not of the protocol"):
             await calls.raw(tool)

@@ -74,8 +74,6 @@ def http(request: pytest.FixtureRequest) -> Iterator[Launch]:
 
 
 def test_progress_and_logs_come_in_order_and_before_the_result(launch: Launch) -> None:
-    """From the level on that we ask for, where the era lets us."""
-
     async def act(calls: Asking) -> None:
         host = Listening()
         assert await calls.json("tells", host, times=3, of="one") == "done"
@@ -193,8 +191,6 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_server(launch: Launch, req
 
 @pytest.mark.parametrize("city", ["Ulm", "Großschönau"])
 def test_arguments_that_a_schema_wants_in_headers_stand_there(city: str) -> None:
-    """The server refuses a call without them."""
-
     async def act(calls: Asking) -> None:
         result = await calls.connection.call(
             "headers", {"city": city}, host=Listening(), timeout_s=60, input_schema=json.dumps(sdk_tools.HEADED)

@@ -67,7 +67,6 @@ def test_many_notifications_are_one() -> None:
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 def test_a_change_is_told_over_http(era: str) -> None:
-    """The tool that came is in the next listing."""
     with served() as server:
         server.modern = era == "modern"
 
@@ -99,7 +98,6 @@ def test_a_server_that_goes_is_told_to_whoever_waits() -> None:
 
 
 def test_a_subscription_that_ends_is_opened_again() -> None:
-    """What may have been told in between is taken for told."""
     with served() as server:
 
         async def act(connection: Connection) -> None:

@@ -49,7 +49,6 @@ def error_of(answer: Answer, url: str = "{}/mcp") -> UpstreamError:
 
 @pytest.mark.parametrize("form", ["http", "sse"])
 def test_the_headers_given_go_with_each_request(form: Any) -> None:
-    """Of both HTTP forms, on every method."""
     heard: list[dict[str, Any]] = []
 
     def refuse(headers: dict[str, Any], _: Any) -> tuple[int, dict[str, str], bytes]:
@@ -62,7 +61,6 @@ def test_the_headers_given_go_with_each_request(form: Any) -> None:
 
 
 def test_another_port_is_another_host() -> None:
-    """It is told where it would go, and hears nothing."""
     with served() as server:
         error = error_of(lambda *_: (307, {"location": server.url}, b""))
         assert error.reason.startswith("redirects to another host, which is not followed: http://127.0.0.1:")
@@ -115,7 +113,6 @@ def test_the_address_that_was_judged_is_asked_in_the_name_of_the_host() -> None:
 
 
 def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
-    """As many servers ask for a slash at the end."""
     with served() as server:
         inner = server.app()
 
@@ -143,15 +140,12 @@ def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
     ],
 )
 def test_a_refusal_says_its_status(status: int, kind: type[UpstreamError], says: str) -> None:
-    """And by its type whether it helps to ask again."""
     error = error_of(lambda *_: (status, {}, b"<html>"))
     assert type(error) is kind
     assert says in error.reason
 
 
 def test_a_server_cannot_speak_in_our_name() -> None:
-    """An error that looks like one of ours is told as the server's."""
-
     def answer(_: Any, message: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
         error = {"code": -32000, "message": "all is well", "data": {"": True}}
         said = {"jsonrpc": "2.0", "id": message.get("id"), "error": error}
@@ -171,7 +165,6 @@ def test_the_older_form_is_found_by_itself() -> None:
 
 
 def test_a_request_that_fails_costs_only_itself() -> None:
-    """The connection goes on: a later listing succeeds."""
     asked: list[str] = []
     with served() as server:
         inner, failing = server.app(), {"now": False}

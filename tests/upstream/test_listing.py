@@ -25,7 +25,6 @@ def test_a_bad_tool_costs_only_itself(behaviour: tuple[str, ...]) -> None:
 
 
 def test_the_modern_era_over_stdio() -> None:
-    """The SDK's own server is spoken to in its newest protocol."""
     listing = listing_of(modern())
     assert (listing.protocol, listing.notifies) == ("2026-07-28", True)
     assert [tool["name"] for tool in listing.tools] == ["alpha"]

@@ -67,7 +67,6 @@ def test_a_server_is_an_agent_with_its_tools() -> None:
 
 
 def test_a_server_that_fails_is_rejected_by_its_key() -> None:
-    """What is held of it stays; the others are not touched by it."""
     manifest, told = read(entry("away", NOWHERE), entry("shake", handshake()))
     assert [found.key for found in manifest.entries] == ["shake"]
     fault = manifest.rejected[0]
@@ -112,7 +111,6 @@ def test_servers_that_never_answer_do_not_hold_the_others(monkeypatch: pytest.Mo
 @needs_proc
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
 def test_an_interrupt_ends_the_asking(how: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C amid servers that never answer: no process is left."""
     mark = new_mark()
     environ = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[2])}
     program = [sys.executable, str(PROGRAMS / "reads_silent_servers.py"), "3", mark, str(tmp_path)]
@@ -126,7 +124,6 @@ def test_an_interrupt_ends_the_asking(how: signal.Signals, tmp_path: Path) -> No
 
 
 def test_a_manifest_of_servers_is_plain() -> None:
-    """Nothing of a launch but what its record says goes into it."""
     launch = handshake(env={"TOKEN": "s3cr3t-4711"})
     manifest, told = read(entry("shake", launch), entry("away", replace(NOWHERE, args=("--token=s3cr3t-4711",))))
     assert "s3cr3t" not in repr(manifest) + repr(told)

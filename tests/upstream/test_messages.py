@@ -116,7 +116,6 @@ def test_a_message_goes_out_whole_though_its_sender_is_cancelled(ends: Ends) -> 
 
 
 def test_who_sends_to_a_pipe_that_nobody_reads_is_told_so(ends: Ends) -> None:
-    """At once, and while it waits for room."""
     gone: list[str] = []
 
     async def run() -> None:

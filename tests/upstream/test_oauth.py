@@ -109,7 +109,6 @@ def test_the_tokens_are_in_a_file_of_the_owner_alone(settings: Settings) -> None
 
 
 def test_a_token_that_the_server_quotes_is_not_told(settings: Settings) -> None:
-    """Neither the one that was just given, nor one from disk."""
     with issuing() as issuer:
         issuer.repeats_tokens = True
         for open_page in (in_a_thread(issuer), None):
@@ -123,8 +122,6 @@ def test_where_nobody_can_be_asked_the_server_is_refused(settings: Settings) -> 
 
 
 def test_what_any_page_sends_to_the_callback_is_not_repeated(settings: Settings) -> None:
-    """No text for a terminal, or for whoever reads a status."""
-
     def stray(page: str) -> None:
         back = parse_qs(urlsplit(page).query)["redirect_uri"][0]
         threading.Thread(

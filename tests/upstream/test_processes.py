@@ -79,7 +79,6 @@ def test_a_connection_that_is_cancelled_as_it_opens_leaves_nothing(mark: str) ->
 
 
 def test_a_reaper_that_was_killed_is_followed_by_another(mark: str) -> None:
-    """The new one watches over all that the old one did."""
     code = """if True:
         import os, subprocess, sys, time
         from waygraph.ingest.upstream.process import REAPER

@@ -32,7 +32,6 @@ LAUNCHES: list[tuple[Launch, str]] = [
 
 @pytest.mark.parametrize(("launch", "text"), LAUNCHES, ids=range(len(LAUNCHES)))
 def test_no_secret_of_a_launch_is_told(launch: Launch, text: str) -> None:
-    """Wherever a launch can hold one, and however it comes back."""
     told = discretion(launch).line(text)
     assert "s3cr3t" not in told
     assert "***" in told
