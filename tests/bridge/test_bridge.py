@@ -351,9 +351,6 @@ def test_a_place_that_is_none_is_refused_before_anything_is_said(place: str) -> 
     assert b"secret" not in done.stderr.splitlines()[-1]
 
 
-# -- what the tests share --------------------------------------------------------------------------
-
-
 def _answering(status: int, kind: str, body: bytes) -> Asgi:
     """Whatever it is asked."""
 

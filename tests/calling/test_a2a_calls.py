@@ -134,9 +134,6 @@ def test_a_call_that_is_given_up_cancels_the_task(here: Here, agent: Served) -> 
     until(lambda: len(agent.cancelled) == 1, "the agent hears that nobody waits")
 
 
-# -- whom it trusts --------------------------------------------------------------------------------
-
-
 def test_a_card_that_leads_elsewhere_is_not_followed(here: Here) -> None:
     """A person named the address of the card; the other one is the card's word."""
     with serving() as other, serving(at=f"{other.url}/a2a") as served:

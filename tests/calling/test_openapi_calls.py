@@ -238,9 +238,6 @@ def test_a_value_in_a_path_leads_nowhere_else(echoed: Echo, value: Any) -> None:
     assert [pointer for pointer, _ in refused.value.faults] == ["/id"]
 
 
-# -- bodies ----------------------------------------------------------------------------------------
-
-
 def body(media: str, schema: Any) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {media: {"schema": schema}}}}
 
@@ -287,9 +284,6 @@ def test_bytes_and_texts(echoed: Echo) -> None:
         echoed(body("application/pdf", {}), {"body": "no base64!"}, method="post")
 
 
-# -- logins, secrets -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("auth", "sent"),
     [
@@ -329,9 +323,6 @@ def test_a_variable_that_is_not_set_is_named(here: Here, web: WebPages) -> None:
     ):
         run(here, {})
     assert web.asked == []
-
-
-# -- where it goes ---------------------------------------------------------------------------------
 
 
 def test_without_configuration_it_says_what_to_write_where(here: Here, web: WebPages) -> None:
@@ -398,9 +389,6 @@ def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
     assert ["cookie" in headers for _, headers in web.asked] == [False, False]
 
 
-# -- answers ---------------------------------------------------------------------------------------
-
-
 def answered(here: Here, web: WebPages, status: int, media: str, content: bytes, **settings: Any) -> Result:
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url)
@@ -460,9 +448,6 @@ def test_a_service_that_is_lost_after_it_was_asked(here: Here, web: WebPages, me
         run(here, {})
     assert isinstance(lost.value, MayHaveRun) == may_have_run
     assert lost.value.retryable != may_have_run
-
-
-# -- the file --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

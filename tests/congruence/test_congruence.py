@@ -88,9 +88,6 @@ LONG_LIVES = [
 ]
 
 
-# -- what both say, hold and show ------------------------------------------------------------------
-
-
 def test_every_edit_is_answered_alike(lived: "Lived") -> None:
     """Reports, revisions, what was embedded, refusals and their words: the same after each edit."""
     for edit in lived.seen:
@@ -109,9 +106,6 @@ def test_every_revision_shows_the_same(lived: "Lived") -> None:
     """Agents with operators' words, tools, pinned ones, sources, status and notice."""
     for edit in lived.seen:
         assert edit.there.shown == edit.here.shown, edit.of
-
-
-# -- what both find --------------------------------------------------------------------------------
 
 
 def test_vectors_find_the_same(lived: "Lived") -> None:
@@ -207,9 +201,6 @@ def told(route: Route | str) -> object:
         route.notice,
         route.reason,
     )
-
-
-# -- living ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -404,9 +395,6 @@ def answer(registry: Registry, question: Question, vector: "Vector | None") -> A
         if recipe.texts in (None, index.state.texts) and (vector is not None or not recipe.needs_vectors)
     }
     return Answer(hits, routes)
-
-
-# -- fixtures --------------------------------------------------------------------------------------
 
 
 def given() -> Iterator[Any]:

@@ -94,9 +94,6 @@ def told(changes: list[Change]) -> list[tuple[str, str, str, tuple[str, ...]]]:
     return [(change.agent_id, change.tool, change.what, change.fields) for change in changes]
 
 
-# -- a source's first word -----------------------------------------------------------------------------
-
-
 def test_a_new_source_of_which_all_is_refused_is_none_yet(registry: Registry) -> None:
     """No source, no revision; once it is mended, what it holds comes in as a first ingest does, under `hold` too."""
     sync(registry, manifest(entry("other", "x"), source="other"))
@@ -108,9 +105,6 @@ def test_a_new_source_of_which_all_is_refused_is_none_yet(registry: Registry) ->
     assert "a/x" in findable(registry)
     assert sync(registry, replace(broken, policy=None)).revision == 2
     assert [source.policy for source in registry.sources()] == ["accept", "hold"]
-
-
-# -- the log -------------------------------------------------------------------------------------------
 
 
 def test_what_changed_is_kept_with_its_texts(registry: Registry) -> None:
@@ -245,9 +239,6 @@ def test_a_change_and_its_record_commit_together(registry: Registry, monkeypatch
     assert told(registry.changes()) == [("a", "x", "changed", ("description",))]
 
 
-# -- policies ------------------------------------------------------------------------------------------
-
-
 def test_accept_is_the_default_and_holds_nothing(registry: Registry) -> None:
     sync(registry, manifest(entry("a", "x")))
     sync(registry, manifest(entry("a", "x", "y", tool_text="other"), entry("b", "x")))
@@ -341,9 +332,6 @@ def test_only_the_source_that_speaks_for_an_agent_counts(registry: Registry) -> 
     assert registry.approve("source:live").tools == ("a/y",)
 
 
-# -- approval ------------------------------------------------------------------------------------------
-
-
 def test_approval_is_of_an_agent_a_tool_or_a_source(registry: Registry) -> None:
     """Each tells what it approved, and is a new revision if it approved anything."""
     sync(registry, manifest(entry("a", "one", "two", "three"), entry("b", "one"), policy="strict"))
@@ -427,9 +415,6 @@ def test_approval_needs_to_see_what_is_approved(registry: Registry) -> None:
     assert registry.approve("source:test", principal=RED).agents == ("red",)
 
 
-# -- statuses, tombstones ------------------------------------------------------------------------------
-
-
 def test_statuses_are_put_at_once_and_kept(registry: Registry) -> None:
     """Without a difference there is no revision; a sync keeps them, unless the source tells another."""
     sync(registry, manifest(entry("a", "x"), entry("b", "x"), entry("c", "x")))
@@ -459,9 +444,6 @@ def test_a_source_read_in_part_can_say_what_is_gone(registry: Registry) -> None:
     assert {agent.id for agent in registry.agents()} == {"a0", "a3", "a4", "a5"}
     with pytest.raises(MassRemoval):
         sync(registry, manifest(partial=True, gone=("a0", "a3", "a4")))
-
-
-# -- what is kept is sound -----------------------------------------------------------------------------
 
 
 def test_whatever_happens_what_waits_is_found_by_nothing(registry: Registry) -> None:

@@ -67,9 +67,6 @@ def put(session: GraphSession, name: str, number: int) -> None:
     session.run(PUT, id=name, props={"left": number, "right": number})
 
 
-# -- transactions --------------------------------------------------------------------------------
-
-
 def test_a_failed_write_leaves_nothing(engine: GraphEngine) -> None:
     put(engine, "kept", 1)
 
@@ -216,9 +213,6 @@ def test_readers_beside_a_writer_see_no_mixture(embedded: GrafeoEngine, writes: 
     assert len(seen) > 3
 
 
-# -- what is refused before it reaches the engine -------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "params",
     [
@@ -274,9 +268,6 @@ def test_any_text_comes_back_as_it_went(text: str, name: str) -> None:
     engine.close()
 
 
-# -- closing -------------------------------------------------------------------------------------
-
-
 def test_a_closed_engine_answers_nothing(engine: GraphEngine, tmp_path: Path) -> None:
     """Reading, writing, copying: all raise RegistryClosed; closing again does nothing."""
     engine.close()
@@ -329,9 +320,6 @@ def test_migrations_may_be_repeated(engine: GraphEngine) -> None:
     engine.define(load(MIGRATIONS[0].statements[0]))
     rows = engine.run(load("schema/migrations"))
     assert [row["id"] for row in rows] == [str(migration.number) for migration in MIGRATIONS]
-
-
-# -- files that are not ours ---------------------------------------------------------------------
 
 
 def _text(path: Path) -> None:

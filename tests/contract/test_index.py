@@ -181,9 +181,6 @@ def pairs(hits: LegHits) -> list[tuple[str, str]]:
     return list(zip(hits.entity_ids, hits.owner_ids, strict=True))
 
 
-# -- scope ---------------------------------------------------------------------------------------
-
-
 @given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
 def test_nothing_outside_the_scope_shows_in_any_leg(
     index: SearchIndex, scope: Scope, text: str, seed: int, depth: int
@@ -207,9 +204,6 @@ def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: 
         ]
         expected = allowed if leg == "name" else allowed[:depth]
         assert list(hits.entity_ids) == expected, leg
-
-
-# -- order ---------------------------------------------------------------------------------------
 
 
 @given(text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))
@@ -263,9 +257,6 @@ def test_what_has_no_direction_is_near_to_nothing(make_index: MakeIndex) -> None
         blank = made.search(LEGS, np.zeros_like(vector(1)), "harbour", depth, scope)
         assert {leg: list(blank.legs[leg].entity_ids) for leg in VECTOR_LEGS} == {leg: [] for leg in VECTOR_LEGS}
         assert (blank.similarity, blank.legs["agent_text"]) == (0.0, found.legs["agent_text"])
-
-
-# -- what the legs hold --------------------------------------------------------------------------
 
 
 def test_a_capability_is_a_tool_or_an_agent_without_tools(index: SearchIndex, fleet: Snapshot) -> None:
@@ -344,9 +335,6 @@ def test_words_of_any_script_are_found(make_index: MakeIndex, text: str, query: 
     assert made.search(["agent_text"], None, query, 5, Scope()).legs["agent_text"].entity_ids == ["a"]
 
 
-# -- names ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def harbour(make_index: MakeIndex) -> SearchIndex:
     agents = [
@@ -392,9 +380,6 @@ def test_who_is_named_outright_is_found(harbour: SearchIndex, text: str, found: 
     assert named(harbour, text) == found
 
 
-# -- records -------------------------------------------------------------------------------------
-
-
 def in_order(source: SourceSummary) -> SourceSummary:
     return replace(source, claims=tuple(sorted(source.claims)))
 
@@ -433,9 +418,6 @@ def test_threads_share_an_index(index: SearchIndex) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-# -- generations (the local index) ---------------------------------------------------------------
 
 
 def one_agent(revision: int) -> Snapshot:

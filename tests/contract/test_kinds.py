@@ -97,9 +97,6 @@ def owner_of(sample: Sample, tool: str) -> str:
     return owner
 
 
-# -- the samples -----------------------------------------------------------------------------------
-
-
 def test_every_kind_has_a_sample() -> None:
     assert {sample.kind for sample in SAMPLES} == {kind.name for kind in BUILT_IN}
     assert len({str(sample) for sample in SAMPLES}) == len(SAMPLES)
@@ -143,8 +140,6 @@ def test_no_secret_is_in_what_was_read(sample: Sample, written: Written) -> None
     [manifest] = read_path(str(written.path), S)
     assert PLANTED not in repr(manifest)
 
-
-# -- bad records -----------------------------------------------------------------------------------
 
 RECORDS = [pytest.param(sample, place, id=f"{sample} {place}") for sample in SAMPLES for place in sample.records]
 
@@ -206,9 +201,6 @@ def test_any_value_anywhere_costs_at_most_its_record(sample: Sample, written: Wr
         assert lost in sample.agents or len(kept) == len(whole) or manifest.rejected or manifest.cut
 
 
-# -- over time -------------------------------------------------------------------------------------
-
-
 @every_sample
 def test_a_source_comes_stays_and_goes(sample: Sample, written: Written) -> None:
     """Ingested, unchanged when ingested again, and without each record in turn when that is gone."""
@@ -230,9 +222,6 @@ def test_a_source_comes_stays_and_goes(sample: Sample, written: Written) -> None
             assert expected <= removed
             back = sync(registry, manifest).changes
             assert set(back.created_agents) | set(back.created_tools) == removed
-
-
-# -- real files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("real", REAL_FILES, ids=str)

@@ -200,9 +200,6 @@ def test_the_limit_cuts_and_never_reorders(registry: Registry) -> None:
         registry.route("anything", limit=0)
 
 
-# -- names -----------------------------------------------------------------------------------------
-
-
 def test_a_query_that_is_a_name_finds_it(registry: Registry) -> None:
     """A query equal to an agent's id or name, in any case and with other separators, has that agent first."""
     for agent in registry.agents():
@@ -240,9 +237,6 @@ def test_a_common_word_that_is_a_tools_name_does_not_count_as_one(registry: Regi
     assert not [vote for match in route.matches for vote in match.votes if vote.leg == "name"]
 
 
-# -- agents without tools --------------------------------------------------------------------------
-
-
 def test_agents_without_tools_are_as_findable_as_others(registry: Registry, wordless: Registry) -> None:
     """Asked for in the words of its description, an agent without tools comes first, with vectors and without."""
     bare = [agent for agent in registry.agents() if not registry.tools(agent.id)]
@@ -250,9 +244,6 @@ def test_agents_without_tools_are_as_findable_as_others(registry: Registry, word
     for one in (registry, wordless):
         for agent in bare:
             assert ids(one.route(agent.description))[0] == agent.id
-
-
-# -- filters and visibility ------------------------------------------------------------------------
 
 
 def test_filters_apply_before_ranking(registry: Registry) -> None:
@@ -346,9 +337,6 @@ def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
         assert registry.route("send a direct message in the team chat").pinned == ()
 
 
-# -- steps -----------------------------------------------------------------------------------------
-
-
 def test_all_steps_are_of_one_revision(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(shelf.empty()) as registry:
         sync(registry, walled([set()] * 6))
@@ -384,9 +372,6 @@ def test_the_union_never_drops_a_steps_best_agent(registry: Registry) -> None:
     steps = ("what is the weather in Oslo", "turn on the lights in the kitchen", "show me unpaid invoices")
     route = registry.route(Query(steps=steps, limit=1))
     assert {ids(step)[0] for step in route.steps} == set(ids(route))
-
-
-# -- nothing fits ----------------------------------------------------------------------------------
 
 
 def test_nothing_fits_is_an_empty_list_with_a_reason(registry: Registry, wordless: Registry) -> None:
@@ -491,9 +476,6 @@ def test_a_pasted_file_in_a_query_does_not_drown_it(registry: Registry) -> None:
     blob = "iVBORw0KGgo" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0" * 500
     text = "make the background of this photo transparent"
     assert ids(registry.route(f"{text} data:image/png;base64,{blob}")) == ids(registry.route(text))
-
-
-# -- without a model -------------------------------------------------------------------------------
 
 
 def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Registry) -> None:

@@ -158,9 +158,6 @@ def test_hostile_texts_go_in_and_come_out(registry: Registry, tmp_path: Path) ->
     assert sync(registry, stated).changes.is_empty
 
 
-# -- a rehearsal -----------------------------------------------------------------------------------
-
-
 def fingerprint(folder: Path) -> dict[str, str]:
     """Every file below and its hash."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
@@ -211,9 +208,6 @@ def test_a_lost_graph_is_not_written_over(tmp_path: Path) -> None:
     shutil.copy(source, target)
     with Registry.open(path, embedder="none", environ={}) as registry:
         assert sync(registry, manifest(entry("a", 2, 2))).revision == 2
-
-
-# -- embedding -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -181,9 +181,6 @@ def eventually(status: Callable[[], int]) -> int:
     return found
 
 
-# -- what each sees --------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The toolbox, and in the namespace `files` a catalogue of which one agent is for its group alone."""

@@ -203,9 +203,6 @@ def test_a_registry_that_is_not_there_yet_is_told_to_who_asks(tmp_path: Path) ->
     anyio.run(walk)
 
 
-# -- what is recorded ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("with_arguments", [False, True])
 def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool) -> None:
     """Who, which tool, how it ended, how long it took, its arguments' names; their values if asked for, no secret."""
@@ -239,9 +236,6 @@ def test_each_call_is_one_line_of_the_audit(tmp_path: Path, with_arguments: bool
     assert ('\\"a\\": 1' in text) == with_arguments
     assert "tide-and-time" not in text
     assert "abcdefghijklmnop" not in text
-
-
-# -- the service -----------------------------------------------------------------------------------
 
 
 @pytest.fixture

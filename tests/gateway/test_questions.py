@@ -135,8 +135,6 @@ def test_where_nobody_can_be_asked_the_error_says_what_an_operator_can_do(
     anyio.run(call)
 
 
-# -- calls that wait -------------------------------------------------------------------------------
-
 CAN_ASK = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
 
 

@@ -19,9 +19,6 @@ from waygraph.registry import Registry
 PATIENCE_S = 30.0
 
 
-# -- what is not sent again ------------------------------------------------------------------------
-
-
 @pytest.fixture(params=["stdio", "http"])
 def open_host(request: pytest.FixtureRequest, toolbox: Place, service: Served) -> Open:
     opened = opened_by(request.param, f"{service.url}/mcp", on_stdio(toolbox))
@@ -86,9 +83,6 @@ def test_sessions_know_nothing_of_each_other(service: Served) -> None:
             assert told(await other.call_tool("find_tools", asked)) == first
 
     anyio.run(walk)
-
-
-# -- what a host is told by itself -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -197,9 +191,6 @@ def test_the_surface_of_the_rfc_lists_find_tools_alone(door: str, era: Era, tmp_
         return
     with process(place.registry, tmp_path, *of_rfc) as running:
         anyio.run(walk, f"{running.url}/mcp")
-
-
-# -- what a host hears of a call -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)

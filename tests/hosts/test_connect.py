@@ -118,9 +118,6 @@ def test_a_dry_run_shows_names_and_no_values_and_writes_nothing(home: Home) -> N
     assert home.told_a_secret() == []
 
 
-# -- a registry at a service -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("host", HOSTS)
 def test_of_a_service_a_bridge_is_started(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key goes by reference where the host has any, and is never written."""
@@ -168,9 +165,6 @@ def test_a_host_that_cannot_is_told_so(home: Home, host: str, monkeypatch: pytes
     answer = home.run(*SERVICE, "connect", host, "--url")
     assert answer.status == 2
     assert answer.err.endswith("leave --url away, for a bridge to the service\n")
-
-
-# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

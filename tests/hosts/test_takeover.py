@@ -124,9 +124,6 @@ def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Ho
     assert [*json.loads(of_folders.read_text())["projects"][str(Path.cwd())]["mcpServers"]] == ["waygraph", "g"]
 
 
-# -- a file that went on ---------------------------------------------------------------------------
-
-
 def test_a_file_that_was_changed_since_gets_its_servers_beside_what_it_has(home: Home) -> None:
     file = home.put("cursor")
     before = read_config(HOSTS["cursor"], file).servers
@@ -139,8 +136,6 @@ def test_a_file_that_was_changed_since_gets_its_servers_beside_what_it_has(home:
     assert after.servers == {**before, "new": {"command": "n"}, "tides": {"command": "mine"}}
     assert "// mine, last changed" in (after.text or "")
 
-
-# -- killed between steps --------------------------------------------------------------------------
 
 IMPORT_STEPS = [
     ("backup.Shelf.keep_servers", 1),

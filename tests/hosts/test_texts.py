@@ -126,8 +126,6 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(host: str, text: st
     assert str(caught.value) == f"{PATH}: {reason}"
 
 
-# -- any document ----------------------------------------------------------------------------------
-
 NAMES = st.text('ab"{}/*, \\ö\n', min_size=1, max_size=5)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('x"{}[]/*,:\\\n ', max_size=6),

@@ -106,9 +106,6 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BATCH_ROWS", ROWS)
 
 
-# -- what arrives --------------------------------------------------------------------------------------
-
-
 def test_a_registry_goes_to_a_server_and_back(rich: Richly, source: Path, server: Server, tmp_path: Path) -> None:
     """The export is the same byte for byte at every stop, routes are the same, and nothing is embedded.
 
@@ -161,9 +158,6 @@ def drop_vector_indexes(driver: Driver) -> None:
     found = driver.execute_query("SHOW INDEXES YIELD name, type WHERE type = 'VECTOR'", database_=DATABASE)
     for record in found.records:
         driver.execute_query("DROP INDEX $name", name=record["name"], database_=DATABASE)
-
-
-# -- cut short -----------------------------------------------------------------------------------------
 
 
 def test_a_copy_that_was_cut_short_is_gone_on_with(source: Path, server: Server) -> None:
@@ -256,9 +250,6 @@ def test_of_two_that_copy_the_first_gives_way(source: Path, server: Server) -> N
     with pytest.raises(WriteConflict, match="has taken this copy over"):
         server.copy_from(source, take_over)
     assert server.copy_from(source).sha256 == done[0].sha256
-
-
-# -- compared and refused ------------------------------------------------------------------------------
 
 
 def test_a_copy_that_differs_is_no_registry(source: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

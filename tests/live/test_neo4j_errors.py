@@ -106,9 +106,6 @@ def fails[E: WaygraphError](kind: type[E], *told: str) -> Iterator[pytest.Except
     assert WRONG not in everything
 
 
-# -- who asks, and for what -------------------------------------------------------------------------
-
-
 def test_a_wrong_password(neo4j_server: Configured) -> None:
     with fails(ServerRefused, "did not let user 'neo4j' in", "WAYGRAPH_NEO4J_PASSWORD"):
         opened(neo4j_server, neo4j_password=WRONG)
@@ -159,9 +156,6 @@ def test_a_server_that_is_too_old(neo4j_server: Configured, monkeypatch: pytest.
         opened(neo4j_server)
 
 
-# -- nobody there -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scheme", ["bolt", "neo4j", "neo4j+s"])
 def test_no_such_host(scheme: str) -> None:
     with fails(ServerUnavailable, "no-such-host.invalid", "does not answer"):
@@ -192,9 +186,6 @@ def test_nothing_goes_to_stderr(neo4j_server: Configured) -> None:
             opened("neo4j://127.0.0.1:9")
     assert lost is logging.lastResort
     assert said.getvalue() == ""
-
-
-# -- TLS --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["bolt+s", "bolt+ssc", "neo4j+s", "neo4j+ssc"])
@@ -252,9 +243,6 @@ def test_no_tls_asked_of_a_server_that_wants_it(strict_server: Configured, schem
         opened(f"{scheme}://127.0.0.1:{strict_server.port}")
 
 
-# -- more than the server gives ---------------------------------------------------------------------
-
-
 def test_more_than_a_transaction_may_hold(strict_server: Configured, tmp_path: Path) -> None:
     """The setting of the server is named, nothing is kept, and the registry goes on."""
     with opened(f"bolt+ssc://127.0.0.1:{strict_server.port}") as registry:
@@ -296,9 +284,6 @@ def test_longer_than_a_transaction_may_take(neo4j_server: Configured, tmp_path: 
         with fails(EngineError, "WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"):
             ingest(registry, tmp_path, agents=400)
         assert registry.status().state.revision == before
-
-
-# -- while it runs ----------------------------------------------------------------------------------
 
 
 def test_a_closed_registry(neo4j_server: Configured, tmp_path: Path) -> None:
@@ -466,9 +451,6 @@ def test_nothing_tells_the_password(
     for text in (told.out, told.err, caplog.text):
         assert PASSWORD not in text
         assert WRONG not in text
-
-
-# -- a database that is only read --------------------------------------------------------------------
 
 
 def test_a_database_that_takes_no_writes(neo4j_server: Configured, tmp_path: Path) -> None:

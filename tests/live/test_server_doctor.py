@@ -142,9 +142,6 @@ def faults(findings: dict[str, Finding]) -> set[str]:
     return set(unwell)
 
 
-# -- what is well, and what is not there ----------------------------------------------------------------
-
-
 def test_a_sound_registry_is_well(shared: World, neo4j_target: Target) -> None:
     """Every check of both kinds is there and passes, with nothing to advise; nothing is changed by it."""
     with shared.opened() as registry:
@@ -204,9 +201,6 @@ def test_a_registry_without_vectors_or_agents_is_well(bare: World) -> None:
             for manifest in read_path(str(Path(bare.settings.cache_dir) / "bare.json"), registry.settings):
                 sync(registry, manifest)
             assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
-
-
-# -- quick checks, each with its advice taken -------------------------------------------------------------
 
 
 def test_a_writer_that_died_while_it_committed(shared: World) -> None:
@@ -326,8 +320,6 @@ def test_another_embedder(shared: World) -> None:
     assert "onnx:other@abc" in findings["embedder"].detail
 
 
-# -- every record -----------------------------------------------------------------------------------------
-
 TOOL = "quarry-sql/run_query"
 ON_TOOL = f"MATCH (t:Tool {{id: '{TOOL}'}}) "
 ON_AGENT = "MATCH (a:Agent {id: 'quarry-sql'}) "
@@ -398,9 +390,6 @@ def test_what_is_indexed_differs_from_the_graph(shared: World, check: str) -> No
     assert faults(findings) - {"search", "index of texts"} == {check}
     assert [told for told in planted.values() if told not in findings[check].detail] == []
     mend(shared, findings[check])
-
-
-# -- another embedder ---------------------------------------------------------------------------------------
 
 
 def test_a_reindex_takes_the_former_indexes_away(own: World) -> None:

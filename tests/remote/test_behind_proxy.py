@@ -85,9 +85,6 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
         yield Proxied(service, url, key, made)
 
 
-# -- clients -------------------------------------------------------------------------------------------
-
-
 def test_a_client_works_over_tls(proxied: Proxied) -> None:
     with proxied.open() as registry:
         catalogue = json.dumps({"waygraph": 1, "agents": [agent("ferry", "cross_the_bay")]})
@@ -122,9 +119,6 @@ def test_what_the_proxy_alone_refuses_is_told(proxied: Proxied) -> None:
         registry.ingest([Document("large.json", " " * (17 * 1024 * 1024))], source="large")
 
 
-# -- who calls -----------------------------------------------------------------------------------------
-
-
 def test_the_log_names_who_came_to_the_proxy_and_its_request(proxied: Proxied) -> None:
     with proxied.client("127.0.0.9") as client:
         answer = client.get("/v1/agents", headers={"X-Forwarded-For": "10.1.2.3", "X-Request-ID": "mine"})
@@ -139,9 +133,6 @@ def test_who_guesses_keys_shuts_out_itself_alone(proxied: Proxied) -> None:
         statuses = [guesser.get("/v1/agents").status_code for _ in range(GUESSES)]
         assert (statuses[0], statuses[-1]) == (401, 429)
         assert other.get("/v1/agents").status_code == 401
-
-
-# -- hosts of MCP --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -188,9 +179,6 @@ def test_a_bridge_crosses_it(proxied: Proxied) -> None:
             assert used.structured_content == {"total": 5}
 
     anyio.run(ask)
-
-
-# -- when the service is away --------------------------------------------------------------------------
 
 
 def test_a_proxy_without_its_service_is_unavailable(proxied: Proxied) -> None:

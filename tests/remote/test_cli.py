@@ -173,9 +173,6 @@ def test_an_export_goes_to_a_file(run: Run, there: Served, here: Path, tmp_path:
     assert run(there.url, "ingest", file, "--dry-run", "--json").json["sources"][0]["report"]["source"] == "catalog"
 
 
-# -- ingest --------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def blank() -> Iterator[Served]:
     with served() as service:
@@ -328,9 +325,6 @@ def test_a_service_that_takes_less_says_so(run: Run, files: Path) -> None:
             assert "more than the 1,000 bytes" in answer.err
 
 
-# -- what needs the registry itself --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -379,9 +373,6 @@ def test_what_cannot_be_said_over_http_is_refused(run: Run, blank: Served, words
     assert (answer.status, answer.out) == (2, "")
     assert told in answer.err
     assert answer.err.count("\n") == 1
-
-
-# -- who asks ------------------------------------------------------------------------------------------
 
 
 def test_the_key_comes_from_the_environment(

@@ -40,9 +40,6 @@ SOMEBODY = Principal(groups=("red",))
 NOWHERE = "http://127.0.0.1:9"
 
 
-# -- places --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("location", "url"),
     [
@@ -129,8 +126,6 @@ def test_other_places_import_no_http_client(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-# -- what is refused unasked ---------------------------------------------------------------------------
-
 ASKED: dict[str, Callable[[Any], Any]] = {
     "route": lambda registry: registry.route("x", principal=SOMEBODY),
     "find_tools": lambda registry: registry.find_tools("x", principal=SOMEBODY),
@@ -209,9 +204,6 @@ def test_a_format_of_export_is_a_known_one() -> None:
     assert "export format" in refused(UnknownName, lambda registry: registry.export("svg"))
 
 
-# -- calls ---------------------------------------------------------------------------------------------
-
-
 def test_names_keep_to_their_place_in_a_path() -> None:
     """Whatever they hold: slashes, dots, question marks, percent signs."""
     assert calls.agent("..").path == "/v1/agents/%2E%2E"
@@ -274,8 +266,6 @@ def _agent(agent_id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# -- the registry itself -------------------------------------------------------------------------------
-
 ITSELF: dict[str, Callable[[Registry], object]] = {
     "read": lambda registry: registry.read(lambda session: session),
     "change": lambda registry: registry.change(lambda session: session),
@@ -321,9 +311,6 @@ def test_both_clients_have_the_same_methods() -> None:
     for name in methods - {"exists", "stamp"}:
         one, other = (inspect.signature(getattr(kind, name)) for kind in (RemoteRegistry, AsyncRemoteRegistry))
         assert list(one.parameters.values()) == list(other.parameters.values()), name
-
-
-# -- over a service ------------------------------------------------------------------------------------
 
 
 def test_a_stamp_tells_revisions_apart() -> None:

@@ -113,9 +113,6 @@ def fails[E: WaygraphError](kind: type[E], client: Client, service: Flaky, call:
     return caught.value
 
 
-# -- asked again ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -196,9 +193,6 @@ def test_a_rehearsal_changes_nothing(client: Client) -> None:
         told = client.ask(service.url, offer(dry_run=True))
     assert told.all() == []
     assert len(service.seen) == 2
-
-
-# -- not without end -----------------------------------------------------------------------------------
 
 
 def test_it_gives_up_after_so_many_times(client: Client) -> None:
@@ -288,9 +282,6 @@ def test_nobody_there(client: Client) -> None:
     assert len(client.slept) == 3
 
 
-# -- what is no answer ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -373,9 +364,6 @@ def test_what_was_done_before_an_error_is_told(client: Client) -> None:
     with pytest.raises(MassRemoval, match="too many") as caught:
         taken.all()
     assert vars(caught.value) == gone
-
-
-# -- what is shown -------------------------------------------------------------------------------------
 
 
 def test_the_key_is_shown_as_a_bearer_token(client: Client) -> None:

@@ -167,9 +167,6 @@ def test_a_keys_file_that_is_gone_lets_nobody_in(filled: Served) -> None:
     assert str(path) in filled.log
 
 
-# -- tokens ---------------------------------------------------------------------------------------------
-
-
 def test_tokens_of_an_issuer_are_callers(tmp_path: Path) -> None:
     """Their groups decide what they see, their scopes what they may do; keys are good beside them."""
     own, other = signer(), signer("second")
@@ -209,9 +206,6 @@ def test_an_issuer_that_does_not_answer_is_told_so(tmp_path: Path) -> None:
             ingest(service.admin(), "s", agent("open"))
             assert_problem(service.client(token).get("/v1/agents"), 503, "issuer-unavailable")
             assert_good(service.caller("read").get("/v1/agents"))
-
-
-# -- limits ---------------------------------------------------------------------------------------------
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:

@@ -43,9 +43,6 @@ def routed(client: httpx2.Client, text: str, **said: object) -> set[str]:
     return {match["tool"]["id"] for match in told["matches"]}
 
 
-# -- the log -------------------------------------------------------------------------------------------
-
-
 def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: httpx2.Client) -> None:
     """The newest first, with revision, source, texts and hashes; of one agent, since a time."""
     ingest(client, "s", agent("a", "look"), agent("b", "say"))
@@ -87,9 +84,6 @@ def test_the_log_comes_in_parts(client: httpx2.Client, limit: int) -> None:
         if not (place := part["following"]):
             break
     assert found == whole == sorted(whole, reverse=True)
-
-
-# -- policies and approvals ----------------------------------------------------------------------------
 
 
 def test_what_is_held_waits_until_it_is_approved(client: httpx2.Client) -> None:
@@ -138,9 +132,6 @@ def test_a_policy_stays_until_another_one_is_said(client: httpx2.Client) -> None
     assert_problem(client.post("/v1/manifests", json=manifest("s", policy="trust")), 422, "invalid-request")
 
 
-# -- how agents stand ----------------------------------------------------------------------------------
-
-
 def test_what_does_not_answer_may_be_left_out(blank: Served, client: httpx2.Client) -> None:
     ingest(client, "s", agent("up", "look"), agent("down", "look"))
     blank.registry.put_statuses({"down": failing("it is ill")})
@@ -156,9 +147,6 @@ def test_what_does_not_answer_may_be_left_out(blank: Served, client: httpx2.Clie
     assert [each["id"] for each in listed] == ["up"]
     wrong = {"text": "look", "filters": {"reachable": "yes"}}
     assert_problem(client.post("/v1/route", json=wrong), 422, "invalid-request")
-
-
-# -- who sees what -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -134,9 +134,6 @@ def test_a_source_that_cannot_be_read_changes_nothing(client: httpx2.Client, nam
     assert_problem(client.get("/v1/status"), 404, "registry-not-found")
 
 
-# -- what operators say --------------------------------------------------------------------------------
-
-
 def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> None:
     ingest(client, "s", agent("a", visible_to=["g"]))
     said: dict[str, Any] = {

@@ -56,9 +56,6 @@ def request(target: str, *, method: str = "GET", host: str = "localhost", body: 
     return "\r\n".join((*lines, "", "")).encode("latin-1") + body
 
 
-# -- size and time --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_too_large_is_refused(service: Served, *, chunked: bool) -> None:
     """By what it says of itself, and by what comes; manifests may be larger."""
@@ -160,9 +157,6 @@ def test_what_is_no_http_is_a_problem_like_others(service: Served) -> None:
     assert_problem(raw, 400, "bad-request")
 
 
-# -- hosts and browsers ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil"])
 def test_without_authentication_only_names_of_this_machine_are_answered(service: Served, host: str) -> None:
     status, _, body = answered(service.raw(request("/v1/agents", host=host)))
@@ -244,9 +238,6 @@ def test_every_answer_has_the_headers_of_care(service: Served) -> None:
         assert_careful(response)
     _, headers, _ = answered(service.raw(request("/v1/agents", host="evil.example")))
     assert {name: headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
-
-
-# -- methods, paths, ids --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/agents", "/v1/agents/nobody", "/v1/status", "/openapi.json", "/x"])

@@ -61,9 +61,6 @@ def manifest_of(path: Path) -> Manifest:
     return manifest
 
 
-# -- cards -----------------------------------------------------------------------------------------
-
-
 def test_a_card_of_1_0_is_an_agent_with_its_skills_as_tools() -> None:
     """Name, version, interfaces and names of security schemes; skills with tags, examples as questions, and modes."""
     [entry] = read(CARD_1_0).entries
@@ -164,9 +161,6 @@ def test_secrets_in_an_address_become_references() -> None:
     assert entry.agent.transport.count("host.example") == 2
 
 
-# -- what is wrong ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("skill", "reason"),
     [
@@ -205,9 +199,6 @@ def test_no_card_raises(cards: list[Any]) -> None:
     intake = read(cards)
     assert len(intake.entries) + sum("/skills" not in each.where for each in intake.rejected) >= len(cards)
     assert all(each.where.startswith("card.json#/") and each.reason for each in intake.rejected)
-
-
-# -- routes and addresses --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,6 @@ def with_issuer(settings: Settings, issuer: FakeIssuer) -> Settings:
     return replace(settings, oidc_issuer=issuer.url, oidc_audience=AUDIENCE)
 
 
-# -- whether anybody is asked --------------------------------------------------------------------------
-
-
 def test_a_keys_file_turns_it_on(settings: Settings, keys: KeyFile) -> None:
     key, text = keys.create("a", ["read"])
     keys.revoke(key.id)
@@ -85,9 +82,6 @@ def test_an_issuer_turns_it_on(settings: Settings, issuer: FakeIssuer) -> None:
     assert authenticator is not None
     assert issuer.requests == []
     assert authenticator.caller(f"Bearer {signer().token(issuer.claims())}", None).id == "oidc:user-1"
-
-
-# -- who calls -----------------------------------------------------------------------------------------
 
 
 def test_a_key_names_its_caller(settings: Settings, keys: KeyFile) -> None:
@@ -188,9 +182,6 @@ def test_nothing_but_a_refusal_comes_of_other_texts(
         authenticator.caller(authorization, api_key)
     with pytest.raises(AccessError):
         authenticator.caller(f"Bearer {authorization}", None)
-
-
-# -- nothing secret is told ----------------------------------------------------------------------------
 
 
 def test_no_error_log_or_repr_tells_a_secret(

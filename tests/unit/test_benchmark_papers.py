@@ -109,9 +109,6 @@ def test_bm25_asks_no_model() -> None:
         assert "bureau-fx" in ids(registry.route("convert dollars to euros", recipe=BM25))
 
 
-# -- from files to tables ------------------------------------------------------------------------------
-
-
 def write_set(folder: Path, *, steps: bool) -> None:
     """Two agents and two questions, in the product's own format."""
     folder.mkdir(parents=True)

@@ -32,8 +32,6 @@ from waygraph.registry.evaluation.dataset import Asked
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.routing.recipes import HYBRID, RECIPES
 
-# -- metrics -----------------------------------------------------------------------------------------
-
 
 def test_auroc_counts_a_tie_as_half() -> None:
     assert auroc([3.0, 2.0], [1.0, 2.0]) == pytest.approx(3.5 / 4)
@@ -92,9 +90,6 @@ def test_a_percentile_is_a_value_that_was_seen(share: float, value: float) -> No
     assert percentile([4, 2, 1, 3], share) == value
 
 
-# -- data --------------------------------------------------------------------------------------------
-
-
 def test_leaving_out_takes_every_right_agent_away() -> None:
     asked = Asked(id="q", texts=("t",), gold=(frozenset("a"), frozenset("bc")), gold_tools=())
     assert others(["a", "b", "c", "d"], asked) == ("d",)
@@ -112,9 +107,6 @@ def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         main(["latency"], os.environ)
     assert "route_speed" in capsys.readouterr().err
-
-
-# -- invented catalogues -----------------------------------------------------------------------------
 
 
 def test_a_catalogue_is_the_same_for_the_same_seed() -> None:
@@ -145,9 +137,6 @@ def test_a_catalogue_comes_in_by_the_ordinary_ingest_without_a_rejection(tmp_pat
     assert not manifest.rejected
     assert not manifest.cut
     assert sum(len(entry.tools) for entry in manifest.entries) == 100
-
-
-# -- records -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

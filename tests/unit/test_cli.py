@@ -81,9 +81,6 @@ def agent(key: str, *tools: str, **fields: object) -> dict[str, object]:
     return {"id": key, "description": f"what {key} does", "tools": listed, **fields}
 
 
-# -- route and find ------------------------------------------------------------------------------------
-
-
 def test_route_prints_a_header_and_tab_separated_rows(run: Run) -> None:
     """In a pipe: rank, agent, score and its best tools, one agent a line."""
     answer = run("route", "book a table for four at a restaurant", "-k", "2")
@@ -124,9 +121,6 @@ def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
     assert "bureau-fx" not in found["--group", "kitchen"]
 
 
-# -- looking -------------------------------------------------------------------------------------------
-
-
 def test_agents_and_tools_are_listed_whole(run: Run) -> None:
     written = yaml.safe_load((CATALOG / "bureau-fx.yaml").read_text())["agents"][0]
     agents = run("agents").rows
@@ -153,9 +147,6 @@ def test_show_tells_what_operators_and_sources_say(run: Run, own: Path) -> None:
 def test_status_says_what_is_held(run: Run, held: Path) -> None:
     told = dict(line.split("\t") for line in run("status").out.splitlines())
     assert (told["registry"], told["agents"], told["tools"], told["texts"]) == (str(held), "36", "186", "contextual")
-
-
-# -- ingest --------------------------------------------------------------------------------------------
 
 
 def test_ingest_reports_every_change(run: Run, tmp_path: Path) -> None:
@@ -204,9 +195,6 @@ def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
     assert [row[0] for row in run("agents", on=on).rows] == ["a0"]
 
 
-# -- what an operator decides --------------------------------------------------------------------------
-
-
 def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
     words = ("--pin", "--hide", "--tag", "b", "--tag", "a", "--visible-to", "ops", "--json")
     said = run("set", "bureau-fx", *words, on=own).json
@@ -248,9 +236,6 @@ def test_reindex_takes_the_embedder_as_the_new_one(run: Run, own: Path, monkeypa
     assert run("status", "--json", on=own).json["texts"] == "plain"
 
 
-# -- cypher --------------------------------------------------------------------------------------------
-
-
 def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends with ; or an empty line; :param sets, an error does not stop the rest but the exit status tells."""
     typed = "MATCH (a:Agent)\nRETURN count(a) AS n;\n:param k=2\n\nRETURN $k AS k\n\nCREATE (n);\nRETURN 'a;b' AS s"
@@ -259,9 +244,6 @@ def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPat
     assert [json.loads(line)["rows"] for line in answer.out.splitlines()] == [[[36]], [[2]], [["a;b"]]]
     assert answer.status == 1
     assert answer.err.count("error: ") == 1
-
-
-# -- export, model, doctor -----------------------------------------------------------------------------
 
 
 def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
@@ -279,9 +261,6 @@ def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -
     assert answer.status == 1
     assert "no" in {row[1] for row in answer.rows}
     assert str(tmp_path / "bad.grafeo") in answer.out
-
-
-# -- errors --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,9 +304,6 @@ def test_the_registry_may_come_from_the_environment(
     monkeypatch.setenv("WAYGRAPH_DATA_DIR", "/nowhere")
     assert main(["status"]) == 1
     assert "/nowhere/registry.grafeo" in capsys.readouterr().err
-
-
-# -- what is shown -------------------------------------------------------------------------------------
 
 
 def test_a_hostile_description_steers_nothing(run: Run, tmp_path: Path) -> None:

@@ -64,9 +64,6 @@ def imported(names: tuple[str, ...], *words: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr.strip()
 
 
-# -- what a run costs ----------------------------------------------------------------------------------
-
-
 def test_help_imports_nothing_heavy() -> None:
     """`waygraph --help` needs neither an engine nor numpy, pydantic or rich, nor the commands that it lists."""
     assert imported((*HEAVY, "waygraph.api.cli.commands"), "--help") == ""
@@ -75,9 +72,6 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_route_imports_only_what_it_needs(held: Path) -> None:
     """In a pipe a route does without rich, pydantic and the graph engine."""
     assert imported(NOT_FOR_A_ROUTE, "--registry", held, "route", "book a table", "-k", "2", "--tag", "food") == ""
-
-
-# -- pipes and exit codes ------------------------------------------------------------------------------
 
 
 def test_the_version_is_printed() -> None:
@@ -135,9 +129,6 @@ def test_an_interrupt_is_quiet(held: Path) -> None:
         program.send_signal(signal.SIGINT)
         assert program.stderr.read() == b""
     assert program.returncode == 130
-
-
-# -- a terminal ----------------------------------------------------------------------------------------
 
 
 class Terminal:

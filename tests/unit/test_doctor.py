@@ -100,9 +100,6 @@ def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-# -- what is well ---------------------------------------------------------------------------------
-
-
 def test_a_sound_registry_is_well(look: Look) -> None:
     """Every check of both kinds is there and passes, with nothing to advise."""
     findings = look(deep=True)
@@ -128,9 +125,6 @@ def test_a_deep_look_keeps_revision_and_index(look: Look, path: Path) -> None:
     before = current(path)
     look(deep=True)
     assert current(path) == before
-
-
-# -- quick checks ---------------------------------------------------------------------------------
 
 
 def test_no_registry(look: Look, path: Path) -> None:
@@ -197,8 +191,6 @@ def test_an_index_that_cannot_be_read(look: Look, path: Path, name: str, damage:
     if (name, damage) != ("lease", truncate):  # the lease is empty anyway
         assert "generation" in faults(look())
 
-
-# -- the graph against itself ---------------------------------------------------------------------
 
 TOOL = "quarry-sql/run_query"
 GRAPH_FAULTS = [
@@ -278,9 +270,6 @@ def _reading_vector() -> str:
 def test_a_graph_that_is_no_registry_any_more(look: Look, path: Path) -> None:
     tamper(path, "MATCH (r:Registry) DETACH DELETE r")
     assert "live graph" in faults(look(deep=True))
-
-
-# -- the index against the graph ------------------------------------------------------------------
 
 
 def change_vector(folder: Path) -> None:

@@ -94,9 +94,6 @@ def test_markdown_shows_intervals_and_stars(table: Table) -> None:
     assert r"]\* | " in shown
 
 
-# -- pictures ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def drawable(record: Record) -> Table:
     (found,) = tabulate([("a", record)], metrics=RECALLS)
@@ -125,9 +122,6 @@ def test_without_matplotlib_it_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match=re.escape("pip install 'waygraph[evaluation]'")):
         draw([drawable], tmp_path)
-
-
-# -- the command ---------------------------------------------------------------------------------------
 
 
 def test_the_command_prints_markdown(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

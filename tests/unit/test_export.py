@@ -79,9 +79,6 @@ def without_revision(text: str) -> str:
     return re.sub(r'^"revision": \d+,$', "", text, flags=re.MULTILINE)
 
 
-# -- JSON -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(
     scope="module",
     params=[
@@ -194,12 +191,6 @@ def test_odd_records_come_back_word_for_word(registry: Registry, other: Registry
     assert graph_of(other) == graph_of(registry)
 
 
-# -- all forms ------------------------------------------------------------------------------------
-
-
-# -- GraphML --------------------------------------------------------------------------------------
-
-
 def test_graphml_has_every_node_and_edge(filled: Registry) -> None:
     """Read back by networkx, agents own their tools and sources claim their agents."""
     graph = nx.parse_graphml(export(filled, "graphml"))
@@ -221,9 +212,6 @@ def test_graphml_is_well_formed_whatever_agents_say(registry: Registry, tmp_path
     nodes = nx.parse_graphml(text).nodes
     assert nodes["tool:shapes/a/b c"]["description"] == HOSTILE.replace("\x07", "")
     assert nodes["source:odd\\u0001\\ufffe<name>"]["label"] == "odd<name>"
-
-
-# -- the page -------------------------------------------------------------------------------------
 
 
 class _Page(HTMLParser):

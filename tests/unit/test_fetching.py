@@ -53,9 +53,6 @@ def refused(url: str, settings: Settings = S, **how: Any) -> Unfetched:
     return caught.value
 
 
-# -- what is a document ----------------------------------------------------------------------------
-
-
 def keys_of(url: str, kind: str = "") -> list[str]:
     document = open_document(url, Fetching(settings=S), Reading(settings=S, kind=kind))
     return [entry.key for entry in document.read().entries]
@@ -129,9 +126,6 @@ def test_what_is_no_address_is_refused_unquoted(url: str) -> None:
     assert PLANTED not in str(caught.value)
 
 
-# -- limits ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_document_that_is_too_large_is_not_read_on(packed: bool) -> None:
     """Some kilobytes that unpack to a quarter of a gigabyte cost no more memory than the limit."""
@@ -163,8 +157,6 @@ def test_an_answer_that_trickles_ends_in_time(part: bytes) -> None:
         error = refused(f"{web.url}/a", replace(S, fetch_total_s=0.3))
     assert error.reason == "did not end within 0.3 s (WAYGRAPH_FETCH_TOTAL_S)"
 
-
-# -- redirects and headers -------------------------------------------------------------------------
 
 HEADERS = {"Authorization": f"Bearer {PLANTED}", "X-Key": PLANTED}
 
@@ -212,9 +204,6 @@ def test_no_error_tells_a_header_or_a_login() -> None:
             error = error.__cause__
 
 
-# -- certificates ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "days", "reason"),
     [
@@ -230,9 +219,6 @@ def test_a_certificate_that_does_not_fit_is_one_clear_line(
     with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
         assert refused(f"{web.url}/a", headers=HEADERS).reason.startswith(reason)
         assert web.asked == []
-
-
-# -- addresses that a service may not ask ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,9 +292,6 @@ def test_the_address_that_was_judged_is_the_one_asked(tmp_path: Path, monkeypatc
         page = asked(f"{url}/a", allowed=lambda address: address in ("127.0.0.1", "::1"), headers={"host": "x"})
         assert page.content == CATALOGUE
         assert web.asked[0][1]["host"] == url.removeprefix("https://")
-
-
-# -- the card of an A2A agent ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])

@@ -53,9 +53,6 @@ def asked(registry: Registry, query: str, principal: Principal | None = None, **
     return find(registry, FindAsked(query=query, **given), principal=principal)
 
 
-# -- what an answer holds ------------------------------------------------------------------------------
-
-
 def test_a_summary_tells_what_a_tool_is_for_and_what_it_takes(registry: Registry) -> None:
     answer = asked(registry, "github__create_issue", limit=1)
     assert answer["tools"] == [
@@ -112,9 +109,6 @@ def test_a_version_changes_with_the_tool_and_with_nothing_else(growing: Registry
     assert asked(growing, "github__create_issue", limit=1)["tools"][0]["version"] != before
 
 
-# -- order ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -152,9 +146,6 @@ def test_nobody_takes_the_place_of_an_exact_name(growing: Registry) -> None:
     for query in ("github__create_issue", "github/create_issue"):
         assert names(asked(growing, query, limit=1)) == ["github__create_issue"]
         assert tool_meant(growing, name=query).id == "github/create_issue"
-
-
-# -- what cannot be called -----------------------------------------------------------------------------
 
 
 def test_those_that_may_not_be_called_take_no_place(growing: Registry) -> None:
@@ -202,9 +193,6 @@ def test_a_policy_that_names_sources_holds_in_answers(registry: Registry) -> Non
     assert {"github__create_issue", "tracker__create_issue"} <= set(names(answer, "not_callable"))
 
 
-# -- nothing, and everything ---------------------------------------------------------------------------
-
-
 def test_nothing_found_says_why_and_what_is_near(registry: Registry) -> None:
     """For a name that nobody bears the nearest names, by their letters."""
     answer = asked(registry, "github__creat_isue")
@@ -228,9 +216,6 @@ def test_an_empty_query_is_answered_by_numbers(registry: Registry, query: str) -
     }
     assert list(answer) == ["overview", "hint"]
     assert not any(held.call_name in json.dumps(answer) for held in registry.tools())
-
-
-# -- namespaces ----------------------------------------------------------------------------------------
 
 
 def test_a_namespace_holds_what_its_sources_claim(registry: Registry) -> None:
@@ -262,8 +247,6 @@ def test_only_the_agents_named_are_looked_at(registry: Registry) -> None:
     with pytest.raises(UnknownName):
         tool_meant(registry, name="github__create_issue", agent_ids=only)
 
-
-# -- visibility ----------------------------------------------------------------------------------------
 
 WORDS = (
     "create_issue sell company board shares issue repository github tracker verse boardroom vault-of-the-board "
@@ -298,9 +281,6 @@ def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by
     except (UnknownName, AmbiguousTool, InvalidQuery) as error:
         found = str(error).replace(repr(bare(name)), "")
     assert not [word for word in TELLING if word in found.casefold()]
-
-
-# -- words ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,6 @@ def edited(keys: KeyFile, change: Callable[[dict[str, Any]], object]) -> None:
     keys.path.write_text(json.dumps(document), encoding="utf-8")
 
 
-# -- making and finding --------------------------------------------------------------------------------
-
-
 def test_a_key_is_found_by_its_text(keys: KeyFile) -> None:
     key, text = keys.create("billing", ["write", "route", "route"], ["finance", "ops", "finance"])
     assert (key.name, key.scopes, key.groups, key.everything) == (
@@ -106,9 +103,6 @@ def test_no_key_with_one_character_changed_is_good(
     assert keys.find(other[:16] + text[16:]) is None
 
 
-# -- what cannot be ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -130,9 +124,6 @@ def test_what_no_key_can_be_is_refused(keys: KeyFile, arguments: dict[str, Any],
     with pytest.raises(InvalidSetting, match=told):
         keys.create(**{"name": "a", "scopes": ["read"], **arguments})
     assert not keys.path.exists()
-
-
-# -- ending --------------------------------------------------------------------------------------------
 
 
 def test_a_key_expires(keys: KeyFile, clock: Clock) -> None:
@@ -172,9 +163,6 @@ def test_a_revocation_counts_at_once_for_other_readers(keys: KeyFile) -> None:
         assert service.find(text) is None
 
 
-# -- nothing secret is told ----------------------------------------------------------------------------
-
-
 def test_no_error_or_repr_tells_a_secret(keys: KeyFile) -> None:
     """Of a key that is unknown, revoked, or given where an id is expected; nor does the noun show its hash."""
     key, text = keys.create("a", ["read"])
@@ -195,9 +183,6 @@ def test_a_damaged_file_is_told_without_its_content(keys: KeyFile) -> None:
         keys.list()
     assert "HUSH" not in str(refused.value)
     assert refused.value.__cause__ is None
-
-
-# -- damage --------------------------------------------------------------------------------------------
 
 
 DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -290,9 +275,6 @@ def test_a_write_that_fails_leaves_the_file(keys: KeyFile, monkeypatch: pytest.M
     assert [key.name for key in keys.list()] == ["a"]
     assert keys.find(text)
     assert [path.name for path in keys.path.parent.iterdir() if path.is_dir()] == []
-
-
-# -- many at once --------------------------------------------------------------------------------------
 
 
 def test_processes_that_create_lose_no_key(keys: KeyFile) -> None:

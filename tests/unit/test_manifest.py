@@ -41,9 +41,6 @@ def tools_of(intake: Intake, *records: ToolRecord) -> tuple[Tool, ...]:
     return intake.entries[1].tools
 
 
-# -- what is taken ---------------------------------------------------------------------------------
-
-
 def test_a_whole_record_is_taken(intake: Intake) -> None:
     """Every field arrives, schemas as canonical JSON, tags sorted, hashes and call names made."""
     intake.take(
@@ -81,9 +78,6 @@ def test_half_a_character_is_replaced(intake: Intake) -> None:
     assert entry.tools[0].input_schema == '{"p?":"?"}'
 
 
-# -- what is cut -----------------------------------------------------------------------------------
-
-
 def test_a_text_of_20_mb_is_cut_and_reported(intake: Intake) -> None:
     """The graph keeps `max_description_chars` of it, a model reads `max_embedded_chars`, and `cut` says so."""
     intake.take(agent(description="x" * 20_000_000, tools=[tool(description="yz " * 7_000_000)]))
@@ -103,9 +97,6 @@ def test_a_schema_that_is_too_long_is_left_out_and_reported(intake: Intake, fiel
     [made] = tools_of(intake, tool("search", 0, **{field: {"x": "y" * 2_000_000}}))
     assert getattr(made, field) == ("{}" if field == "input_schema" else "")
     assert "was left out (WAYGRAPH_MAX_SCHEMA_CHARS)" in intake.cut[0].reason
-
-
-# -- what is rejected ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,9 +215,6 @@ def test_any_record_is_taken_or_rejected(fields: dict[str, object]) -> None:
         assert json.dumps([entry.agent.description, entry.agent.version, entry.agent.transport]).isascii()
         for text in (entry.agent.name, entry.agent.description, entry.agent.transport, *entry.agent.tags):
             text.encode()
-
-
-# -- queries ---------------------------------------------------------------------------------------
 
 
 def test_a_pasted_file_in_a_query_is_left_out() -> None:

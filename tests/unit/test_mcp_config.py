@@ -56,8 +56,6 @@ def transports(document: object) -> dict[str, object]:
     return {entry.key: json.loads(entry.agent.transport) for entry in taken.entries}
 
 
-# -- the forms of a file ---------------------------------------------------------------------------
-
 SERVERS = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
 
 
@@ -94,9 +92,6 @@ def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
     )
     [manifest] = read_path(str(path), S)
     assert json.loads(manifest.entries[0].agent.transport)["url"].startswith("https://h/a//b?x=")
-
-
-# -- the forms of an entry -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -180,9 +175,6 @@ def test_a_disabled_server_is_listed_and_not_asked() -> None:
         taken.take(record)
     assert {entry.key: entry.agent.tags for entry in taken.entries} == {"off": ("disabled",), "on": ()}
     assert list(asked(document)) == ["on"]
-
-
-# -- references ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -294,9 +286,6 @@ def test_what_is_no_reference_is_an_error(text: str, reason: str) -> None:
     assert fault({"command": "x", "args": [text]}).startswith(reason)
 
 
-# -- envFile ---------------------------------------------------------------------------------------
-
-
 def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("# mine\nexport A=1\nB='two words'\nC=\"x\\ny\"\nD=${TOKEN}\nE\n", "utf-8")
     entry = {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"A": "own"}}
@@ -304,9 +293,6 @@ def test_an_env_file_gives_variables_and_the_entry_overrides_them(tmp_path: Path
     wanted = {"A": "own", "B": "two words", "C": "x\ny", "D": "${TOKEN}"}
     assert launched(entry, around=around) == StdioLaunch(command="x", env=wanted)
     assert launched({**entry, "envFile": ".env"}, around=around) == StdioLaunch(command="x", env=wanted)
-
-
-# -- found again -----------------------------------------------------------------------------------
 
 
 def test_a_server_is_found_again_by_its_file_and_key(tmp_path: Path) -> None:
@@ -337,8 +323,6 @@ def test_a_server_is_found_again_by_its_file_and_key(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is no client's config"):
         mcp_config.config_entry(str(path), "a", S, AROUND)
 
-
-# -- whatever comes --------------------------------------------------------------------------------
 
 SECRET = "ghp_planted4SecretValue"  # noqa: S105
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.just(SECRET) | st.text(max_size=4)

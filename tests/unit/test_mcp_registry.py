@@ -40,8 +40,6 @@ def launches(*servers: Mapping[str, object], where: str = "list.json") -> dict[s
     return {key: launch for key, launch in asked.items() if isinstance(launch, HttpLaunch)}
 
 
-# -- the forms of a list ---------------------------------------------------------------------------
-
 TODAY = {"name": "io.example/shop", "description": "Sells", "version": "1.0.2", "packages": [{"registryType": "npm"}]}
 OLDER = {
     "id": "4e9c",
@@ -78,9 +76,6 @@ def test_every_form_of_a_list_is_read(document: object) -> None:
     assert found.tools == ()
 
 
-# -- which version counts --------------------------------------------------------------------------
-
-
 def test_only_the_latest_version_of_a_name_counts() -> None:
     document = [
         entry("a/x", latest=False, at="2026-03-01", version="3.0.0-rc"),
@@ -109,9 +104,6 @@ def test_what_was_deleted_is_gone_and_what_is_deprecated_is_marked() -> None:
     assert intake.gone == ["a/dead"]
     tags = {found.key: found.agent.tags for found in intake.entries}
     assert tags == {"a/alive": (), "a/old": ("deprecated", "remote"), "a/own-word": ("deprecated", "npm")}
-
-
-# -- how it is reached -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -271,9 +263,6 @@ def test_the_open_remote_is_how_it_is_kept() -> None:
     }
     assert transport(remotes=[{"url": "http://localhost:3000/sse"}]) is None
     assert transport() is None
-
-
-# -- what is wrong ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

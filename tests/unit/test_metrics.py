@@ -35,9 +35,6 @@ def apart(order: Sequence[str], sizes: Sequence[int]) -> list[frozenset[str]]:
 separate_golds = st.builds(apart, st.permutations(IDS), st.lists(st.integers(1, 3), min_size=1, max_size=4))
 
 
-# -- by hand -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("ranked", "gold", "depth", "recall", "ndcg", "ap", "rr", "hit", "success"),
     [
@@ -90,9 +87,6 @@ def test_a_query_without_gold_is_refused(name: str) -> None:
             METRICS[name](ranked, [], 5)
 
 
-# -- of any ranking ----------------------------------------------------------------------------------
-
-
 @metrics
 @unhurried
 @given(gold=separate_golds, further=st.integers(0, 5), data=st.data())
@@ -135,8 +129,6 @@ def test_a_right_id_is_worth_more_higher_up(
     below, above = [*ranked[:at], "x", *ranked[at:]], [*ranked[: at + 1], "x", *ranked[at + 1 :]]
     assert METRICS[name](above, gold, depth) >= METRICS[name](below, gold, depth)
 
-
-# -- beside trec_eval --------------------------------------------------------------------------------
 
 THEIRS = {
     "Recall": ir_measures.R,

@@ -97,9 +97,6 @@ def exists(path: Path) -> bool:
         return store.exists
 
 
-# -- what arrives --------------------------------------------------------------------------------------
-
-
 def test_every_node_edge_and_property_arrives(source: Path, target: Path, copy: Copy, small_parts: int) -> None:
     """Vectors, claims with their times, operators' words on agents that are gone, embedder and revision included."""
     copy()
@@ -131,9 +128,6 @@ def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> Non
     with rich.open(target) as registry:
         registry.set("quarry-sql", tags=["mine"])
         assert registry.status().state.revision == revision + 1
-
-
-# -- cut short -----------------------------------------------------------------------------------------
 
 
 def test_an_error_half_way_leaves_no_registry(source: Path, target: Path, copy: Copy, small_parts: int) -> None:
@@ -169,9 +163,6 @@ def test_a_copy_that_is_there_is_compared_and_left(target: Path, copy: Copy) -> 
     second = copy()
     assert (second.copied, second.sha256) == (0, first.sha256)
     assert files_of(target) == before
-
-
-# -- compared ------------------------------------------------------------------------------------------
 
 
 def _other_vector(held: Holdings) -> Holdings:
@@ -253,9 +244,6 @@ def test_a_registry_node_that_differs_is_found(target: Path, copy: Copy, monkeyp
     assert copy().copied
 
 
-# -- refused -------------------------------------------------------------------------------------------
-
-
 def test_a_target_with_another_registry_is_left_untouched(rich: Richly, own: Path, copy: Copy, source: Path) -> None:
     before = files_of(own)
     with pytest.raises(RegistryUnusable, match=r"it holds another registry already, at revision 8"):
@@ -281,9 +269,6 @@ def test_a_registry_is_not_copied_to_itself(source: Path, tmp_path: Path) -> Non
     for same in (source, link, source.parent / ".." / source.parent.name / source.name):
         with pytest.raises(InvalidSetting, match="cannot be copied to itself"):
             migrate_at(str(source), str(same), Settings())
-
-
-# -- the command ---------------------------------------------------------------------------------------
 
 
 def test_the_command_tells_what_it_did(source: Path, target: Path, capsys: pytest.CaptureFixture[str]) -> None:

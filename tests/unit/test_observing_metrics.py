@@ -116,9 +116,6 @@ def test_every_metric_is_documented() -> None:
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 
-# -- several workers -------------------------------------------------------------------------------
-
-
 class Workers:
     def __init__(self, process: "subprocess.Popen[str]", port: int, folder: Path) -> None:
         self.process, self.port, self.folder = process, port, folder

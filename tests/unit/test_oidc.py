@@ -34,9 +34,6 @@ def world() -> Iterator[World]:
         yield made
 
 
-# -- what is taken -------------------------------------------------------------------------------------
-
-
 def test_a_good_token_names_its_caller(world: World) -> None:
     """By subject, groups and our scopes; those of other services are left out."""
     token = world.token(preferred_username="ada@example.com")
@@ -81,9 +78,6 @@ def test_a_token_without_a_key_id_is_taken_where_one_key_fits(world: World) -> N
     world.issuer.published.append(signer("second").jwk)
     world.tokens = world.reader()
     assert "does not publish" in world.reason(token)
-
-
-# -- what is not ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -256,9 +250,6 @@ def test_any_header_and_claims_are_read_or_refused(header: Any, claims: Any) -> 
             assert token not in str(refused)  # noqa: PT017 - either of the two is right
     with pytest.raises(NotAuthenticated):
         tokens.caller(unsigned({**header, "alg": "ES256"} if isinstance(header, dict) else header, good) + ".e30")
-
-
-# -- what claims mean ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

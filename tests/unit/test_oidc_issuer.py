@@ -25,9 +25,6 @@ def world() -> Iterator[World]:
         yield made
 
 
-# -- what the issuer is asked --------------------------------------------------------------------------
-
-
 def test_keys_are_fetched_once_for_many_tokens(world: World) -> None:
     world.issuer.gate.clear()
     tokens = [world.token(sub=f"user-{number}") for number in range(40)]
@@ -183,9 +180,6 @@ def test_remembered_tokens_are_bounded(world: World, checks: list[str]) -> None:
         assert len(checks) == expected
 
 
-# -- what the issuer answers ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("behaviour", "told"),
     [
@@ -221,18 +215,12 @@ def test_an_answer_that_is_none_is_told(world: World, behaviour: dict[str, Any],
         tokens.caller(world.token())
 
 
-# -- over TLS -----------------------------------------------------------------------------------------
-
-
 def test_an_issuer_that_nobody_vouches_for_is_asked_nothing(tmp_path: Path) -> None:
     with fake_issuer(signer(), tls=certified(tmp_path).context()) as issuer:
         world = world_of(issuer, signer())
         with pytest.raises(IssuerUnavailable, match=r"(?i)certificate"):
             world.tokens.caller(world.token())
         assert issuer.requests == []
-
-
-# -- settings ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])

@@ -32,8 +32,6 @@ from tests.openapi_documents import (
 from waygraph.ingest.sources.formats import openapi
 from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS
 
-# -- size ------------------------------------------------------------------------------------------
-
 
 def _web(count: int, width: int) -> dict[str, Any]:
     """Schemas each of which refers to `width` others, so that each reaches all."""
@@ -62,9 +60,6 @@ def test_a_large_web_of_schemas_is_bounded() -> None:
     assert "S900" not in tools[0].input_schema
     Draft202012Validator.check_schema(schema(tools[0]))
     Draft202012Validator(schema(tools[0])).validate({"p1": {"p1": {"p1": {"p1": {"p1": {}}}}}})
-
-
-# -- real documents --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [OURS, EXAMPLE], ids=["our own", "the example"])
@@ -106,8 +101,6 @@ def test_our_own_requests_fit_the_schemas_of_their_tools() -> None:
                 sent += 1
     assert sent >= 3
 
-
-# -- hostile input ---------------------------------------------------------------------------------
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 JSON = any_value(longest_text=8, max_leaves=6)

@@ -21,8 +21,6 @@ from tests.openapi_documents import (
     written_call,
 )
 
-# -- operations ------------------------------------------------------------------------------------
-
 
 def test_operations_are_tools() -> None:
     """Named by id, made legal, or by method and path; described by summary and description, or by what is called."""

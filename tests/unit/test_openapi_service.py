@@ -17,8 +17,6 @@ from tests.openapi_documents import (
     told,
 )
 
-# -- the service -----------------------------------------------------------------------------------
-
 
 def test_a_service_is_an_agent() -> None:
     """Title, version, first address with its variables filled in, names of security schemes, tags."""
@@ -61,9 +59,6 @@ def test_secrets_in_an_address_become_references() -> None:
     entry = agent_of(document)
     assert "hunter2" not in repr(entry)
     assert http(entry.tools[0])["server"].startswith("https://${USER}:${PASSWORD}@host.example")
-
-
-# -- what is wrong or elsewhere --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

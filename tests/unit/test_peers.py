@@ -61,9 +61,6 @@ def vectors(tmp_path: Path) -> Vectors:
     return Vectors(with_cache(load_settings(), tmp_path / "cache"))
 
 
-# -- owners and names --------------------------------------------------------------------------------
-
-
 def test_a_tool_counts_for_its_owner_once() -> None:
     """Owners come in the order of their best tools, without repeats, cut at the limit."""
     owners = owners_of(CATALOGUE)
@@ -87,9 +84,6 @@ def test_tools_are_described_by_name_and_description() -> None:
     assert described_tools(CATALOGUE, prefixed=True)["purse/convert"] == "purse__convert: Converts dollars to euros"
 
 
-# -- catalogues --------------------------------------------------------------------------------------
-
-
 def test_a_catalogue_reaches_the_process_whole(tmp_path: Path) -> None:
     """What is written for a peer's process is read there as the same agents and tools."""
     path = tmp_path / "tiny.json"
@@ -103,9 +97,6 @@ def test_a_padded_catalogue_keeps_its_own_and_has_as_many_tools_as_asked_for() -
     assert more.entries[:3] == CATALOGUE.entries
     assert len(owners_of(more)) == 40
     assert len({one.agent.id for one in more.entries}) == len(more.entries) > 3
-
-
-# -- baselines ---------------------------------------------------------------------------------------
 
 
 def test_numpy_finds_the_owner_of_the_nearest_tool(vectors: Vectors) -> None:
@@ -147,9 +138,6 @@ def test_no_vector_of_a_query_is_remembered(vectors: Vectors, monkeypatch: pytes
         assert embedded == ["dollars to euros"] * 2
 
 
-# -- efforts -----------------------------------------------------------------------------------------
-
-
 def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
     """Rounds are bounded; where quality is judged everything is asked once, however slow the peer."""
     effort = Effort(budget_s=10, whole_below_ms=20.0)
@@ -166,9 +154,6 @@ def test_a_sample_is_the_same_each_time() -> None:
     assert sampled(212, 20) == sampled(212, 20)
     assert len(sampled(212, 20)) == 20
     assert sampled(5, 5) == frozenset(range(5))
-
-
-# -- processes ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -223,8 +208,6 @@ def test_contenders_have_names_of_their_own() -> None:
     assert [contender_named(name) for name in names] == list(CONTENDERS)
     assert all(callable(getattr(adapters, contender.adapter)) for contender in CONTENDERS)
 
-
-# -- rows, record, table -----------------------------------------------------------------------------
 
 ASKED = (
     Asked(id="1", texts=("a",), gold=(frozenset("xy"),), gold_tools=()),
@@ -297,9 +280,6 @@ def record_of(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
         "machine": {"cpus": 2, "model": "M", "python": "3.12", "load_average_1_min": 0.1},
         "details": {"rows": rows, "load_before": 0.2},
     }
-
-
-# -- a whole small run -------------------------------------------------------------------------------
 
 
 def test_a_small_run_leaves_a_whole_record(tmp_path: Path) -> None:

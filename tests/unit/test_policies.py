@@ -80,9 +80,6 @@ def test_what_waits_is_never_found_and_approval_lets_all_of_it_in(
         assert found(registry) == everything(registry)
 
 
-# -- one entry -----------------------------------------------------------------------------------------
-
-
 def judged(policy: Policy, new: Tool, old: Tool | None = None, *, first: bool = False) -> Tool:
     judge = Judge(policy=policy, first=first, owners_named=lambda names: {})  # noqa: ARG005
     held = {} if old is None else {old.name: old}
@@ -107,9 +104,6 @@ def test_what_a_manifest_says_waits_waits() -> None:
     waits = Tool(**{name: getattr(said, name) for name in said.__slots__ if name != "pending"}, pending=True)
     assert judged("accept", waits).pending
     assert not judged("accept", waits, said).pending
-
-
-# -- what is kept of a change --------------------------------------------------------------------------
 
 
 # -- statuses ------------------------------------------------------------------------------------------

@@ -51,9 +51,6 @@ def manifest(*tools: Tool) -> Manifest:
     return Manifest(source="s", entries=(AgentEntry(key="sky", agent=sealed_agent(AGENT), tools=tools),))
 
 
-# -- templates ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tool", ODD, ids=lambda tool: tool.name)
 def test_every_tool_has_some_questions(tool: Tool) -> None:
     """Whatever its name, language, description and schema: distinct lines of bounded length."""
@@ -61,9 +58,6 @@ def test_every_tool_has_some_questions(tool: Tool) -> None:
     assert len(asked) >= 4
     assert len(asked) == len(set(asked))
     assert all(line.strip() == line and 0 < len(line) < 300 for line in asked)
-
-
-# -- the manifest -------------------------------------------------------------------------------------
 
 
 def test_questions_change_the_hash_and_their_absence_does_not() -> None:
@@ -136,9 +130,6 @@ def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -
         for held in read_path(str(tmp_path / "export.json"), settings):
             assert sync(again, held, texts=form).texts_embedded == 0
         assert [tool.questions for tool in again.tools()] == [asked.questions, ()]
-
-
-# -- a language model ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -254,9 +254,6 @@ def test_an_empty_answer_hints_at_nothing_hidden(registry: Registry, tmp_path: P
     assert caught.value.nearest == ()
 
 
-# -- who is who ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -49,9 +49,6 @@ def refused(fake: FakeMcpRegistry, settings: Settings | None = None, **options: 
     return str(caught.value)
 
 
-# -- pages -----------------------------------------------------------------------------------------
-
-
 def test_every_page_is_read(fake: FakeMcpRegistry) -> None:
     seen: list[tuple[int, int]] = []
     manifest = read(fake, progress=lambda done, of: seen.append((done, of)))
@@ -124,9 +121,6 @@ def test_headers_go_with_every_request_and_nowhere_else(fake: FakeMcpRegistry) -
     assert "s3cret" not in f"{caught.value!r} {caught.value} {source!r}"
 
 
-# -- what passes -----------------------------------------------------------------------------------
-
-
 def test_an_overloaded_registry_is_asked_again() -> None:
     waits = Waits()
     with fake_mcp_registry(*TEN[:1]) as fake:
@@ -141,9 +135,6 @@ def test_a_registry_that_stays_overloaded_is_given_up(fake: FakeMcpRegistry) -> 
     assert "still answers 503 after 3 tries" in refused(fake, Settings(mcp_registry_retries=2))
     fake.troubles = [(429, "50")] * 9
     assert "still answers 429 after 1 tries" in refused(fake, Settings(mcp_registry_total_s=20))
-
-
-# -- what does not ---------------------------------------------------------------------------------
 
 
 def test_pages_that_fail_later_leave_a_part(fake: FakeMcpRegistry) -> None:
@@ -195,9 +186,6 @@ def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
 def test_redirects_are_not_followed(fake: FakeMcpRegistry) -> None:
     fake.troubles = [(307, None)]
     assert "answers 307; redirects are not followed" in refused(fake)
-
-
-# -- what is given ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

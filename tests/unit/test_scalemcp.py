@@ -35,9 +35,6 @@ def listed(folder: Path, text: str) -> tuple[Company, ...]:
     return read_companies(path)
 
 
-# -- companies ----------------------------------------------------------------------------------------
-
-
 def test_a_company_is_called_by_name_ticker_and_alias(tmp_path: Path) -> None:
     """Entities are read, what stands in brackets is another name; what may be another company is no call of any."""
     rows = (
@@ -77,9 +74,6 @@ def test_a_list_that_is_none_is_told_with_its_line(tmp_path: Path, text: str, me
         listed(tmp_path, text)
 
 
-# -- queries ------------------------------------------------------------------------------------------
-
-
 def test_base_queries_are_about_a_hundred_a_tool_and_all_distinct() -> None:
     """Each file is of one tool, which most of its queries need; no two say the same."""
     bases = base_queries()
@@ -102,9 +96,6 @@ def test_gold_is_every_tool_of_every_company_named(companies: tuple[Company, ...
     for query in instances(companies, seed=2, count=2_500):
         named = {called[call] for call in re.findall(r"Firm\d+ Holdings|Firm\d+(?! Holdings)\b|F\d+X", query.text)}
         assert named == {company for company, _ in query.gold}, query.text
-
-
-# -- the folder ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))

@@ -29,9 +29,6 @@ def parsed(location: str) -> ServerLocation:
     return ServerLocation.parse(location, "neo4j")
 
 
-# -- URLs -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("location", "address", "database", "encrypted", "verified"),
     [
@@ -86,9 +83,6 @@ def test_settings_do_not_show_secrets() -> None:
     assert SECRET not in f"{settings!r} {settings}"
 
 
-# -- versions ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("agent", "version"),
     [
@@ -103,8 +97,6 @@ def test_a_version_is_read_from_what_a_server_calls_itself(agent: str, version: 
     """Numbered releases, calendar releases and Aura; what tells none is older than any."""
     assert ServerVersion.of_agent(agent) == version
 
-
-# -- errors that a server without roles and members does not give --------------------------------------
 
 NO_MEMORY = "Neo.TransientError.General.MemoryPoolOutOfMemoryError"
 

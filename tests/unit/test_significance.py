@@ -17,16 +17,10 @@ def noise(queries: int, seed: int, mean: float = 0.0) -> list[float]:
     return drawn
 
 
-# -- interval ----------------------------------------------------------------------------------------
-
-
 def test_the_interval_holds_the_true_mean_as_often_as_it_says() -> None:
     """Of 300 samples of 60 queries some 95 % have 0.3, the mean that they were drawn with, inside."""
     intervals = [interval(noise(60, seed, mean=0.3), rounds=400) for seed in range(300)]
     assert 0.91 < np.mean([lower <= 0.3 <= upper for lower, upper in intervals]) < 0.98
-
-
-# -- paired test -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("queries", [1, 40, QUERIES])

@@ -48,9 +48,6 @@ def told(records: Any) -> dict[str, str]:
     return {each.where.rpartition("#")[2]: each.reason for each in records}
 
 
-# -- what becomes of a skill -----------------------------------------------------------------------
-
-
 def test_a_skill_is_an_agent_and_its_scripts_are_tools() -> None:
     """Front matter, the beginning of the text, and of each script what it says of itself."""
     [entry] = read(EXAMPLE).entries
@@ -104,9 +101,6 @@ def test_a_changed_text_or_script_shows(tmp_path: Path) -> None:
     assert after.agent.description == before.agent.description
     assert after.agent.content_hash != before.agent.content_hash
     assert after.tools[0].content_hash != before.tools[0].content_hash
-
-
-# -- names and front matter ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,9 +163,6 @@ def test_secrets_in_the_metadata_become_references(tmp_path: Path) -> None:
     assert "hunter2" not in repr(read(written(tmp_path, front=front)).entries)
 
 
-# -- scripts ---------------------------------------------------------------------------------------
-
-
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     """Files, folders, links to themselves, and a SKILL.md that is one; what leads inside is read."""
     secret = tmp_path / "outside"
@@ -214,8 +205,6 @@ def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
 def test_no_head_of_a_script_raises(head: str) -> None:
     assert len(described(head * 20)) <= MAX_CHARS
 
-
-# -- hostile input ---------------------------------------------------------------------------------
 
 JSON = any_value()
 PACKED = st.fixed_dictionaries(

@@ -67,8 +67,6 @@ def test_one_page_of_a_list_is_none(tmp_path: Path) -> None:
     assert "half a list is none" in rejected.reason
 
 
-# -- the kinds -------------------------------------------------------------------------------------
-
 CATALOGUE: dict[str, Any] = {
     "waygraph": 1,
     "agents": [
@@ -132,9 +130,6 @@ def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
     }
 
 
-# -- what cannot be read at all --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -187,9 +182,6 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in manifest.rejected[0].reason
 
 
-# -- one bad record --------------------------------------------------------------------------------
-
-
 TWICE_IN_JSON = """{"mcpServers": {
   "a": {"command": "x"}, "b/c": {"url": "u", "url": "https://h"}, "a": {"command": "y"}}}"""
 TWICE_IN_LINES = """{"name": "a", "url": "https://x", "url": "https://y"}
@@ -228,9 +220,6 @@ def test_tools_of_another_shape_leave_what_is_held(tmp_path: Path) -> None:
     assert keys(manifest) == []
     assert [record.key for record in manifest.rejected] == ["a"]
     assert reasons(manifest) == {"/agents/0/tools": "expected a list of tools, found dict"}
-
-
-# -- folders, globs, streams -----------------------------------------------------------------------
 
 
 def test_one_bad_file_of_a_folder_costs_itself(tmp_path: Path) -> None:
@@ -284,8 +273,6 @@ def test_what_operators_set_comes_back_only_when_asked(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not a whole export"):
         read_path(str(broken), Settings(), kind="export")
 
-
-# -- YAML ------------------------------------------------------------------------------------------
 
 LAUGHS = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "\n".join(
     f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 10)

@@ -30,8 +30,6 @@ def faults(manifest: Manifest) -> dict[str, str]:
     return {rejected.where.rpartition("#")[2]: rejected.reason for rejected in manifest.rejected}
 
 
-# -- Docker's catalogue ----------------------------------------------------------------------------
-
 TILE: dict[str, Any] = {
     "title": "Harbour",
     "description": "Looks after ships",
@@ -116,9 +114,6 @@ def test_a_bad_record_of_dockers_catalogue_costs_itself(tmp_path: Path) -> None:
     assert not manifest.partial
 
 
-# -- A2X's service lists ---------------------------------------------------------------------------
-
-
 def test_a_service_list_is_agents_without_tools(tmp_path: Path) -> None:
     """As the evaluation reads them: a flat map of properties is no tool."""
     services = [
@@ -140,8 +135,6 @@ def test_a_service_list_is_agents_without_tools(tmp_path: Path) -> None:
     assert faults(manifest) == {"/1": "expected a service object, found a number"}
     assert manifest.partial
 
-
-# -- one server a line -----------------------------------------------------------------------------
 
 ONE = {"name": "One", "url": "https://code.example/a/one", "description": "The first", "category": "x"}
 TWO = {"name": "Two", "url": "https://code.example/a/two/", "description": "The second", "category": ""}

@@ -23,9 +23,6 @@ def graph() -> Iterator[Graph]:
     made.engine.close()
 
 
-# -- one source ----------------------------------------------------------------------------------
-
-
 def test_the_first_sync_creates_everything(graph: Graph) -> None:
     """Agents, tools, ownership, claims, vectors and revision 1, in one go."""
     changes, written = graph.sync(manifest("a", entry("x", tools=["one", "two"]), entry("y", tools=[])))
@@ -129,9 +126,6 @@ def test_keys_that_make_the_same_id_are_kept_apart(graph: Graph) -> None:
     assert claims(graph) == first
 
 
-# -- mass removal --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("kept", "refused"), [(4, False), (2, False), (1, True), (0, True)])
 def test_a_sync_that_loses_more_than_half_is_refused(graph: Graph, kept: int, refused: bool) -> None:
     """Of four agents two may go at once; more are probably a broken source. The error names the numbers."""
@@ -146,9 +140,6 @@ def test_a_sync_that_loses_more_than_half_is_refused(graph: Graph, kept: int, re
     with pytest.raises(MassRemoval, match="allow_mass_removal") as caught:
         refuse_mass_removal(held, changes)
     assert (caught.value.source, caught.value.removed, caught.value.held) == ("a", 4 - kept, 4)
-
-
-# -- several sources -----------------------------------------------------------------------------
 
 
 def test_one_launch_is_one_agent(graph: Graph) -> None:
@@ -308,9 +299,6 @@ def test_a_source_removes_only_what_it_claims(graph: Graph) -> None:
     assert set(graph.agents()) == {"x", "y"}
 
 
-# -- operators -----------------------------------------------------------------------------------
-
-
 def test_what_an_operator_said_survives_everything(graph: Graph) -> None:
     """Pin, tags, groups and hiding outlast syncs, the agent's disappearance and its return."""
     both = manifest("a", entry("x"), entry("y"))
@@ -394,9 +382,6 @@ def test_an_imported_removal_removes(graph: Graph) -> None:
     assert changes.removed_agents == ("x",)
     assert set(graph.agents()) == {"y", "z"}
     assert graph.sync(replace(manifest("b", entry("z")), operator=(said,)))[0].is_empty
-
-
-# -- planning ------------------------------------------------------------------------------------
 
 
 def test_a_plan_over_nothing_creates_everything() -> None:

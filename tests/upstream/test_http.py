@@ -191,9 +191,6 @@ def test_a_request_that_fails_costs_only_itself() -> None:
     assert asked
 
 
-# -- how much is read ------------------------------------------------------------------------------
-
-
 class Chunks(httpx2.AsyncByteStream):
     def __init__(self, chunks: list[bytes]) -> None:
         self._chunks = chunks

@@ -57,9 +57,6 @@ def test_what_is_no_message_is_none(line: bytes) -> None:
     assert ours(line) is of_the_sdk(line) is None
 
 
-# -- pipes -----------------------------------------------------------------------------------------
-
-
 type Ends = tuple[IO[bytes], IO[bytes]]
 """Of a pipe: where it is read and where it is written."""
 

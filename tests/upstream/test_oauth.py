@@ -142,9 +142,6 @@ def test_without_oauth_the_refusal_says_what_the_server_offers() -> None:
         anyio.run(ask, issuer.served.url)
 
 
-# -- connections that share a login ------------------------------------------------------------------
-
-
 def test_two_connections_renew_one_login_in_turn(settings: Settings, later: Callable[[], None]) -> None:
     """Each begins with the token that the other has got, and the issuer never sees an old one again."""
 
