@@ -59,8 +59,12 @@ def test_the_version_can_be_asked() -> None:
     """In Python as `waygraph.registry.__version__`, on the command line as `python -m waygraph --version`."""
     version = project()["project"]["version"]
     assert waygraph.registry.__version__ == version
-    command = [sys.executable, "-m", "waygraph", "--version"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"waygraph {version}\n"
+    command = [sys.executable, "-m", "waygraph"]
+    assert (
+        subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+        == f"waygraph {version}\n"
+    )
+    assert subprocess.run([*command, "no-command"], capture_output=True, check=False).returncode == 2
 
 
 def test_every_import_is_declared() -> None:
