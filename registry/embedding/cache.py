@@ -51,11 +51,12 @@ class VectorFile:
         self._warned = False
 
     def read(self, keys: Sequence[bytes], dimension: int) -> "dict[bytes, Vector]":
-        """Those that are there and of that dimension."""
+        """Key → its vector, float32 of shape (dimension,); keys without a vector of that dimension are left out."""
         found = self._attempt(lambda database: dict(_select(database, keys))) or {}
         return {key: vector for key, vector in found.items() if len(vector) == dimension}
 
     def write(self, vectors: "Mapping[bytes, Vector]") -> None:
+        """Adds vectors by key, each float32 of shape (dimension,). Warns once of a file that cannot be written."""
         rows = [(key, vector.astype("<f4", copy=False).tobytes()) for key, vector in vectors.items()]
         self._attempt(lambda database: _insert(database, rows))
 
@@ -150,7 +151,10 @@ class CachedEmbedder:
         return self._inner.dimension
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
-        """As the protocol says; `progress` counts distinct texts, those found included."""
+        """float32 of shape (len(texts), dimension), as the protocol says.
+
+        `progress` counts distinct texts, those found in the cache included.
+        """
         if role == "query":
             return self._inner.embed(texts, role, progress=progress)
         keys = {text: _key(text) for text in distinct(texts)}
@@ -201,7 +205,7 @@ class QueryCache:
         return text in self._vectors
 
     def vector(self, text: str) -> "Vector":
-        """Of one query: shape (dimension,)."""
+        """The vector of one query: float32 of shape (dimension,), of length 1, read-only."""
         with self._lock:
             vector = self._vectors.get(text)
             if vector is not None:

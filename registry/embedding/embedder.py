@@ -144,7 +144,7 @@ def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"],
 
 
 def unit_rows(matrix: "Matrix") -> "Matrix":
-    """Every row scaled to length 1; a row of zeros stays."""
+    """Scales every row to length 1; a row of zeros stays. float32 of shape (rows, dimension), as `matrix`."""
     import numpy as np
 
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)

@@ -110,8 +110,8 @@ def parameter_text(schema: JsonText) -> str:
 def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float] | None = None) -> "Matrix":
     """The mean of each group of neighbouring rows, scaled to length 1; with a weight a row, ScaleMCP's Equation 1.
 
-    `matrix` is (sum of lengths, dim), the result (len(lengths), dim), float32. An empty group, and one whose
-    rows cancel out, gives zeros. Weights need not add up to 1.
+    `matrix` is of shape (sum of lengths, dimension), the result of shape (len(lengths), dimension), both float32. An
+    empty group, and one whose rows cancel out, gives zeros. Weights need not add up to 1.
     """
     import numpy as np
 

@@ -165,7 +165,7 @@ def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[Store
 
 
 def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
-    """Of the agents and tools with these ids."""
+    """Id → vector of the agents and tools with these ids: float32 of shape (dimension,). Those without are left out."""
     import numpy as np
 
     found: Vectors = {}

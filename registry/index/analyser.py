@@ -139,9 +139,9 @@ def rarity(having: int, total: int) -> float:
 
 
 def saturated(counts: "NDArray[np.int64]", lengths: "NDArray[np.int64]", mean_length: float) -> "NDArray[np.float64]":
-    """What a term adds to each text's score, as a share of its rarity: in (0, SATURATION).
+    """What a term adds to each text's score, as a share of its rarity: float64 of shape (texts,), in (0, SATURATION).
 
-    `counts`: how often a text holds the term, `lengths`: how many terms the text has. Both of shape (texts,).
+    `counts`: how often a text holds the term, `lengths`: how many terms the text has. Both int64 of shape (texts,).
     """
     return SATURATION * counts / (counts + _K1 * (1 - _B + _B * lengths / mean_length))
 

@@ -83,7 +83,8 @@ class SearchIndex(Records, Protocol):
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
     ) -> Hits:
-        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`.
+        """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`, which is float32 of
+        shape (dimension,) and of length 1.
 
         Words are those of `text`; names are looked for in it as it was `written`, if that differs.
         """

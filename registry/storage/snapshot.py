@@ -56,6 +56,6 @@ def read_contents(session: GraphSession) -> Contents:
 
 
 def read_contents_and_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
-    """The contents, and the vectors of its agents."""
+    """The contents, and agent id → vector: float32 of shape (dimension,)."""
     contents = read_contents(session)
     return contents, read_vectors(session, agents=[agent.id for agent in contents.agents])

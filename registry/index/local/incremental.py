@@ -157,7 +157,10 @@ class Kept:
 
     @property
     def vectors(self) -> "Rows":
-        """Vector key → vector of the generation before; empty if they are not kept. A key tells model and text."""
+        """Vector key → vector of the generation before: float32 of shape (dimension,); empty if they are not kept.
+
+        A key is made of model and text.
+        """
         return self._vectors
 
     def made_of(self, snapshot: Snapshot) -> Made:

@@ -154,6 +154,7 @@ class LocalIndex:
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
     ) -> Hits:
+        """As the protocol says; `vector` is float32 of shape (dimension,)."""
         mask = self._mask(scope)
         found: dict[Leg, LegHits] = {}
         # In the order asked: what is built from the hits must not depend on the order of a set.

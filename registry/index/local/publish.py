@@ -214,7 +214,10 @@ def published_schema(folder: Path) -> int | None:
 
 
 def known_vectors(folder: Path) -> "Rows":
-    """Vector key → vector of the current generation. A key tells model and text, so its vector holds anywhere."""
+    """Vector key → vector of the current generation: float32 of shape (dimension,). Empty without a generation.
+
+    A key is made of model and text, so its vector holds anywhere.
+    """
     import numpy as np
 
     with suppress(RegistryError, OSError, ValueError, TypeError):
@@ -228,7 +231,10 @@ def known_vectors(folder: Path) -> "Rows":
 def read_snapshot(
     session: GraphSession, state: RegistryState, known: "Rows", tools: Sequence[StoredTool] | None = None
 ) -> Snapshot:
-    """The whole revision; vectors that `known` holds, and tools that are given, are not read from the graph again."""
+    """The whole revision, its vectors float32 of shape (agents + tools, dimension).
+
+    `known`: vector key → vector, float32 of shape (dimension,). What it holds, and `tools`, are not read again.
+    """
     stored = read_agents(session)
     tools = read_tools(session) if tools is None else tools
     settings = read_settings(session)

@@ -34,8 +34,10 @@ _GROUPS = 4
 
 
 def laid_out(rows: "Vector") -> "Vector":
-    """A copy in memory of this process, begun at a cache line: large pages hold it, which do not hold a mapped file. A
-    scan takes three fifths of the time where a model has just pushed the rows out of the caches.
+    """A copy in memory of this process that begins at a cache line: float32 of the same shape (rows, dimension).
+
+    Large pages hold it, which do not hold a mapped file. A scan takes three fifths of the time where a model has just
+    pushed the rows out of the caches.
     """
     room = np.empty(rows.nbytes + _LINE, dtype=np.uint8)
     address: int = room.__array_interface__["data"][0]
@@ -46,7 +48,11 @@ def laid_out(rows: "Vector") -> "Vector":
 
 
 def cosines(rows: "Vector", vector: "Vector") -> "Vector":
-    """Of unit rows with a unit vector; -inf where either is all zeros: it has no direction, and is near to nothing."""
+    """Cosines of unit rows with a unit vector: float32 of shape (rows,), in [-1, 1] or -inf.
+
+    `rows` is float32 of shape (rows, dimension), `vector` of shape (dimension,). Where either is all zeros it has no
+    direction, and the cosine is -inf.
+    """
     # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
     scores: Vector = np.vecdot(rows, vector)
     if not scores.all():
@@ -57,7 +63,10 @@ def cosines(rows: "Vector", vector: "Vector") -> "Vector":
 
 
 def best(scores: "Vector", depth: int) -> "NDArray[np.int64]":
-    """Positions of the `depth` highest finite scores, best first, equal ones by position."""
+    """Positions of the `depth` highest finite scores, best first, equal ones by position: int64 of shape (≤ depth,).
+
+    `scores` is float32 of shape (rows,).
+    """
     floor = _floor(scores, depth)
     positions = (scores >= floor if floor > -np.inf else scores > -np.inf).nonzero()[0]
     # Positions ascend, and a stable sort keeps them so among equal scores.
@@ -97,7 +106,10 @@ class Postings:
         self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
 
     def search(self, words: Sequence[str], depth: int, mask: "Mask | None") -> "Found":
-        """Rows and scores, best first, equal scores by row. `mask`: which rows may be found; None: all."""
+        """Rows (int64) and scores (float32), each of shape (≤ depth,), best first, equal scores by row.
+
+        `mask`, bool of shape (rows of the index,), says which rows may be found; None: all.
+        """
         spans = [self._span(place) for word in words if (place := self._places.get(word)) is not None]
         if not spans:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)

@@ -73,6 +73,7 @@ class Neo4jIndex:
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
     ) -> Hits:
+        """As the protocol says; `vector` is float32 of shape (dimension,)."""
         ask = Ask.of(tuple(legs), vector if self.state.embedder else None, (text, written or text), depth, scope)
         for _ in range(_ATTEMPTS):
             reach = self._reach(ask)

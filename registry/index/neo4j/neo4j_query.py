@@ -53,7 +53,10 @@ class Ask:
     def of(
         cls, legs: tuple[Leg, ...], vector: "Vector | None", texts: tuple[str, str], depth: int, scope: Scope
     ) -> "Ask":
-        """`texts`: what words are taken of, and names."""
+        """A search of `legs`. `texts`: the one to take words of, and the one to take names of.
+
+        `vector` is float32 of shape (dimension,); without it there are no vector legs.
+        """
         # Half a surrogate pair cannot be sent, nor be stored.
         text, written = map(mended, texts)
         words, names = query_terms(text)[:MOST_WORDS], named_in(written)[:MOST_WORDS]

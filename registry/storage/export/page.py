@@ -48,7 +48,10 @@ _VAGUE = STOP_WORDS | frozenset(
 def features_of(
     agents: Sequence[Agent], owned: Mapping[str, Sequence[Tool]], vectors: "Mapping[str, Matrix]"
 ) -> "Matrix":
-    """(agents, columns), rows of length 1 or 0: the stored vectors, or in a registry without them hashed words."""
+    """The stored vectors, or in a registry without them hashed words: float32 of shape (agents, columns).
+
+    Rows have length 1 or 0. `vectors`: agent id → float32 of shape (columns,).
+    """
     if not vectors:
         return hashed_words([_words_of(agent, owned[agent.id]) for agent in agents])
     dimension = len(next(iter(vectors.values())))
@@ -57,7 +60,10 @@ def features_of(
 
 
 def hashed_words(documents: "Sequence[Sequence[str]]") -> "Matrix":
-    """(documents, HASHED_COLUMNS): a column a hashed term, rare terms weighing more."""
+    """float32 of shape (documents, HASHED_COLUMNS), rows of length 1 or 0.
+
+    A column is a hashed term; rare terms weigh more.
+    """
     bearing = Counter(word for words in documents for word in set(words))
     matrix = np.zeros((len(documents), HASHED_COLUMNS), dtype=np.float32)
     for row, words in enumerate(documents):
@@ -110,6 +116,7 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 
 
 def as_page(contents: Contents, vectors: "Vectors") -> str:
+    """The map as one HTML page. `vectors`: agent id → float32 of shape (dimension,); if empty, words place the agents."""
     style, script = _asset("page.css"), _asset("page.js")
     return Template(_asset("page.html")).substitute(
         policy=POLICY.format(script=_digest(script), style=_digest(style)),

@@ -54,7 +54,10 @@ class Layout:
 
 
 def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
-    """`features` is (agents, any dimension), rows of length 1 or 0; `tool_counts` has a number an agent."""
+    """Circles of agents and of their regions.
+
+    `features` is float32 of shape (agents, dimension), rows of length 1 or 0; `tool_counts` has a number an agent.
+    """
     if not tool_counts:
         return Layout(agents=(), region_of=(), regions=())
     likeness = likeness_of(features)
@@ -72,7 +75,10 @@ def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
 
 
 def likeness_of(features: "Matrix") -> Likeness:
-    """Each agent with its nearest neighbours; the weight of an edge is the cosine."""
+    """A graph of each agent with its nearest neighbours; the weight of an edge is the cosine, above LEAST_COSINE.
+
+    `features` is float32 of shape (agents, dimension), rows of length 1 or 0.
+    """
     graph: Likeness = nx.Graph()
     graph.add_nodes_from(range(len(features)))
     for first in range(0, len(features), _BLOCK_ROWS):

@@ -87,6 +87,7 @@ class Graph:
 
     @cached_property
     def vectors(self) -> Vectors:
+        """Entity id → its vector, float32 of shape (dimension,); those without are left out."""
         return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
 
 

@@ -1,0 +1,39 @@
+"""Names and docstrings that a stranger can guess from: no participles as functions, no file name twice, arrays' shapes."""
+
+import pytest
+
+from tests.architecture.arrays import array_functions
+from tests.architecture.names import is_named_by_participle, participle_functions, shared_file_names
+
+PARTICIPLES_LEFT = 477
+"""At most so many functions may still be named by a participle. It only falls; the aim is 0."""
+LEAST_DOCUMENTED = 0.8
+"""Of public functions with arrays: the share whose docstring says shape and dtype."""
+
+
+@pytest.mark.parametrize("name", ["told", "_asked", "held_back", "shown_to", "updated", "_undelivered", "asked_again"])
+def test_participles_are_recognized(name: str) -> None:
+    assert is_named_by_participle(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["read", "embed", "put", "known_names", "read_held", "is_closed", "texts_embedded", "id"]
+)
+def test_verbs_predicates_and_nouns_are_no_participles(name: str) -> None:
+    assert not is_named_by_participle(name)
+
+
+def test_functions_are_named_by_verbs() -> None:
+    """`error_message`, not `told`: a function is a verb and its object, or the noun that it returns."""
+    assert len(found := participle_functions()) <= PARTICIPLES_LEFT, "\n".join(found)
+
+
+def test_a_file_name_stands_once_in_a_layer() -> None:
+    assert shared_file_names() == {}
+
+
+def test_arrays_have_a_shape_and_a_dtype() -> None:
+    functions = array_functions()
+    missing = [function.where for function in functions if not function.is_documented]
+    assert len(functions) > 20
+    assert len(missing) <= (1 - LEAST_DOCUMENTED) * len(functions), "\n".join(missing)
