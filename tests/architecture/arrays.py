@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from tests.architecture.tree import ROOT, modules, syntax
 
@@ -23,10 +24,11 @@ class ArrayFunction:
 
 
 def array_functions() -> list[ArrayFunction]:
-    return [function for name, path in modules().items() for function in _functions(name, syntax(path))]
+    return [function for path in modules().values() for function in _functions(path)]
 
 
-def _functions(module: str, tree: ast.Module) -> Iterator[ArrayFunction]:
+def _functions(file: Path) -> Iterator[ArrayFunction]:
+    tree = syntax(file)
     arrays = NUMPY | _aliases(tree) | _imported_aliases(tree)
     for path, node in _public_functions(tree, ()):
         arguments = node.args
@@ -34,7 +36,7 @@ def _functions(module: str, tree: ast.Module) -> Iterator[ArrayFunction]:
         annotations = [parameter.annotation for parameter in parameters if parameter] + [node.returns]
         if any(annotation and _names(annotation) & arrays for annotation in annotations):
             text = ast.get_docstring(node) or ""
-            where = f"{modules()[module].relative_to(ROOT)}:{node.lineno} {'.'.join(path)}"
+            where = f"{file.relative_to(ROOT)}:{node.lineno} {'.'.join(path)}"
             yield ArrayFunction(where, bool(SHAPE.search(text) and DTYPE.search(text)))
 
 
@@ -80,9 +82,9 @@ def _imported_aliases(tree: ast.Module) -> frozenset[str]:
     return frozenset(
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module in modules()
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if alias.name in _module_aliases()[node.module]
+        if alias.name in _module_aliases().get(node.module or "", ())
     )
 
 

@@ -1,4 +1,4 @@
-"""Names and docstrings that a stranger can guess from: no participles as functions, no file name twice, arrays' shapes."""
+"""Names and docstrings: no participles as functions, no file name twice in a layer, shapes of arrays."""
 
 import pytest
 

@@ -116,7 +116,7 @@ _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028
 
 
 def as_page(contents: Contents, vectors: "Vectors") -> str:
-    """The map as one HTML page. `vectors`: agent id → float32 of shape (dimension,); if empty, words place the agents."""
+    """The map as one HTML page. `vectors`: agent id → float32 of shape (dimension,); if empty, words decide."""
     style, script = _asset("page.css"), _asset("page.js")
     return Template(_asset("page.html")).substitute(
         policy=POLICY.format(script=_digest(script), style=_digest(style)),
