@@ -36,6 +36,12 @@ def needs_shared_server(nodeid: str) -> bool:
     return SHARED_SERVER.search(nodeid.partition("[")[2]) is not None
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare the fast tier the import of what it leaves out."""
+    is_fast = "not full" in str(config.option.markexpr)
+    return True if is_fast and _place_in_full(collection_path) < len(FULL) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if _place(item) <= len(FULL):
         item.add_marker(pytest.mark.full)
@@ -51,8 +57,12 @@ def _place(item: pytest.Item) -> int:
     """0 for the shared server, then what FULL names, then the rest."""
     if needs_shared_server(item.nodeid):
         return 0
-    path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else item.path
-    return 1 + next((place for place, name in enumerate(FULL) if path.is_relative_to(name)), len(FULL))
+    return 1 + _place_in_full(item.path)
+
+
+def _place_in_full(path: Path) -> int:
+    below = path.relative_to(TESTS) if path.is_relative_to(TESTS) else path
+    return next((place for place, name in enumerate(FULL) if below.is_relative_to(name)), len(FULL))
 
 
 class _ByFileAndServer(LoadScopeScheduling):  # type: ignore[misc]  # untyped base
