@@ -199,27 +199,3 @@ def test_no_card_raises(cards: list[Any]) -> None:
     intake = read(cards)
     assert len(intake.entries) + sum("/skills" not in each.where for each in intake.rejected) >= len(cards)
     assert all(each.where.startswith("card.json#/") and each.reason for each in intake.rejected)
-
-
-@pytest.mark.parametrize(
-    ("base", "urls"),
-    [
-        (
-            "https://host.example",
-            ("https://host.example/.well-known/agent-card.json", "https://host.example/.well-known/agent.json"),
-        ),
-        (
-            "https://host.example/agents/one/",
-            (
-                "https://host.example/agents/one/.well-known/agent-card.json",
-                "https://host.example/.well-known/agent-card.json",
-                "https://host.example/agents/one/.well-known/agent.json",
-                "https://host.example/.well-known/agent.json",
-            ),
-        ),
-        ("https://host.example/card.json?v=2", ("https://host.example/card.json?v=2",)),
-    ],
-)
-def test_where_a_card_may_be(base: str, urls: tuple[str, ...]) -> None:
-    """Under the agent's address, then at the root of its host; today's path before the older one."""
-    assert a2a_card.card_urls(base) == urls

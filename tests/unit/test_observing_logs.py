@@ -151,33 +151,6 @@ def test_no_path_forges_a_line_on_a_console() -> None:
     assert any(line.startswith("  | RuntimeError") for line in lines)
 
 
-def test_a_request_that_ends_before_its_answer_is_told() -> None:
-    """A service that is stopped while it works: the line says 499, and the error goes on."""
-    import asyncio
-
-    from waygraph.api.telemetry.metrics import Metrics
-    from waygraph.api.telemetry.request_log import Message, Observed, Receive, Scope, Send
-
-    async def never(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.sleep(60)
-
-    async def nothing(*_: object) -> Message:
-        return {}
-
-    async def stopped(app: Observed) -> None:
-        scope: Scope = {"type": "http", "method": "GET", "path": "/x", "headers": [], "client": None}
-        task = asyncio.create_task(app(scope, nothing, nothing))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    stream = StringIO()
-    with _own_logging():
-        asyncio.run(stopped(Observed(never, log=open_logs("json", "info", stream), metrics=Metrics())))
-    assert json.loads(stream.getvalue())["status"] == 499
-
-
 def test_messages_of_libraries_are_redacted() -> None:
     """A URL with its query, a header, a key: of other libraries only warnings are heard."""
     stream = StringIO()

@@ -1,6 +1,5 @@
 """Traces over OTLP to a real receiver: the request's span, the core's inside it, under the caller's own."""
 
-import json
 import os
 import subprocess
 import sys
@@ -17,9 +16,7 @@ from waygraph.api.telemetry.traces import Traces, open_traces
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model.errors import MissingExtra
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.tracing import span
 
 SERVER, ERROR = 2, 2
 """A span's kind and status, as OTLP numbers them."""
@@ -126,23 +123,6 @@ def test_a_collector_that_is_gone_costs_no_request(monkeypatch: pytest.MonkeyPat
         assert httpx2.get(f"{service.url}/status/200").status_code == 200
     assert service.lines(event="request", status=200)
     assert [line for line in service.lines() if line.get("logger", "").startswith("opentelemetry")]
-
-
-def test_on_a_console_each_span_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
-    stream = StringIO()
-    traces = open_traces(os.environ, stream)
-    assert traces
-    with span("route"), span("embed"):
-        pass
-    traces.close()
-    assert [json.loads(line)["name"] for line in stream.getvalue().splitlines()] == ["embed", "route"]
-
-
-def test_without_the_extra_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(MissingExtra, match=r"tracing needs opentelemetry-sdk.*pip install 'waygraph\[telemetry\]'$"):
-        open_traces({"OTEL_TRACES_EXPORTER": "console"}, StringIO())
 
 
 def test_what_does_not_trace_loads_no_sdk() -> None:

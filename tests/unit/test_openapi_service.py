@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from tests.openapi_documents import (
     PETS_3_0,
@@ -103,23 +102,3 @@ def test_what_lies_outside_the_document_is_not_fetched(reference: str, reason: s
     assert pointer == "/paths/~1x/post/requestBody/content/application~1json/schema/properties/a"
     assert reason in said
     assert "hunter2" not in repr(intake.cut)
-
-
-@pytest.mark.parametrize(
-    "schemas",
-    [
-        {"A": {"$ref": "#/components/schemas/A"}},
-        {"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}},
-        {"A": {"allOf": [{"$ref": "#/components/schemas/A"}]}},
-        {
-            "A": {"allOf": [{"$ref": "#/components/schemas/B"}] * 20},
-            "B": {"allOf": [{"$ref": "#/components/schemas/A"}] * 20},
-        },
-        {"A": {"type": "object", "properties": {"a": {"$ref": "#/components/schemas/A"}}}},
-    ],
-)
-def test_schemas_in_circles_end(schemas: dict[str, Any]) -> None:
-    operation = body_of({"$ref": "#/components/schemas/A"})
-    operation["responses"] = {"200": {"content": operation["requestBody"]["content"]}}
-    [tool] = agent_of(document_with(operation, components={"schemas": schemas})).tools
-    Draft202012Validator.check_schema(schema(tool))
