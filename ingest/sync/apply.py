@@ -14,8 +14,7 @@ from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import seen_flags
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.precedence import unheard
-from waygraph.registry.graph.read import Held, RegistryState, read_held, read_state
+from waygraph.registry.graph.read import Held, RegistryState, read_held, read_state, unheard
 from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.model.identity import namespaced_id

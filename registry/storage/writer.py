@@ -8,8 +8,16 @@ from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.precedence import unheard
-from waygraph.registry.graph.read import Held, RegistryState, Stamp, read_agents, read_held, read_state, read_tools
+from waygraph.registry.graph.read import (
+    Held,
+    RegistryState,
+    Stamp,
+    read_agents,
+    read_held,
+    read_state,
+    read_tools,
+    unheard,
+)
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.graph.write import (
     NewVectors,

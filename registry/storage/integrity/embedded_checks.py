@@ -28,13 +28,15 @@ from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
     Finding,
+    Graph,
     absent,
     attempt,
     embedder_finding,
+    graph_findings,
+    refuse,
     restore_advice,
     versions,
 )
-from waygraph.registry.storage.integrity.graph_checks import Graph, graph_findings, refuse
 from waygraph.registry.storage.store import Stored
 
 

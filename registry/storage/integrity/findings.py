@@ -1,11 +1,43 @@
 """What checks say, and the checks that every registry shares."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
+import numpy as np
+
+from waygraph.cypher import load
+from waygraph.registry.embedding.entities import TextForms, new_vectors
+from waygraph.registry.embedding.texts import Parts
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import (
+    RegistryState,
+    StoredAgent,
+    StoredTool,
+    Vectors,
+    read_agents,
+    read_claims,
+    read_settings,
+    read_state,
+    read_tools,
+    read_vectors,
+    vector_keys_of,
+)
+from waygraph.registry.model.changes import AgentEntry, Claim, OperatorSettings, entries_of
+from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.searchable import Searchable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
+
 
 LIBRARIES = ("grafeo", "neo4j", "pystemmer", "numpy", "onnxruntime")
 
@@ -92,3 +124,189 @@ def attempt(check: str, look: Callable[[], str], advice: str) -> Finding:
 
 DAMAGE = (WaygraphError, OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError)
 """What reading damaged files and graphs leads to."""
+
+
+NORM_TOLERANCE = 1e-3
+_SHOWN = 5
+AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
+REINDEX = "run `waygraph reindex`"
+
+
+class Graph:
+    """What the graph holds, each part read once, when a check first asks for it."""
+
+    def __init__(self, session: GraphSession, settings: Settings) -> None:
+        self.session, self.settings = session, settings
+
+    @cached_property
+    def state(self) -> RegistryState:
+        state = read_state(self.session)
+        if state is None:
+            raise RegistryError("the graph has no Registry node")
+        return state
+
+    @cached_property
+    def agents(self) -> dict[str, StoredAgent]:
+        return read_agents(self.session)
+
+    @cached_property
+    def tools(self) -> list[StoredTool]:
+        """A row for each owner of a tool: one that has two is here twice."""
+        return read_tools(self.session)
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        return read_claims(self.session)
+
+    @cached_property
+    def operators(self) -> dict[str, OperatorSettings]:
+        return read_settings(self.session)
+
+    @cached_property
+    def entries(self) -> list[AgentEntry]:
+        return entries_of((item.agent for item in self.agents.values()), (item.tool for item in self.tools))
+
+    @cached_property
+    def texts(self) -> dict[str, Parts]:
+        """Entity id → the texts that its vector is of."""
+        return TextForms(form=self.state.texts, max_chars=self.settings.max_embedded_chars).of_entries(self.entries)
+
+    @cached_property
+    def vector_keys(self) -> dict[str, str]:
+        return vector_keys_of(self.agents.values(), self.tools)
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """Entity id → its vector, float32 of shape (dimension,); those without are left out."""
+        return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
+
+
+def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
+    """One of each check; `restore` is the advice where the graph itself cannot be trusted."""
+    for check, faults, sound, advice in (
+        ("agent hashes", _agent_hashes, "each agent is what its source said", AGAIN),
+        ("tool hashes", _tool_hashes, "each tool is what its source said", AGAIN),
+        ("bundle hashes", _bundle_hashes, "each agent has the tools its source said", AGAIN),
+        ("owners", _owners, "each tool has one owner", restore),
+        ("claims", _claims, "each agent has a source", restore),
+        ("call names", _call_names, "no two tools share one", restore),
+        ("removed agents", _removed, "none is there", "run `waygraph remove AGENT` for each"),
+        ("vectors", _vector_faults, "each is of length 1", REINDEX),
+        ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
+    ):
+        yield attempt(check, unless(partial(faults, graph), sound), advice)
+
+
+def unless(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]:
+    """What tells `sound`, or raises for the faults."""
+
+    def look() -> str:
+        refuse(faults())
+        return sound
+
+    return look
+
+
+def refuse(faults: Iterable[str]) -> None:
+    """Raises RegistryError that names the first faults and counts them all."""
+    found = list(faults)
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise RegistryError(", ".join(islice(found, _SHOWN)) + more)
+
+
+def _agent_hashes(graph: Graph) -> Iterator[str]:
+    for agent_id, item in graph.agents.items():
+        if sealed_agent(item.agent).content_hash != item.agent.content_hash:
+            yield agent_id
+
+
+def _tool_hashes(graph: Graph) -> Iterator[str]:
+    for item in graph.tools:
+        tool = item.tool
+        if sealed_tool(tool) != tool or tool.id != tool_id(tool.agent_id, tool.name):
+            yield tool.id
+
+
+def _bundle_hashes(graph: Graph) -> Iterator[str]:
+    for entry, held in zip(graph.entries, graph.agents.values(), strict=True):
+        if entry.bundle_hash != held.bundle_hash:
+            yield entry.agent.id
+
+
+def _owners(graph: Graph) -> Iterator[str]:
+    owners = Counter(item.tool.id for item in graph.tools)
+    yield from (f"{tool} has {number} owners" for tool, number in owners.items() if number > 1)
+    yield from (f"{tool} has no owner" for tool in _orphans(graph, "tool"))
+    tools = [item.tool for item in graph.tools]
+    yield from (f"{tool.id} has an owner without id" for tool in tools if tool.agent_id not in graph.agents)
+    counts = graph.session.run(load("check/counts"))[0]
+    if not (counts["tools"] == counts["owns"] == len(owners)):
+        yield f"{counts['tools']} tools, {counts['owns']} owned"
+
+
+def _claims(graph: Graph) -> Iterator[str]:
+    yield from (f"{agent} is claimed by no source" for agent in _orphans(graph, "agent"))
+    twice = Counter((claim.source, claim.agent_id) for claim in graph.claims)
+    yield from (f"{source} claims {agent} {number} times" for (source, agent), number in twice.items() if number > 1)
+    twice_keyed = Counter((claim.source, claim.key) for claim in graph.claims)
+    yield from (f"{source} claims {key!r} as {n} agents" for (source, key), n in twice_keyed.items() if n > 1)
+
+
+def _orphans(graph: Graph, kind: str) -> list[str]:
+    return sorted(row["id"] for row in graph.session.run(load("check/orphans")) if row["kind"] == kind)
+
+
+def _call_names(graph: Graph) -> Iterator[str]:
+    bearers = Counter(item.tool.call_name for item in graph.tools)
+    return (f"{name!r} is of {number} tools" for name, number in bearers.items() if number > 1)
+
+
+def _removed(graph: Graph) -> Iterator[str]:
+    return (said.agent_id for said in graph.operators.values() if said.removed and said.agent_id in graph.agents)
+
+
+def _vector_faults(graph: Graph) -> Iterator[str]:
+    if not graph.state.embedder:
+        yield from (f"{entity} has one though no embedder is recorded" for entity in graph.vectors)
+        return
+    dimensions = Counter(len(vector) for vector in graph.vectors.values())
+    common = dimensions.most_common(1)[0][0] if dimensions else 0
+    for entity, parts in graph.texts.items():
+        vector = graph.vectors.get(entity)
+        if vector is None:
+            yield f"{entity} has none"
+        elif len(vector) != common:
+            yield f"{entity} has {len(vector)} numbers, not {common}"
+        elif not _is_unit(vector) and (vector.any() or any(map(str.strip, parts.texts))):
+            yield f"{entity} is of length {np.linalg.norm(vector):.4g}"
+
+
+def _is_unit(vector: "NDArray[np.float32]") -> bool:
+    return bool(abs(float(np.linalg.norm(vector)) - 1.0) <= NORM_TOLERANCE)
+
+
+def _vector_key_faults(graph: Graph) -> Iterator[str]:
+    """Of tools: whether each vector was made of the texts and by the embedder that the registry now records.
+
+    Of agents only whether there is one: earlier versions listed tool names in their text in the order of the source,
+    which the graph does not keep.
+    """
+    expected = new_vectors(graph.texts, {}, _Named(graph.state.embedder)).keys if graph.state.embedder else {}
+    tools = {item.tool.id for item in graph.tools}
+    for entity, key in graph.vector_keys.items():
+        wanted = expected.get(entity, "")
+        if bool(key) != bool(wanted) or (entity in tools and key != wanted):
+            yield entity
+
+
+class _Named:
+    """Stands in for the embedder that made the vectors: its name is all that keys need, so no model is."""
+
+    dimension = 1
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+
+    def embed(self, texts: object, role: object, *, progress: object = None) -> "Matrix":  # noqa: ARG002
+        return np.zeros((len(list(texts)), 1), dtype=np.float32)  # type: ignore[call-overload]

@@ -19,14 +19,17 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
+    REINDEX,
     Finding,
+    Graph,
     absent,
     attempt,
     embedder_finding,
+    graph_findings,
     restore_advice,
+    unless,
     versions,
 )
-from waygraph.registry.storage.integrity.graph_checks import REINDEX, Graph, graph_findings, unless
 from waygraph.registry.storage.server import ServerStore
 from waygraph.registry.storage.store import Stored
 
