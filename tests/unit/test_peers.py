@@ -24,7 +24,7 @@ from benchmarks.peers.peer import (
     write_catalogue_file,
 )
 from benchmarks.peers.process import PeerFailed, PeerProcess
-from benchmarks.peers.table import BEGIN, END, losses, told, write_table
+from benchmarks.peers.table import losses, told
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
 from waygraph.registry.evaluation.dataset import Asked
@@ -72,14 +72,9 @@ def test_a_tool_counts_for_its_owner_once() -> None:
 def test_names_are_prefixed_where_two_agents_share_one() -> None:
     """A peer that knows a tool by name alone still tells `read` of one agent from `read` of another."""
     names = called_names(CATALOGUE, always_prefixed=False)
-    assert names["sky/read"] == "sky__read"
-    assert names["sky/forecast"] == "forecast"
+    assert (names["sky/read"], names["sky/forecast"]) == ("sky__read", "forecast")
     assert called_names(CATALOGUE, always_prefixed=True)["sky/forecast"] == "sky__forecast"
     assert len(set(names.values())) == len(names)
-
-
-def test_tools_are_described_by_name_and_description() -> None:
-    """The text is that of the peers' own examples; with names prefixed on request."""
     assert described_tools(CATALOGUE)["purse/convert"] == "convert: Converts dollars to euros"
     assert described_tools(CATALOGUE, prefixed=True)["purse/convert"] == "purse__convert: Converts dollars to euros"
 
@@ -99,24 +94,17 @@ def test_a_padded_catalogue_keeps_its_own_and_has_as_many_tools_as_asked_for() -
     assert len({one.agent.id for one in more.entries}) == len(more.entries) > 3
 
 
-def test_numpy_finds_the_owner_of_the_nearest_tool(vectors: Vectors) -> None:
-    """By real vectors: the tool's owner is first, and every agent comes once."""
-    peer = NumpyTools(vectors)
-    peer.ingest(CATALOGUE)
-    assert peer.ask("how many euros are these dollars worth", 5)[0] == "purse"
-    assert sorted(peer.ask("will it rain tomorrow", 5)) == ["desk", "purse", "sky"]
-    assert peer.ask("save this text to disk", 1) == ["desk"]
+def test_numpy_finds_the_owner_of_the_nearest_text(vectors: Vectors) -> None:
+    """By real vectors; every agent comes once, and one without tools only where agents are searched too."""
+    tools = NumpyTools(vectors)
+    tools.ingest(CATALOGUE)
+    assert sorted(tools.ask("will it rain tomorrow", 5)) == ["desk", "purse", "sky"]
+    assert tools.ask("save this text to disk", 1) == ["desk"]
     assert vectors.documents == 5
-
-
-def test_numpy_counts_agents_beside_their_tools(vectors: Vectors) -> None:
-    """An agent without tools is found by its own text, which no list of tools could do."""
-    bare = entry("muse", "Writes poems and songs")
-    catalogue = replace(CATALOGUE, entries=(*CATALOGUE.entries, bare))
-    peer = NumpyToolsAndAgents(vectors)
-    peer.ingest(catalogue)
-    assert peer.ask("write me a poem", 1) == ["muse"]
-    assert peer.ask("dollars to euros", 1) == ["purse"]
+    both = NumpyToolsAndAgents(vectors)
+    both.ingest(replace(CATALOGUE, entries=(*CATALOGUE.entries, entry("muse", "Writes poems and songs"))))
+    assert both.ask("write me a poem", 1) == ["muse"]
+    assert both.ask("dollars to euros", 1) == ["purse"]
 
 
 def test_no_vector_of_a_query_is_remembered(vectors: Vectors, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,18 +127,17 @@ def test_no_vector_of_a_query_is_remembered(vectors: Vectors, monkeypatch: pytes
 
 
 def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
-    """Rounds are bounded; where quality is judged everything is asked once, however slow the peer."""
-    effort = Effort(budget_s=10, whole_below_ms=20.0)
-    assert effort.plan(1.0, 200) == (MOST_ROUNDS, 200)
-    assert effort.plan(40.0, 200) == (1, 200)
-    assert Effort(budget_s=1, whole_below_ms=50.0).plan(40.0, 200) == (1, 200)
-    assert effort.plan(100.0, 200) == (1, 100)
-    assert effort.plan(9_000.0, 200) == (1, LEAST_TEXTS)
-    assert effort.plan(9_000.0, 3) == (1, 3)
-    assert Effort(budget_s=10, whole_below_ms=inf).plan(9_000.0, 200) == (1, 200)
-
-
-def test_a_sample_is_the_same_each_time() -> None:
+    """(budget, whole below, milliseconds a text, texts) → (rounds, texts of each); the same sample each time."""
+    plans = {
+        (10, 20.0, 1.0, 200): (MOST_ROUNDS, 200),
+        (10, 20.0, 40.0, 200): (1, 200),
+        (1, 50.0, 40.0, 200): (1, 200),
+        (10, 20.0, 100.0, 200): (1, 100),
+        (10, 20.0, 9_000.0, 200): (1, LEAST_TEXTS),
+        (10, 20.0, 9_000.0, 3): (1, 3),
+        (10, inf, 9_000.0, 200): (1, 200),
+    }
+    assert {row: Effort(budget_s=row[0], whole_below_ms=row[1]).plan(row[2], row[3]) for row in plans} == plans
     assert sampled(212, 20) == sampled(212, 20)
     assert len(sampled(212, 20)) == 20
     assert sampled(5, 5) == frozenset(range(5))
@@ -181,23 +168,14 @@ def test_a_peer_answers_from_a_process_of_its_own(process: PeerProcess) -> None:
 
 
 def test_a_peer_that_breaks_says_why(tiny: Path, tmp_path: Path) -> None:
-    """The reason is the last line that its process said, and asking again gives it again."""
+    """The reason is its process's last line, also when asked again, or the name of what is not installed."""
     with PeerProcess(BREAKING, tiny, tmp_path / "cache", os.environ) as running:
-        with pytest.raises(PeerFailed, match="out of tools"):
-            running.ask(["read"] * 6, 5)
-        with pytest.raises(PeerFailed, match="out of tools"):
-            running.ask(["read"], 5)
-
-
-def test_a_library_that_is_not_installed_is_told(tiny: Path, tmp_path: Path) -> None:
-    """It fails while the catalogue is taken in, with the name of what is missing."""
+        for texts in (["read"] * 6, ["read"]):
+            with pytest.raises(PeerFailed) as failure:
+                running.ask(texts, 5)
+            assert failure.value.reason.endswith("RuntimeError: out of tools")
     with pytest.raises(PeerFailed, match="not installed: No module named 'that_library'"):
         PeerProcess(NOT_INSTALLED, tiny, tmp_path / "cache", os.environ)
-
-
-def test_an_unknown_contender_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'bm26' is not known; known: .*bm25s"):
-        contender_named("bm26")
 
 
 def test_contenders_have_names_of_their_own() -> None:
@@ -206,6 +184,8 @@ def test_contenders_have_names_of_their_own() -> None:
     assert len(set(names)) == len(names)
     assert HYBRID in names
     assert [contender_named(name) for name in names] == list(CONTENDERS)
+    with pytest.raises(ValueError, match="'bm26' is not known"):
+        contender_named("bm26")
     assert all(callable(getattr(adapters, contender.adapter)) for contender in CONTENDERS)
 
 
@@ -249,23 +229,6 @@ def test_losses_are_told_like_wins() -> None:
     assert "**loses** to, in R@1: rival; R@5: rival" in text
     assert "ahead of all of them in time of ingest, memory" in text
     assert "| broken | failed: ended with 1 |" in text
-
-
-def test_the_table_lands_between_its_own_markers(tmp_path: Path) -> None:
-    ours = row(account("ours", {0: ["x"], 1: ["z"]}, {0: [2.0], 1: [2.0]}), ASKED, reference_of(2.0), 9)
-    record = tmp_path / "peers.json"
-    record.write_text(json.dumps(record_of([ours | {"name": HYBRID}])))
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write_table(record, page)
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "old" not in text
-    assert "`make bench-peers` on 2026-01-01 at commit abc" in text
-    page.write_text("nothing")
-    with pytest.raises(ValueError, match="lacks the markers"):
-        write_table(record, page)
 
 
 def reference_of(ms: float) -> Account:
