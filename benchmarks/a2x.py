@@ -33,7 +33,7 @@ NOTES = (
 def run(world: World) -> Result:
     if not all(world.has(f"a2x/{name}") for name in SETS):
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
-    tables = [measured(world, name) for name in SETS]
+    tables = [measure(world, name) for name in SETS]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
@@ -43,7 +43,7 @@ def run(world: World) -> Result:
     )
 
 
-def measured(world: World, name: str) -> Table:
+def measure(world: World, name: str) -> Table:
     dataset = world.dataset(f"a2x/{name}")
     trials = [_trial(recipe) for recipe in RECIPES]
     trials.append(_trial(AGENTS, embedder=FLOAT32, label=VECTORS))
@@ -66,10 +66,10 @@ def _measures(tables: list[Table]) -> Iterator[Measure]:
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
-    return "\n\n".join(_shown(Table.from_json(held)) for held in details["tables"])
+    return "\n\n".join(_markdown(Table.from_json(held)) for held in details["tables"])
 
 
-def _shown(table: Table) -> str:
+def _markdown(table: Table) -> str:
     rows: list[list[object]] = [
         [row.method, *(mean_markdown(row.estimates[metric]) for metric in METRICS)] for row in table.rows
     ]

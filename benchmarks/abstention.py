@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.families import FAMILIES
 from benchmarks.record import Measure, Result
-from benchmarks.world import World, shown
+from benchmarks.world import World, show_progress
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import recall
@@ -69,26 +69,26 @@ def run(world: World) -> Result:
         for family, asked in FAMILIES.items()
         for name, by in asked
         if world.has(name)
-        for probe in probed(world, family, name, by)
+        for probe in probe(world, family, name, by)
     ]
-    rows = [row for recipe in RECIPES for row in left_out(_of(probes, recipe))]
+    rows = [row for recipe in RECIPES for row in leave_out(_of(probes, recipe))]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
         measures=list(_measures(rows)),
         notes=NOTES,
-        details={"rows": rows, "ships": {r.name: _told(calibrated(_of(probes, r), SHIPPED_SHARE)) for r in RECIPES}},
+        details={"rows": rows, "ships": {r.name: _as_json(calibrate(_of(probes, r), SHIPPED_SHARE)) for r in RECIPES}},
     )
 
 
-def probed(world: World, family: str, name: str, by: By) -> Iterator[Probes]:
+def probe(world: World, family: str, name: str, by: By) -> Iterator[Probes]:
     dataset = world.dataset(name)
     asked = dataset.asked(by)
     chosen = random.Random(SEED).sample(asked, min(MOST, len(asked)))  # noqa: S311 - no secret
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
         agents = [agent.id for agent in registry.agents()]
         for recipe in RECIPES:
-            told = shown(f"{name}, {by}, {recipe.name}")
+            told = show_progress(f"{name}, {by}, {recipe.name}")
             open_minded = replace(recipe, calibration=PLAIN)
             present: list[float] = []
             absent: list[float] = []
@@ -119,11 +119,11 @@ def _of(probes: Sequence[Probes], recipe: Recipe) -> list[Probes]:
     return [probe for probe in probes if probe.recipe == recipe]
 
 
-def left_out(probes: Sequence[Probes]) -> Iterator[dict[str, Any]]:
+def leave_out(probes: Sequence[Probes]) -> Iterator[dict[str, Any]]:
     """A row for each dataset, by the calibration on the other families (on all, if there is but one)."""
     for probe in probes:
         elsewhere = [p for p in probes if p.family != probe.family] or probes
-        calibration, cautious = calibrated(elsewhere), calibrated(elsewhere, SHIPPED_SHARE)
+        calibration, cautious = calibrate(elsewhere), calibrate(elsewhere, SHIPPED_SHARE)
         present, absent = (
             [calibration.probability(fit) for fit in fits if fit < inf] for fits in (probe.present, probe.absent)
         )
@@ -141,7 +141,7 @@ def left_out(probes: Sequence[Probes]) -> Iterator[dict[str, Any]]:
         }
 
 
-def calibrated(probes: Sequence[Probes], share: float = LOST_SHARE) -> Calibration:
+def calibrate(probes: Sequence[Probes], share: float = LOST_SHARE) -> Calibration:
     """By all of them, each with equal weight."""
     fits: list[float] = []
     there: list[float] = []
@@ -197,7 +197,7 @@ def auroc(present: Sequence[float], absent: Sequence[float]) -> float:
     return above / (len(present) * len(absent))
 
 
-def _told(calibration: Calibration) -> dict[str, float]:
+def _as_json(calibration: Calibration) -> dict[str, float]:
     return {"offset": calibration.offset, "slope": calibration.slope, "least": calibration.least}
 
 

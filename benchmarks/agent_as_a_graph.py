@@ -64,7 +64,7 @@ def _trial(recipe: Recipe, by: By, embedder: str, *, label: str = "", routing: R
     return Trial(recipe=recipe, texts=recipe.texts or "plain", by=by, embedder=embedder, label=label, routing=routing)
 
 
-def compared(by: By, embedder: str) -> list[Trial]:
+def method_trials(by: By, embedder: str) -> list[Trial]:
     """Table 1, and the product's default recipe."""
     return [
         _trial(BM25, by, embedder),
@@ -78,7 +78,7 @@ def compared(by: By, embedder: str) -> list[Trial]:
     ]
 
 
-def swept(embedder: str) -> Iterator[Trial]:
+def weight_trials(embedder: str) -> Iterator[Trial]:
     """Table 3 and Figure 2, by steps."""
     for recipe, routing in ((ALGORITHM_1, by_recipe), (UNIFIED, unified), (WRRF, by_recipe)):
         for weights in SWEEP:
@@ -90,7 +90,7 @@ def run(world: World) -> Result:
     if not world.has(DATA):
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
     dataset = world.dataset(DATA)
-    found = {name: measured(world, dataset, spec) for name, spec in world.embedders.items()}
+    found = {name: measure(world, dataset, spec) for name, spec in world.embedders.items()}
     return Result(
         name=NAME,
         embedder=found["int8"]["embedder"],
@@ -100,10 +100,10 @@ def run(world: World) -> Result:
     )
 
 
-def measured(world: World, dataset: Dataset, spec: str) -> dict[str, Any]:
+def measure(world: World, dataset: Dataset, spec: str) -> dict[str, Any]:
     """What an embedder comes to: the tables, as JSON, and its fingerprint."""
-    record = world.record(dataset, [*compared("steps", spec), *compared("questions", spec)])
-    sweep = world.record(dataset, list(swept(spec)))
+    record = world.record(dataset, [*method_trials("steps", spec), *method_trials("questions", spec)])
+    sweep = world.record(dataset, list(weight_trials(spec)))
     return {
         "embedder": record["outcomes"][0]["embedder"],
         "methods": {table.by: asdict(table) for table in tabulate([(NAME, record)], metrics=METRICS, against=AGAINST)},
@@ -183,7 +183,10 @@ def _table_1(table: Table, embedder: str) -> list[str]:
     for name in ("Recall", "mAP", "nDCG"):
         metrics = [f"{name}@{depth}" for depth in DEPTHS]
         rows = [
-            [row.method, *(_beside(row.estimates[metric], _published(table, row).get(metric)) for metric in metrics)]
+            [
+                row.method,
+                *(_beside(row.estimates[metric], _paper_figures(table, row).get(metric)) for metric in metrics),
+            ]
             for row in table.rows
         ]
         parts.append(markdown_table(("method", *metrics), rows))
@@ -191,7 +194,7 @@ def _table_1(table: Table, embedder: str) -> list[str]:
     return [f"LiveMCPBench {table.by}, {table.rows[0].judged} queries, {embedder}{paper}:", *parts]
 
 
-def _published(table: Table, row: Row) -> Figures:
+def _paper_figures(table: Table, row: Row) -> Figures:
     return TABLE_1.get(row.method, {}) if table.by == "steps" else {}
 
 

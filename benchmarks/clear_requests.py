@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.record import Measure, Result
-from benchmarks.world import EXAMPLES, World, shown
+from benchmarks.world import EXAMPLES, World, show_progress
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
@@ -37,7 +37,7 @@ def run(world: World) -> Result:
 def row(world: World, name: str, by: By) -> dict[str, Any]:
     dataset = world.dataset(name)
     asked = [each for each in dataset.asked(by) if each.gold_tools]
-    told = shown(f"{name}, {by}")
+    told = show_progress(f"{name}, {by}")
     clear = right = first = 0
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
         for done, each in enumerate(asked, start=1):

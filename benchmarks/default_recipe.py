@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.families import FAMILIES, all_there
 from benchmarks.record import Measure, Result, Target
-from benchmarks.world import World, shown
+from benchmarks.world import World, show_progress
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
 from waygraph.registry.evaluation.run import Outcome, Trial
@@ -83,7 +83,7 @@ def measure(world: World, recipes: Mapping[str, Recipe]) -> dict[str, Values]:
     found: dict[str, dict[Key, float]] = {name: {} for name in recipes}
     for (name, by), metrics in (each for family in FAMILIES.values() for each in family.items()):
         dataset = world.dataset(name)
-        progress = shown(f"{name}, {by}")
+        progress = show_progress(f"{name}, {by}")
         trials = [Trial(recipe=recipe, texts=recipe.texts or "contextual", by=by) for recipe in recipes.values()]
         for done, outcome in enumerate(world.bench.outcomes(dataset, trials), start=1):
             progress(done, len(trials))

@@ -9,7 +9,7 @@ from statistics import median
 
 from benchmarks.processes import plain_environ, run_process, waygraph_command
 from benchmarks.record import Measure, Result, Target
-from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
+from benchmarks.world import World, scratch_folder, show_progress, with_cache, write_catalogue
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.entities import TextForms
@@ -37,7 +37,7 @@ def run(world: World) -> Result:
         texts = distinct_texts(world, source)
         embedder.embed(texts[:20], "document")
         ingests, bares, unchanged = [], [], []
-        embed = partial(embedder.embed, texts, "document", progress=shown("bare embedding"))
+        embed = partial(embedder.embed, texts, "document", progress=show_progress("bare embedding"))
         places = [folder / f"round-{number}" for number in range(rounds)]
         for place in places:
             ingests.append(time_work(partial(ingest, world, source, place)))
@@ -75,7 +75,7 @@ def ingest(world: World, source: Path, folder: Path) -> None:
     place = folder / "bench.grafeo"
     with Registry.open(place, settings=settings, environ=world.environ) as registry:
         for manifest in read_path(str(source), settings):
-            sync(registry, manifest, progress=shown("ingest"))
+            sync(registry, manifest, progress=show_progress("ingest"))
 
 
 def time_work(work: Callable[[], object]) -> WorkTime:

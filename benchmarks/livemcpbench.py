@@ -97,10 +97,10 @@ def _measures(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
-    return "\n\n".join(_shown(by, details[by]) for by in TRIED)
+    return "\n\n".join(_markdown(by, details[by]) for by in TRIED)
 
 
-def _shown(by: By, rows: Sequence[Mapping[str, Any]]) -> str:
+def _markdown(by: By, rows: Sequence[Mapping[str, Any]]) -> str:
     keys = ("method", "texts", "precision", *METRICS, "unanswered")
     head = f"LiveMCPBench {by}, the product's recipes, {rows[0]['queries']} queries:"
     return f"{head}\n\n{markdown_table(keys, [[row[key] for key in keys] for row in rows])}"

@@ -16,7 +16,7 @@ from benchmarks.catalogue import requests
 from benchmarks.livemcpbench import DATA
 from benchmarks.record import Measure, Result, Target
 from benchmarks.timing import percentile, time_call
-from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
+from benchmarks.world import World, scratch_folder, show_progress, with_cache, write_catalogue
 from tests.neo4j_server import CALENDAR, LTS, Neo4jServer, NoServer, Release, start_server
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -45,7 +45,7 @@ def run(release_name: str, world: World) -> Result:
     tools = QUICK_TOOLS if world.quick else TOOLS
     try:
         with server(NAMES[release_name]) as started:
-            measures = _named(NAMES[release_name], [*_speed(world, started, tools), *_quality(world, started)])
+            measures = _prefix_names(NAMES[release_name], [*_speed(world, started, tools), *_quality(world, started)])
     except NoServer as reason:
         return Result(name=release_name, skipped=str(reason))
     return Result(
@@ -57,7 +57,7 @@ def run(release_name: str, world: World) -> Result:
     )
 
 
-def _named(release: Release, measures: list[Measure]) -> list[Measure]:
+def _prefix_names(release: Release, measures: list[Measure]) -> list[Measure]:
     """So that tables tell one release from the other, and both from the embedded engine."""
     return [replace(measure, name=f"Neo4j {release.version}: {measure.name}") for measure in measures]
 
@@ -76,7 +76,7 @@ def _speed(world: World, started: Neo4jServer, tools: int) -> list[Measure]:
         # Every text's vector is put into the cache: what is measured is the server.
         with Registry.open(":memory:", settings=here, environ=world.environ) as embedded:
             for manifest in manifests:
-                sync(embedded, manifest, progress=shown("embedding"))
+                sync(embedded, manifest, progress=show_progress("embedding"))
         with Registry.open(started.uri, settings=here, environ=world.environ) as registry:
             first, again = _ingest(registry, source), [_ingest(registry, source) for _ in range(UNCHANGED_RUNS)]
             routed, bare = _routes(world, registry)
@@ -136,7 +136,7 @@ def _quality(world: World, started: Neo4jServer) -> list[Measure]:
     with Registry.open(started.uri, settings=world.settings, environ=world.environ) as registry:
         for source in registry.sources():
             registry.forget(source.name)
-        sync(registry, dataset.catalogue, progress=shown("embedding"))
+        sync(registry, dataset.catalogue, progress=show_progress("embedding"))
         on_server = run_trial(registry, trial, steps).agents["Recall@5"].value
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
         embedded = run_trial(registry, trial, steps).agents["Recall@5"].value

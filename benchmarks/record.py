@@ -35,7 +35,7 @@ class Target:
             case "near":
                 return abs(measured - self.value) <= self.tolerance
 
-    def told(self) -> str:
+    def text(self) -> str:
         sign = {"at_most": "≤", "at_least": "≥", "near": ""}[self.bound]
         spread = f" ± {self.tolerance:g}" if self.bound == "near" else ""
         return f"{sign} {self.value:g}{spread}".strip()
@@ -55,7 +55,7 @@ class Measure:
             "name": self.name,
             "value": round(self.value, 4),
             "unit": self.unit,
-            "target": self.target.told() if self.target else None,
+            "target": self.target.text() if self.target else None,
             "met": self.target.is_met(self.value) if self.target else None,
         }
 

@@ -39,9 +39,9 @@ def measure(world: World, sizes: Sequence[int], uncached_tools: int, cached: int
     texts = requests(cached)
     with ExitStack() as stack:
         registries = {tools: stack.enter_context(world.registry_of_tools(tools)) for tools in sizes}
-        cached_ms = cached_times(registries, texts)
+        cached_ms = time_cached(registries, texts)
         uncached_ms = {
-            author: uncached_times(world, registries[uncached_tools], write(cached + uncached)[cached:])
+            author: time_uncached(world, registries[uncached_tools], write(cached + uncached)[cached:])
             for author, write in AUTHORS.items()
         }
         embedder = registries[uncached_tools].status().state.embedder
@@ -56,7 +56,7 @@ def measure(world: World, sizes: Sequence[int], uncached_tools: int, cached: int
     )
 
 
-def cached_times(registries: Mapping[int, Registry], texts: Sequence[str]) -> dict[int, list[CallTime]]:
+def time_cached(registries: Mapping[int, Registry], texts: Sequence[str]) -> dict[int, list[CallTime]]:
     """Tools → times of each route; every registry has seen every text before."""
     for registry in registries.values():
         for text in texts:
@@ -69,7 +69,7 @@ def cached_times(registries: Mapping[int, Registry], texts: Sequence[str]) -> di
     return times
 
 
-def uncached_times(world: World, registry: Registry, texts: Sequence[str]) -> tuple[list[CallTime], list[CallTime]]:
+def time_uncached(world: World, registry: Registry, texts: Sequence[str]) -> tuple[list[CallTime], list[CallTime]]:
     """Times of each route and of each bare embedding of the same text, in runs, in turn first and second."""
     embedder = world.embedder()
     for text in requests(20, seed=7):

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.published import DEPTHS, METRICS, SCALEMCP
 from benchmarks.record import Measure, Result
-from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, shown, with_cache
+from benchmarks.world import QUICK_QUESTIONS, World, scratch_folder, show_progress, with_cache
 from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.scalemcp.companies import Company, Layout, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import DAILY, DAILY_SPLIT, Choices, generate
@@ -72,7 +72,7 @@ def run(world: World) -> Result:
     dataset = _dataset(here, companies, max(QUESTIONS), "companies")
     few = [Trial(recipe=recipe, texts="concat", label=method) for method, recipe in METHODS.items()]
     rows += [_row(outcome, "companies", max(QUESTIONS)) for outcome in _outcomes(here, dataset, few)]
-    synced = [row for form in SYNCED for row in _synced(here, companies, form)]
+    synced = [row for form in SYNCED for row in _measure_syncs(here, companies, form)]
     return Result(
         name=NAME,
         embedder=here.embedder().fingerprint,
@@ -129,16 +129,16 @@ def _ceiling(dataset: Dataset) -> dict[str, float]:
     return _means([measured([min(item) for item in gold], gold) for gold in golds])
 
 
-def _synced(world: World, companies: Sequence[Company], form: TextForm) -> Iterator[dict[str, Any]]:
+def _measure_syncs(world: World, companies: Sequence[Company], form: TextForm) -> Iterator[dict[str, Any]]:
     """A sync for each share of tools that changed, one after the other."""
     whole = _dataset(world, companies, max(QUESTIONS), "tools").catalogue
     with (
         scratch_folder() as folder,
         Registry.open(folder / "sync.grafeo", settings=world.settings, environ=world.environ) as registry,
     ):
-        sync(registry, whole, texts=form, progress=shown(f"{NAME}, sync"))
+        sync(registry, whole, texts=form, progress=show_progress(f"{NAME}, sync"))
         for share in CHANGED:
-            changed = _changed(whole, share)
+            changed = _change_tools(whole, share)
             started = time.perf_counter()
             report = sync(registry, changed)
             yield {
@@ -161,7 +161,7 @@ class _Words:
         return f"Build {self.chance.randrange(10**12)}."
 
 
-def _changed(whole: Manifest, share: float) -> Manifest:
+def _change_tools(whole: Manifest, share: float) -> Manifest:
     """Another description for so many tools."""
     words = _Words(Random(time.time_ns()))  # noqa: S311 - not a secret
     wanted = round(share * sum(len(entry.tools) for entry in whole.entries))

@@ -47,7 +47,7 @@ def run(world: World) -> Result:
     places = {OWN: PROJECT / OWN, **{name: world.data / name for name in IN_DATA}}
     missing = [name for name, place in places.items() if not place.exists()]
     corpora = [_read(name, place, world) for name, place in places.items() if place.exists()]
-    flags = _flagged(corpora)
+    flags = _flags(corpora)
     agents, tools = sum(len(each.entries) for each in corpora), sum(each.tools for each in corpora)
     measures = [
         measure
@@ -77,7 +77,7 @@ def _read(name: str, place: Path, world: World) -> Corpus:
     return Corpus(name, tuple(entry for manifest in manifests for entry in manifest.entries))
 
 
-def _flagged(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, list[str]]]:
+def _flags(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, list[str]]]:
     """Corpus → id of an agent or tool → why it is flagged, all of them in one registry."""
     named = [
         (corpus.name, replace(entry, key=f"{corpus.name} {entry.key}"))

@@ -69,7 +69,7 @@ class World:
     @property
     def bench(self) -> Bench:
         """Where trials on a dataset are run."""
-        return Bench(settings=self.settings, environ=self.environ, watching=_watched)
+        return Bench(settings=self.settings, environ=self.environ, watching=_report_part)
 
     def record(self, dataset: Dataset, trials: Sequence[Trial]) -> Record:
         """Of every trial's outcome, in the order of the trials."""
@@ -99,7 +99,7 @@ class World:
             ) as registry,
         ):
             for manifest in manifests:
-                sync(registry, manifest, texts=texts, progress=shown("embedding"))
+                sync(registry, manifest, texts=texts, progress=show_progress("embedding"))
             yield registry
 
     @contextmanager
@@ -113,8 +113,8 @@ class World:
 
 
 @contextmanager
-def _watched(part: str) -> Iterator["Progress"]:
-    yield shown(part)
+def _report_part(part: str) -> Iterator["Progress"]:
+    yield show_progress(part)
 
 
 def with_cache(settings: Settings, cache: Path) -> Settings:
@@ -139,7 +139,7 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def shown(what: str, every_s: float = 2.0) -> "Progress":
+def show_progress(what: str, every_s: float = 2.0) -> "Progress":
     """Tells of progress on stderr, at most once in `every_s`."""
     last = time.monotonic()
 

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.processes import TIMEOUT_S, ProcessFailed, free_port, plain_environ, run_server, waygraph_command
 from benchmarks.record import PROJECT
-from benchmarks.world import World, scratch_folder, shown, with_cache
+from benchmarks.world import World, scratch_folder, show_progress, with_cache
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.changes import Manifest
@@ -125,7 +125,7 @@ def open_host(world: World, manifests: Iterable[Manifest]) -> Iterator[Host]:
 def _fill(world: World, place: Path, manifests: Iterable[Manifest]) -> str:
     with Registry.open(place, settings=_settings(world), environ=world.environ) as registry:
         for manifest in manifests:
-            sync(registry, manifest, progress=shown("embedding"))
+            sync(registry, manifest, progress=show_progress("embedding"))
         return registry.status().state.embedder if registry.exists else ""
 
 

@@ -28,7 +28,7 @@ def answer(server: str, tool: str, number: object, process: int) -> str:
     return json.dumps({"server": server, "tool": tool, "number": number, "process": process})
 
 
-def listed(name: str, tools: int) -> list[t.Tool]:
+def tool_list(name: str, tools: int) -> list[t.Tool]:
     """They only read, so that a policy need not ask anybody."""
     return [
         t.Tool(
@@ -42,7 +42,7 @@ def listed(name: str, tools: int) -> list[t.Tool]:
 
 
 async def serve(name: str, tools: int) -> None:
-    offered = listed(name, tools)
+    offered = tool_list(name, tools)
     names = {tool.name for tool in offered}
 
     async def list_tools(_: ServerRequestContext[Any], __: t.PaginatedRequestParams | None) -> t.ListToolsResult:

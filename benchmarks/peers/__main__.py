@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         if result.skipped:
             print(f"{NAME}: skipped, {result.skipped}", file=sys.stderr)
             return 0
-        write_record(recorded(result), options.evals)
+        write_record(make_record(result), options.evals)
     table.write_table(options.evals / f"{NAME}.json", options.page)
     return 0
 
@@ -102,7 +102,7 @@ class Comparison:
         return [row(account, asked, reference, tools) for account in kept]
 
 
-def recorded(result: Result) -> dict[str, Any]:
+def make_record(result: Result) -> dict[str, Any]:
     """The record, with the versions of the peers beside those of our own libraries."""
     record = as_record(result, "make bench-peers")
     record["versions"] |= {row["package"]: row["version"] for row in result.details["rows"]}

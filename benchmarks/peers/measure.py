@@ -94,10 +94,10 @@ def _prepare(account: Account, process: PeerProcess, texts: Sequence[str], effor
     account.told = process.told
     probe = sorted(process.ask(requests(PROBES), LIMIT)["ms"])[PROBES // 2]
     account.rounds, count = effort.plan(probe, len(texts))
-    account.chosen = sampled(len(texts), count)
+    account.chosen = sample(len(texts), count)
 
 
-def sampled(texts: int, count: int) -> frozenset[int]:
+def sample(texts: int, count: int) -> frozenset[int]:
     """The same places for the same numbers."""
     return frozenset(random.Random(SEED).sample(range(texts), count))  # noqa: S311 - not a secret
 

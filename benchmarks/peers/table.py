@@ -34,10 +34,12 @@ COMPARED: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 def write_table(record: Path, page: Path) -> None:
     """Raises ValueError if the page has no markers."""
-    page.write_text(replace_between(page, told(json.loads(record.read_bytes())), (BEGIN, END)), encoding="utf-8")
+    page.write_text(
+        replace_between(page, comparison_markdown(json.loads(record.read_bytes())), (BEGIN, END)), encoding="utf-8"
+    )
 
 
-def told(record: Mapping[str, Any]) -> str:
+def comparison_markdown(record: Mapping[str, Any]) -> str:
     """The whole comparison in Markdown: a table and the wins and losses for each size, then who they are."""
     rows = record["details"]["rows"]
     sizes = list(dict.fromkeys(row["tools"] for row in rows))
@@ -71,13 +73,13 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     asked = "" if row["fewer"] is not None else f" ({row['texts_asked']} queries)"
     return (
         row["name"],
-        *(_shown(row[key], ".3f") for key in ("R@1", "R@5", "nDCG@5")),
-        _shown(row["fewer"], "d"),
+        *(_cell(row[key], ".3f") for key in ("R@1", "R@5", "nDCG@5")),
+        _cell(row["fewer"], "d"),
         f"{row['p50_ms']:.1f}{asked}",
-        _shown(row["p95_ms"], ".1f"),
-        _shown(row["p50_ratio"], ".2f"),
-        _shown(row["ingest_s"], ".1f"),
-        _shown(row["resident_mib"], ".0f"),
+        _cell(row["p95_ms"], ".1f"),
+        _cell(row["p50_ratio"], ".2f"),
+        _cell(row["ingest_s"], ".1f"),
+        _cell(row["resident_mib"], ".0f"),
     )
 
 
@@ -110,5 +112,5 @@ def _origin(record: Mapping[str, Any]) -> str:
     )
 
 
-def _shown(value: float | None, form: str) -> str:
+def _cell(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)

@@ -12,7 +12,7 @@ from benchmarks.process_speed import model_files
 from benchmarks.processes import Server, free_port, plain_environ, python_module, run_server, waygraph_command
 from benchmarks.service import bare_endpoint
 from benchmarks.service.load import Job, Tally
-from benchmarks.world import World, scratch_folder, shown, with_cache, write_catalogue
+from benchmarks.world import World, scratch_folder, show_progress, with_cache, write_catalogue
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.api_keys import KeyFile
@@ -139,7 +139,7 @@ def _fill(world: World, place: Path, tools: int) -> str:
     settings = with_cache(world.settings, world.cache)
     with Registry.open(place, settings=settings, environ=world.environ) as registry:
         for manifest in read_path(str(write_catalogue(place.parent, tools)), settings):
-            sync(registry, manifest, progress=shown("embedding"))
+            sync(registry, manifest, progress=show_progress("embedding"))
         return registry.status().state.embedder
 
 

@@ -14,8 +14,8 @@ from benchmarks.abstention import (
     Probes,
     auroc,
     brier,
-    calibrated,
-    left_out,
+    calibrate,
+    leave_out,
     others,
     platt,
     share_below,
@@ -61,14 +61,14 @@ def test_a_calibration_gives_the_probability_that_was_drawn_from() -> None:
     assert offset == pytest.approx(-1, abs=0.1)
     assert slope == pytest.approx(2, abs=0.1)
     some = probes([1.0, 2.0, 3.0, inf], [0.0, 1.5, inf])
-    assert calibrated([some]) == calibrated([probes([1.0, 2.0, 3.0], [0.0, 1.5])])
+    assert calibrate([some]) == calibrate([probes([1.0, 2.0, 3.0], [0.0, 1.5])])
 
 
 def test_each_row_is_calibrated_on_the_other_families() -> None:
     """What a family's own answers are does not move the curve by which it is judged."""
     one, other = probes([2.0, 3.0, 1.0], [0.0, 1.5, 0.5]), probes([2.5, 1.0, 3.0], [0.5, 1.2, 2.0], family="b")
-    row, _ = left_out([one, other])
-    calibration = calibrated([other])
+    row, _ = leave_out([one, other])
+    calibration = calibrate([other])
     likely = [calibration.probability(fit) for fit in (2.0, 3.0, 1.0)]
     unlikely = [calibration.probability(fit) for fit in (0.0, 1.5, 0.5)]
     assert row["auroc"] == pytest.approx(auroc(likely, unlikely), abs=1e-4)

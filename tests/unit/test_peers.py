@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import adapters
-from benchmarks.peers.__main__ import Comparison, main, recorded
+from benchmarks.peers.__main__ import Comparison, main, make_record
 from benchmarks.peers.adapters import NumpyTools, NumpyToolsAndAgents, RegistryPeer
 from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender, contender_named
-from benchmarks.peers.measure import LEAST_TEXTS, MOST_ROUNDS, Account, Effort, row, sampled
+from benchmarks.peers.measure import LEAST_TEXTS, MOST_ROUNDS, Account, Effort, row, sample
 from benchmarks.peers.peer import (
     called_names,
     described_tools,
@@ -24,7 +24,7 @@ from benchmarks.peers.peer import (
     write_catalogue_file,
 )
 from benchmarks.peers.process import PeerFailed, PeerProcess
-from benchmarks.peers.table import losses, told
+from benchmarks.peers.table import comparison_markdown, losses
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
 from waygraph.registry.evaluation.dataset import Asked
@@ -138,9 +138,9 @@ def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
         (10, inf, 9_000.0, 200): (1, 200),
     }
     assert {row: Effort(budget_s=row[0], whole_below_ms=row[1]).plan(row[2], row[3]) for row in plans} == plans
-    assert sampled(212, 20) == sampled(212, 20)
-    assert len(sampled(212, 20)) == 20
-    assert sampled(5, 5) == frozenset(range(5))
+    assert sample(212, 20) == sample(212, 20)
+    assert len(sample(212, 20)) == 20
+    assert sample(5, 5) == frozenset(range(5))
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_losses_are_told_like_wins() -> None:
     assert losses(rows)["R@1"] == losses(rows)["time of an answer (p50)"] == ["rival"]
     assert losses(rows)["memory"] == []
     record = record_of(rows)
-    text = told(record)
+    text = comparison_markdown(record)
     assert "**loses** to, in R@1: rival; R@5: rival" in text
     assert "ahead of all of them in time of ingest, memory" in text
     assert "| broken | failed: ended with 1 |" in text
@@ -259,7 +259,7 @@ def test_a_small_run_leaves_a_whole_record(tmp_path: Path) -> None:
         efforts=(effort, effort),
         padded_tools=12,
     ).result()
-    record = json.loads(json.dumps(recorded(result)))
+    record = json.loads(json.dumps(make_record(result)))
     rows = {(one["name"], one["tools"]): one for one in record["details"]["rows"]}
     assert set(rows) == {(name, tools) for name in (HYBRID, *names) for tools in (3, 12)}
     assert rows[HYBRID, 3]["R@1"] == rows[HYBRID, 12]["R@1"] == 1.0
@@ -269,7 +269,7 @@ def test_a_small_run_leaves_a_whole_record(tmp_path: Path) -> None:
     assert rows[HYBRID, 12]["texts_embedded"] > rows[HYBRID, 3]["texts_embedded"] > 0
     assert record["versions"]["waygraph"]
     assert str(tmp_path) not in json.dumps(record)
-    assert "| out of tools" not in told(record)
+    assert "| out of tools" not in comparison_markdown(record)
 
 
 def livemcpbench(folder: Path) -> Path:
