@@ -22,71 +22,38 @@ TABLE_1: Mapping[str, Figures] = {
 """By text-embedding-ada-002. The columns are those of the table's header; its caption says 1, 5, 10."""
 
 _TABLE_2 = "Recall@5 nDCG@5 mAP@5"
+
+
+def _model(algorithm_1: str, mcp_zero: str) -> Mapping[str, Figures]:
+    return {"Algorithm 1": _figures(_TABLE_2, algorithm_1), "MCP-Zero": _figures(_TABLE_2, mcp_zero)}
+
+
 TABLE_2: Mapping[str, Mapping[str, Figures]] = {
-    "Vertex AI text-embedding-005": {
-        "Algorithm 1": _figures(_TABLE_2, "0.87 0.48 0.36"),
-        "MCP-Zero": _figures(_TABLE_2, "0.74 0.42 0.32"),
-    },
-    "Gemini-embedding-001": {
-        "Algorithm 1": _figures(_TABLE_2, "0.86 0.49 0.37"),
-        "MCP-Zero": _figures(_TABLE_2, "0.74 0.44 0.34"),
-    },
-    "Amazon titan-embed-text-v2": {
-        "Algorithm 1": _figures(_TABLE_2, "0.85 0.47 0.35"),
-        "MCP-Zero": _figures(_TABLE_2, "0.66 0.37 0.28"),
-    },
-    "Amazon titan-embed-text-v1": {
-        "Algorithm 1": _figures(_TABLE_2, "0.85 0.48 0.36"),
-        "MCP-Zero": _figures(_TABLE_2, "0.65 0.39 0.30"),
-    },
-    "OpenAI text-embedding-ada-002": {
-        "Algorithm 1": _figures(_TABLE_2, "0.83 0.50 0.39"),
-        "MCP-Zero": _figures(_TABLE_2, "0.70 0.40 0.30"),
-    },
-    "OpenAI text-embedding-3-small": {
-        "Algorithm 1": _figures(_TABLE_2, "0.87 0.49 0.36"),
-        "MCP-Zero": _figures(_TABLE_2, "0.72 0.41 0.31"),
-    },
-    "OpenAI text-embedding-3-large": {
-        "Algorithm 1": _figures(_TABLE_2, "0.87 0.50 0.38"),
-        "MCP-Zero": _figures(_TABLE_2, "0.74 0.42 0.32"),
-    },
-    "All-MiniLM-L6-v2": {
-        "Algorithm 1": _figures(_TABLE_2, "0.80 0.45 0.33"),
-        "MCP-Zero": _figures(_TABLE_2, "0.67 0.39 0.29"),
-    },
+    "Vertex AI text-embedding-005": _model("0.87 0.48 0.36", "0.74 0.42 0.32"),
+    "Gemini-embedding-001": _model("0.86 0.49 0.37", "0.74 0.44 0.34"),
+    "Amazon titan-embed-text-v2": _model("0.85 0.47 0.35", "0.66 0.37 0.28"),
+    "Amazon titan-embed-text-v1": _model("0.85 0.48 0.36", "0.65 0.39 0.3"),
+    "OpenAI text-embedding-ada-002": _model("0.83 0.5 0.39", "0.7 0.4 0.3"),
+    "OpenAI text-embedding-3-small": _model("0.87 0.49 0.36", "0.72 0.41 0.31"),
+    "OpenAI text-embedding-3-large": _model("0.87 0.5 0.38", "0.74 0.42 0.32"),
+    "All-MiniLM-L6-v2": _model("0.8 0.45 0.33", "0.67 0.39 0.29"),
 }
 
 _TABLE_3 = "Recall@5 mAP@5 nDCG@5"
+
+
+def _weights(algorithm_1: str, standard_wrrf: str) -> Mapping[str, Figures]:
+    return {"Algorithm 1": _figures(_TABLE_3, algorithm_1), "standard wRRF": _figures(_TABLE_3, standard_wrrf)}
+
+
 TABLE_3: Mapping[tuple[float, float], Mapping[str, Figures]] = {
-    (1, 3): {
-        "Algorithm 1": _figures(_TABLE_3, "0.80 0.33 0.44"),
-        "standard wRRF": _figures(_TABLE_3, "0.79 0.34 0.45"),
-    },
-    (1, 2): {
-        "Algorithm 1": _figures(_TABLE_3, "0.80 0.33 0.44"),
-        "standard wRRF": _figures(_TABLE_3, "0.80 0.33 0.45"),
-    },
-    (1, 1.5): {
-        "Algorithm 1": _figures(_TABLE_3, "0.80 0.33 0.44"),
-        "standard wRRF": _figures(_TABLE_3, "0.80 0.34 0.45"),
-    },
-    (1, 1): {
-        "Algorithm 1": _figures(_TABLE_3, "0.83 0.34 0.46"),
-        "standard wRRF": _figures(_TABLE_3, "0.79 0.33 0.44"),
-    },
-    (1.5, 1): {
-        "Algorithm 1": _figures(_TABLE_3, "0.85 0.35 0.47"),
-        "standard wRRF": _figures(_TABLE_3, "0.79 0.33 0.44"),
-    },
-    (2, 1): {
-        "Algorithm 1": _figures(_TABLE_3, "0.82 0.33 0.44"),
-        "standard wRRF": _figures(_TABLE_3, "0.80 0.34 0.45"),
-    },
-    (3, 1): {
-        "Algorithm 1": _figures(_TABLE_3, "0.76 0.32 0.43"),
-        "standard wRRF": _figures(_TABLE_3, "0.80 0.34 0.45"),
-    },
+    (1, 3): _weights("0.8 0.33 0.44", "0.79 0.34 0.45"),
+    (1, 2): _weights("0.8 0.33 0.44", "0.8 0.33 0.45"),
+    (1, 1.5): _weights("0.8 0.33 0.44", "0.8 0.34 0.45"),
+    (1, 1): _weights("0.83 0.34 0.46", "0.79 0.33 0.44"),
+    (1.5, 1): _weights("0.85 0.35 0.47", "0.79 0.33 0.44"),
+    (2, 1): _weights("0.82 0.33 0.44", "0.8 0.34 0.45"),
+    (3, 1): _weights("0.76 0.32 0.43", "0.8 0.34 0.45"),
 }
 """Weights are (agent, tool); by text-embedding-ada-002."""
 
@@ -128,24 +95,24 @@ VERTEX, LARGE = "VertexAI text-embedding-005", "OpenAI text-embedding-3-large"
 Reported = tuple[str, Mapping[str, float]]
 
 
-def _report(model: str, values: Sequence[float]) -> Reported:
+def _reported(model: str, values: Sequence[float]) -> Reported:
     names = [f"{metric}@{depth}" for depth in DEPTHS for metric in METRICS]
     return model, dict(zip(names, values, strict=True))
 
 
 SCALEMCP: Mapping[tuple[str, str, str, int], Reported] = {
-    ("2", "vector", "concat", 0): _report(VERTEX, (0.92, 0.51, 0.51, 0.63, 0.87, 0.51, 0.46, 0.88, 0.30)),
-    ("2", "vector", "concat", 5): _report(VERTEX, (0.94, 0.51, 0.51, 0.64, 0.87, 0.51, 0.46, 0.92, 0.28)),
-    ("2", "vector", "concat", 10): _report(VERTEX, (0.96, 0.53, 0.53, 0.65, 0.91, 0.51, 0.50, 0.95, 0.32)),
-    ("2", "BM25", "", 0): _report(VERTEX, (0.54, 0.33, 0.33, 0.42, 0.58, 0.32, 0.33, 0.63, 0.21)),
-    ("2", "BM25", "", 5): _report(VERTEX, (0.56, 0.32, 0.32, 0.49, 0.65, 0.40, 0.35, 0.69, 0.22)),
-    ("2", "BM25", "", 10): _report(VERTEX, (0.64, 0.38, 0.38, 0.52, 0.66, 0.44, 0.36, 0.68, 0.23)),
-    ("2", "hybrid", "concat", 0): _report(VERTEX, (0.74, 0.41, 0.41, 0.58, 0.75, 0.47, 0.39, 0.78, 0.24)),
-    ("2", "hybrid", "concat", 5): _report(VERTEX, (0.80, 0.45, 0.45, 0.59, 0.78, 0.47, 0.39, 0.79, 0.23)),
-    ("2", "hybrid", "concat", 10): _report(VERTEX, (0.80, 0.44, 0.44, 0.63, 0.83, 0.51, 0.44, 0.86, 0.28)),
-    ("4", "vector", "concat", 10): _report(LARGE, (0.94, 0.52, 0.52, 0.634, 0.912, 0.499, 0.449, 0.933, 0.265)),
-    ("4", "vector", "TDWA var-1", 10): _report(LARGE, (0.86, 0.489, 0.489, 0.631, 0.886, 0.504, 0.431, 0.89, 0.255)),
-    ("4", "vector", "TDWA var-2", 10): _report(LARGE, (0.9, 0.509, 0.509, 0.62, 0.891, 0.485, 0.447, 0.899, 0.273)),
-    ("4", "BM25", "", 10): _report("", (0.64, 0.382, 0.382, 0.492, 0.674, 0.396, 0.354, 0.691, 0.22)),
+    ("2", "vector", "concat", 0): _reported(VERTEX, (0.92, 0.51, 0.51, 0.63, 0.87, 0.51, 0.46, 0.88, 0.30)),
+    ("2", "vector", "concat", 5): _reported(VERTEX, (0.94, 0.51, 0.51, 0.64, 0.87, 0.51, 0.46, 0.92, 0.28)),
+    ("2", "vector", "concat", 10): _reported(VERTEX, (0.96, 0.53, 0.53, 0.65, 0.91, 0.51, 0.50, 0.95, 0.32)),
+    ("2", "BM25", "", 0): _reported(VERTEX, (0.54, 0.33, 0.33, 0.42, 0.58, 0.32, 0.33, 0.63, 0.21)),
+    ("2", "BM25", "", 5): _reported(VERTEX, (0.56, 0.32, 0.32, 0.49, 0.65, 0.40, 0.35, 0.69, 0.22)),
+    ("2", "BM25", "", 10): _reported(VERTEX, (0.64, 0.38, 0.38, 0.52, 0.66, 0.44, 0.36, 0.68, 0.23)),
+    ("2", "hybrid", "concat", 0): _reported(VERTEX, (0.74, 0.41, 0.41, 0.58, 0.75, 0.47, 0.39, 0.78, 0.24)),
+    ("2", "hybrid", "concat", 5): _reported(VERTEX, (0.80, 0.45, 0.45, 0.59, 0.78, 0.47, 0.39, 0.79, 0.23)),
+    ("2", "hybrid", "concat", 10): _reported(VERTEX, (0.80, 0.44, 0.44, 0.63, 0.83, 0.51, 0.44, 0.86, 0.28)),
+    ("4", "vector", "concat", 10): _reported(LARGE, (0.94, 0.52, 0.52, 0.634, 0.912, 0.499, 0.449, 0.933, 0.265)),
+    ("4", "vector", "TDWA var-1", 10): _reported(LARGE, (0.86, 0.489, 0.489, 0.631, 0.886, 0.504, 0.431, 0.89, 0.255)),
+    ("4", "vector", "TDWA var-2", 10): _reported(LARGE, (0.9, 0.509, 0.509, 0.62, 0.891, 0.485, 0.447, 0.899, 0.273)),
+    ("4", "BM25", "", 10): _reported("", (0.64, 0.382, 0.382, 0.492, 0.674, 0.396, 0.354, 0.691, 0.22)),
 }
 """(table, method, storage, synthetic questions) → embedding model and values."""

@@ -44,13 +44,12 @@ class Contender:
 
 
 def _waygraph(recipe: str, settings: str, **options: object) -> Contender:
-    return Contender(
-        name=f"Waygraph {recipe}" + (" 1:1" if options else ""),
-        adapter="RegistryPeer",
-        package="waygraph",
-        settings=settings,
-        options={"recipe": recipe, **options},
-    )
+    name = f"Waygraph {recipe}" + (" 1:1" if options else "")
+    return _peer(name, "RegistryPeer", "waygraph", settings, recipe=recipe, **options)
+
+
+def _peer(name: str, adapter: str, package: str, settings: str, **options: object) -> Contender:
+    return Contender(name=name, adapter=adapter, package=package, settings=settings, options=options)
 
 
 HYBRID = "Waygraph hybrid"
@@ -64,103 +63,76 @@ CONTENDERS = (
     _waygraph("paper", "its own weights: agents 1.5, tools 1"),
     _waygraph("paper", "agents 1, tools 1", agent_weight=1.0),
     _waygraph("lexical", "no model"),
-    Contender(
-        name="graph-tool-call",
-        adapter="GraphToolCallPeer",
-        package="graph-tool-call",
-        settings="its defaults: words and graph, 10 tools",
+    _peer("graph-tool-call", "GraphToolCallPeer", "graph-tool-call", "its defaults: words and graph, 10 tools"),
+    _peer(
+        "graph-tool-call (vectors)",
+        "GraphToolCallPeer",
+        "graph-tool-call",
+        "`enable_embedding`, else its defaults: 10 tools",
+        embedded=True,
     ),
-    Contender(
-        name="graph-tool-call (vectors)",
-        adapter="GraphToolCallPeer",
-        package="graph-tool-call",
-        settings="`enable_embedding`, else its defaults: 10 tools",
-        options={"embedded": True},
+    _peer(
+        "graph-tool-call (best)",
+        "GraphToolCallPeer",
+        "graph-tool-call",
+        f"`enable_embedding`, `top_k=50`, {PREFIXED}",
+        embedded=True,
+        top_k=50,
+        prefixed=True,
     ),
-    Contender(
-        name="graph-tool-call (best)",
-        adapter="GraphToolCallPeer",
-        package="graph-tool-call",
-        settings=f"`enable_embedding`, `top_k=50`, {PREFIXED}",
-        options={"embedded": True, "top_k": 50, "prefixed": True},
+    _peer(
+        "semantic-router",
+        "SemanticRouterPeer",
+        "semantic-router",
+        "its defaults: the best 5 utterances, mean of each route's",
     ),
-    Contender(
-        name="semantic-router",
-        adapter="SemanticRouterPeer",
-        package="semantic-router",
-        settings="its defaults: the best 5 utterances, mean of each route's",
+    _peer(
+        "semantic-router (whole)",
+        "SemanticRouterPeer",
+        "semantic-router",
+        f"`top_k={READ_TOOLS}`, `aggregation=max`",
+        top_k=READ_TOOLS,
+        aggregation="max",
     ),
-    Contender(
-        name="semantic-router (whole)",
-        adapter="SemanticRouterPeer",
-        package="semantic-router",
-        settings=f"`top_k={READ_TOOLS}`, `aggregation=max`",
-        options={"top_k": READ_TOOLS, "aggregation": "max"},
+    _peer(
+        "semantic-router (best)",
+        "SemanticRouterPeer",
+        "semantic-router",
+        f"`top_k={READ_TOOLS}`, `aggregation=max`, hybrid with its `TfidfEncoder`, {PREFIXED}",
+        top_k=READ_TOOLS,
+        aggregation="max",
+        tfidf=True,
+        prefixed=True,
     ),
-    Contender(
-        name="semantic-router (best)",
-        adapter="SemanticRouterPeer",
-        package="semantic-router",
-        settings=f"`top_k={READ_TOOLS}`, `aggregation=max`, hybrid with its `TfidfEncoder`, {PREFIXED}",
-        options={"top_k": READ_TOOLS, "aggregation": "max", "tfidf": True, "prefixed": True},
+    _peer("bm25s", "Bm25sPeer", "bm25s", f"its defaults, {WHOLE}"),
+    _peer(
+        "bm25s (best)",
+        "Bm25sPeer",
+        "bm25s",
+        f"English stop words, Snowball stemmer, {PREFIXED} split at `_`, {WHOLE}",
+        stemmed=True,
+        prefixed=True,
     ),
-    Contender(
-        name="bm25s",
-        adapter="Bm25sPeer",
-        package="bm25s",
-        settings=f"its defaults, {WHOLE}",
+    _peer("numpy", "NumpyTools", "numpy", f"tools by cosine, {WHOLE}"),
+    _peer("numpy wRRF 1:1", "NumpyToolsAndAgents", "numpy", f"tools and agents in one list, {READ_TOOLS} read"),
+    _peer("numpy wRRF 1:1 (best)", "NumpyToolsAndAgents", "numpy", f"the same, {PREFIXED}", prefixed=True),
+    _peer("langgraph-bigtool", "BigtoolPeer", "langgraph-bigtool", "its defaults: 2 tools"),
+    _peer(
+        "langgraph-bigtool (best)",
+        "BigtoolPeer",
+        "langgraph-bigtool",
+        f"`limit={READ_TOOLS}`, {PREFIXED}",
+        limit=READ_TOOLS,
+        prefixed=True,
     ),
-    Contender(
-        name="bm25s (best)",
-        adapter="Bm25sPeer",
-        package="bm25s",
-        settings=f"English stop words, Snowball stemmer, {PREFIXED} split at `_`, {WHOLE}",
-        options={"stemmed": True, "prefixed": True},
-    ),
-    Contender(
-        name="numpy",
-        adapter="NumpyTools",
-        package="numpy",
-        settings=f"tools by cosine, {WHOLE}",
-    ),
-    Contender(
-        name="numpy wRRF 1:1",
-        adapter="NumpyToolsAndAgents",
-        package="numpy",
-        settings=f"tools and agents in one list, {READ_TOOLS} read",
-    ),
-    Contender(
-        name="numpy wRRF 1:1 (best)",
-        adapter="NumpyToolsAndAgents",
-        package="numpy",
-        settings=f"the same, {PREFIXED}",
-        options={"prefixed": True},
-    ),
-    Contender(
-        name="langgraph-bigtool",
-        adapter="BigtoolPeer",
-        package="langgraph-bigtool",
-        settings="its defaults: 2 tools",
-    ),
-    Contender(
-        name="langgraph-bigtool (best)",
-        adapter="BigtoolPeer",
-        package="langgraph-bigtool",
-        settings=f"`limit={READ_TOOLS}`, {PREFIXED}",
-        options={"limit": READ_TOOLS, "prefixed": True},
-    ),
-    Contender(
-        name="fastmcp",
-        adapter="FastmcpPeer",
-        package="fastmcp",
-        settings="`BM25SearchTransform`, its defaults: 5 tools",
-    ),
-    Contender(
-        name="fastmcp (best)",
-        adapter="FastmcpPeer",
-        package="fastmcp",
-        settings=f"`BM25SearchTransform(max_results={READ_TOOLS})`, {PREFIXED}",
-        options={"max_results": READ_TOOLS, "prefixed": True},
+    _peer("fastmcp", "FastmcpPeer", "fastmcp", "`BM25SearchTransform`, its defaults: 5 tools"),
+    _peer(
+        "fastmcp (best)",
+        "FastmcpPeer",
+        "fastmcp",
+        f"`BM25SearchTransform(max_results={READ_TOOLS})`, {PREFIXED}",
+        max_results=READ_TOOLS,
+        prefixed=True,
     ),
 )
 
