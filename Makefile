@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j check lint types torture bench bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ demo: $(READY) ## ingest the example catalogue into a fresh registry and route s
 test: $(READY) $(MODEL) ## the tests that need memory and files alone: about four minutes
 	@scripts/tests $(BIN) -n $(JOBS) -m "not slow and not full"
 
-check: lint types test-full ## all that CI runs: lint, types, test-full
+check: lint types test-full house ## all that CI runs: lint, types, test-full, house
 
 test-full: $(READY) $(MODEL) ## every test but the trials of minutes: also Neo4j, MCP servers and hosts that others wrote
 	@scripts/tests $(BIN) -n $(JOBS) -m "not slow"
@@ -39,6 +39,10 @@ types: $(READY) ## mypy --strict and pyright, tests included
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+house: $(READY) ## print the size and order of the code beside what is asked; no figure fails it
+	@$(BIN)/python -m scripts.measure_house
+	@$(BIN)/python -m scripts.trace_ingest
 
 torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, large registries, 500 examples a property
 	@$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile nightly --timeout 1800
