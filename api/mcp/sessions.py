@@ -1,10 +1,10 @@
 """What the gateway remembers of a host between its requests, and who sent a request."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from cachetools import FIFOCache
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 
@@ -26,7 +26,7 @@ class Session:
     """
 
     log_level: str = ""
-    _sent: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    _sent: FIFOCache[str, str] = field(default_factory=lambda: FIFOCache(MAX_KNOWN))
     """Of each tool, by call name, the version that was sent; `~` behind it: its summary only."""
 
     @property
@@ -41,8 +41,6 @@ class Session:
             before = self._sent.pop(name, "")
             # Of a tool that was sent whole the summary tells nothing more.
             self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
-        while len(self._sent) > MAX_KNOWN:
-            self._sent.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

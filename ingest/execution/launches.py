@@ -13,10 +13,11 @@ from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from cachetools import FIFOCache
 
 from waygraph.ingest.execution.availability import HOW_TO_NAME
 from waygraph.ingest.execution.claims import Claimed, claims_on, servers_vouched_for
-from waygraph.ingest.execution.pool import LastOf
+from waygraph.ingest.execution.pool import MOST_AGENTS
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.records import Refusal
@@ -40,7 +41,7 @@ class Launches:
     settings: Settings
     surroundings: Surroundings = field(repr=False)
     vouched: VouchedFile
-    _known: LastOf["_Known"] = field(default_factory=LastOf, repr=False)
+    _known: FIFOCache[str, "_Known"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""

@@ -4,7 +4,6 @@ All connections of a process stand in one task group. A connection has a task of
 calls come from anywhere and wait for nothing but their own server.
 """
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from cachetools import FIFOCache
 
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch
@@ -22,26 +22,8 @@ from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, Upstr
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
 
-# What is remembered of agents, in bounded memory: in a long-lived service they come and go.
-
-
 MOST_AGENTS = 4_096
-
-
-class LastOf[V](OrderedDict[str, V]):
-    """By agent id; with one more than `most`, the one that was set longest ago is forgotten. Set by `[]` alone."""
-
-    def __init__(self, most: int = MOST_AGENTS) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, agent_id: str, value: V) -> None:
-        super().__setitem__(agent_id, value)
-        self.move_to_end(agent_id)
-        if len(self) > self._most:
-            self.popitem(last=False)
-
-
+"""Of those that are remembered: in a long-lived service agents come and go."""
 LaunchOf = Callable[[Agent], Awaitable[Launch]]
 """How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
 OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
@@ -96,10 +78,10 @@ class Pool:
         self._connect = connect
         self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
         self._lines: dict[str, _Line] = {}
-        self._failures = LastOf[_Failure]()
-        self._muted = LastOf[Launch]()
+        self._failures = FIFOCache[str, _Failure](MOST_AGENTS)
+        self._muted = FIFOCache[str, Launch](MOST_AGENTS)
         """By which launch a server could not ask."""
-        self._stood = LastOf[Launch]()
+        self._stood = FIFOCache[str, Launch](MOST_AGENTS)
         """By which launch a server was started well."""
         self._is_closed = False
 

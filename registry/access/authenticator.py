@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from waygraph.registry.access.api_keys import ApiKey, KeyFile
 from waygraph.registry.access.visibility import Caller
@@ -51,8 +52,7 @@ class RateLimit:
                 "expected ≥ 0, ≥ 1 and ≥ 1"
             )
         self._per_s, self._burst, self._clock = per_minute / 60.0, burst, clock
-        self._max_callers = max_callers
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets = LRUCache[str, _Bucket](max_callers)
         self._lock = Lock()
 
     def take(self, caller_id: str) -> None:
@@ -73,10 +73,7 @@ class RateLimit:
         bucket = self._buckets.get(caller_id)
         if bucket is None:
             bucket = self._buckets[caller_id] = _Bucket(float(self._burst), now_s)
-            if len(self._buckets) > self._max_callers:
-                self._buckets.popitem(last=False)
         else:
-            self._buckets.move_to_end(caller_id)
             bucket.tokens = min(bucket.tokens + (now_s - bucket.at_s) * self._per_s, float(self._burst))
             bucket.at_s = now_s
         return bucket

@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 
 import httpx2
 import jwt
+from cachetools import FIFOCache
 
 from waygraph.registry.access.api_keys import is_plain
 from waygraph.registry.access.visibility import SCOPES, Caller, Scope
@@ -359,8 +359,8 @@ class OidcTokens:
     def __init__(
         self, rules: TokenRules, keys: IssuerKeys, *, cached: int = 1024, clock: Callable[[], float] = time.time
     ) -> None:
-        self._rules, self._keys, self._cached, self._clock = rules, keys, cached, clock
-        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        self._rules, self._keys, self._clock = rules, keys, clock
+        self._checked = FIFOCache[bytes, _Checked](cached)
         self._lock = Lock()
 
     @classmethod
@@ -407,7 +407,9 @@ class OidcTokens:
         claims = self._claims(token, key)
         caller = caller_of(claims, self._rules)
         ends_s = min(int(claims["exp"]), FAR_S) + self._rules.leeway_s
-        self._remember(digest, _Checked(caller, ends_s, keys))
+        if self._checked.maxsize:
+            with self._lock:
+                self._checked[digest] = _Checked(caller, ends_s, keys)
         return caller
 
     def _claims(self, token: str, key: VerifyingKey) -> Claims:
@@ -424,12 +426,6 @@ class OidcTokens:
             )
         except (jwt.PyJWTError, ValueError) as exc:
             _refuse(exc)
-
-    def _remember(self, digest: bytes, checked: _Checked) -> None:
-        with self._lock:
-            self._checked[digest] = checked
-            while len(self._checked) > self._cached:
-                self._checked.popitem(last=False)
 
 
 def caller_of(claims: Claims, rules: TokenRules) -> Caller:

@@ -8,7 +8,6 @@ import hashlib
 import logging
 import re
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from hashlib import sha256
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
 import numpy as np
+from cachetools import LRUCache
 
 from waygraph.registry.embedding.embedder import Embedder, Progress, Role, distinct, in_order
 from waygraph.registry.model.errors import RegistryError
@@ -192,8 +192,8 @@ class QueryCache:
     """The vectors of the last `entries` queries, embedded by `inner`, read-only. Safe across threads."""
 
     def __init__(self, inner: Embedder, entries: int) -> None:
-        self._inner, self._entries = inner, entries
-        self._vectors: OrderedDict[str, Vector] = OrderedDict()
+        self._inner = inner
+        self._vectors = LRUCache[str, "Vector"](entries)
         self._lock = Lock()
 
     @property
@@ -209,15 +209,10 @@ class QueryCache:
         with self._lock:
             vector = self._vectors.get(text)
             if vector is not None:
-                self._vectors.move_to_end(text)
                 return vector
         vector = cast("Vector", self._inner.embed([text], "query")[0])
         vector.flags.writeable = False
-        self._keep(text, vector)
+        if self._vectors.maxsize:
+            with self._lock:
+                self._vectors[text] = vector
         return vector
-
-    def _keep(self, text: str, vector: "Vector") -> None:
-        with self._lock:
-            self._vectors[text] = vector
-            while len(self._vectors) > self._entries:
-                self._vectors.popitem(last=False)

@@ -3,7 +3,6 @@
 import json
 import mmap
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from cachetools import LRUCache
 
 from waygraph.registry.access.visibility import routable
 from waygraph.registry.graph.schema import SCHEMA_VERSION
@@ -127,7 +127,7 @@ class LocalIndex:
         self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
         if self.state.dimension:
             self._mapped_rows()  # damage is found now, not by a search
-        self._masks: OrderedDict[Scope, Mask | None] = OrderedDict()
+        self._masks = LRUCache[Scope, "Mask | None"](_MASKS_KEPT)
         self._text_indexes: dict[Leg, Postings] = {}
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
@@ -246,13 +246,10 @@ class LocalIndex:
         """Which rows may be found; None: all. Kept for the scopes asked last."""
         with self._lock:
             if scope in self._masks:
-                self._masks.move_to_end(scope)
                 return self._masks[scope]
         mask = self._new_mask(scope)
         with self._lock:
             self._masks[scope] = mask
-            while len(self._masks) > _MASKS_KEPT:
-                self._masks.popitem(last=False)
         return mask
 
     def _new_mask(self, scope: Scope) -> "Mask | None":
