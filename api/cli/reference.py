@@ -13,19 +13,19 @@ WIDTH = 80
 PREFACE = """\
 # The command line
 
-Made from `waygraph … --help` by `python -m waygraph.api.cli.reference > docs/cli.md`; a test fails when it is stale.
+`make docs` generates this page from `waygraph … --help`, and a test fails when it is stale.
 
-On a terminal every command draws tables. In a pipe it prints a header and tab-separated rows, whole and without
-colour; remarks (`note: …`) and errors (`error: …`) go to stderr, a line each. With `--json` it prints one JSON
-document, whose shape [json-output.md](json-output.md) describes. Text from sources is shown with control characters,
-escape sequences, bidi overrides and invisible characters spelled out (`\\u001b`).
+On a terminal every command draws tables. In a pipe it prints a header and tab-separated rows without colour. Notes
+(`note: …`) and errors (`error: …`) go to stderr, one line each. `--json` prints one JSON document, which
+[JSON output](json-output.md) describes. Control characters, escape sequences, bidi overrides and invisible characters
+from sources are escaped (`\\u001b`).
 
 | exit status | meaning |
 |---|---|
-| 0 | it went well; what a source got wrong, or a server that does not answer, is reported and does not count |
-| 1 | an error, told in one line; a source of which nothing could be taken; a check of `doctor` that failed |
-| 2 | wrong usage, such as a limit, a query or a recipe that cannot be |
-| 130, 141 | ended by Ctrl-C; nobody read the pipe any more |
+| 0 | success. Rejected records and servers that do not answer are reported, and do not count |
+| 1 | an error, in one line; a source without a valid record; a failed check of `doctor` |
+| 2 | wrong usage, such as an invalid limit, query or recipe |
+| 130, 141 | ended by Ctrl-C; the pipe was closed |
 """
 
 
