@@ -324,23 +324,6 @@ def test_a_host_that_leaves_while_the_service_is_away_is_not_held_up(double: Ser
     anyio.run(bounded)
 
 
-def test_arguments_that_a_tool_wants_in_headers_are_mirrored(double: Service) -> None:
-    """MCP 2026-07-28, custom headers: the schema says which; a service refuses a call without them."""
-    double.stop()
-    made = server(double.heard)
-    schema = {"type": "object", "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}
-    made._tool_manager.get_tool("echo").parameters = schema  # type: ignore[union-attr]
-    double.start(made.streamable_http_app(streamable_http_path="/mcp"))
-
-    async def main() -> str:
-        async with host(double.url, "auto") as client:
-            await client.list_tools()
-            return await _echo(client)
-
-    assert anyio.run(main) == "hello x"
-    assert [headers["mcp-param-text"] for headers in double.heard.headers if "mcp-param-text" in headers] == ["x"]
-
-
 @pytest.mark.parametrize("place", ["http://user:secret@h", "ftp://h", "http://h/?key=secret"])
 def test_a_place_that_is_none_is_refused_before_anything_is_said(place: str) -> None:
     done = subprocess.run(

@@ -108,7 +108,7 @@ def test_without_a_key_that_counts_the_error_says_what_to_set(registry: Path, tm
     with process(registry, tmp_path, keys=keys) as service:
         command = [*PROGRAM, "--registry", service.url, "mcp"]
         [said] = answers(command, asked, **({"WAYGRAPH_API_KEY": key} if key else {}))
-    assert "set WAYGRAPH_API_KEY in the environment in which the host starts this command" in said["error"]["message"]
+    assert "WAYGRAPH_API_KEY: set it" in said["error"]["message"]
     assert not key or key not in str(said)
 
 
