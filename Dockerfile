@@ -30,6 +30,8 @@ COPY --from=build --chown=10001:10001 /data /data
 ENV PATH=/opt/waygraph/bin:$PATH
 ENV WAYGRAPH_DATA_DIR=/data
 ENV WAYGRAPH_CACHE_DIR=/data/cache
+# By default glibc keeps an arena of memory for each thread; a service with many would not give back what a sync took.
+ENV MALLOC_ARENA_MAX=3
 USER 10001:10001
 VOLUME /data
 EXPOSE 8080

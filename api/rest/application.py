@@ -117,7 +117,6 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     routers = [part.router for part in (search, catalog, admin, cypher, health)]
     for router in routers:
         app.include_router(router)
-    app.router.routes[:0] = search.DIRECT
     app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
     if gateway is not None:
         app.router.routes.extend(routes(service, gateway))

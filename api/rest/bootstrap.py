@@ -19,7 +19,6 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from waygraph.api.rest.application import application
-from waygraph.api.rest.arenas import keep_few_arenas
 from waygraph.api.rest.dependencies import Readiness, Service
 from waygraph.api.rest.follow import Follower, followed, sources_to_follow
 from waygraph.api.rest.http_faults import Protocol
@@ -201,7 +200,6 @@ def worker() -> "Application":
     """The application of one process, as its parent was told. A factory for uvicorn."""
     if parent := parent_process():  # it holds the port, and nobody else would end it
         die_with(parent.pid or 0, signal.SIGTERM)
-    keep_few_arenas(os.environ)
     take_short_turns()
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
     return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)

@@ -130,8 +130,5 @@ def _caller_with(scope: Scope) -> "Callable[[Request], Awaitable[Caller]]":
 Serving = Annotated[Service, Depends(service_of)]
 Calling = Annotated[Caller, Depends(_caller)]
 """Whoever calls. What is recorded asks for its scope itself, so that a refusal is recorded too."""
-
-
-caller_for_route = _caller_with("route")
-ForRoute = Annotated[Caller, Depends(caller_for_route)]
+ForRoute = Annotated[Caller, Depends(_caller_with("route"))]
 ForRead = Annotated[Caller, Depends(_caller_with("read"))]

@@ -78,7 +78,7 @@ class Limited:
         if refused is not None:
             await problems.answer(refused, CLOSED)(scope, receive, send)
             return
-        await self._application(scope, replayed(body, receive), send)
+        await self._application(scope, _replayed(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
         """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
@@ -109,7 +109,7 @@ async def _body(receive: Receive, limit: int) -> bytes | None:
             return bytes(parts)
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def _replayed(body: bytes, receive: Receive) -> Receive:
     """To be read once more."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 

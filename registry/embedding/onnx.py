@@ -30,7 +30,7 @@ from waygraph.registry.embedding.weights import (
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.files import as_written, move_into_place
 from waygraph.registry.model.identity import mended
-from waygraph.registry.model.process import EMBEDDING, has_stepped_back, meanwhile, processors, step_back
+from waygraph.registry.model.process import EMBEDDING, has_stepped_back, processors, step_back
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -155,12 +155,9 @@ class OnnxEmbedder:
         sha256 = weights_sha256(folder, settings)
         check_official(spec.model, sha256, folder)
         card = read_card(folder)
-        session = meanwhile(partial(_cached_session, folder, card, precision, settings, sha256))
-        # To be imported only now: a tokenizer that is read holds Python's lock, and the session, which is faster
-        # begun than this is imported, needs it but at its beginning.
-
+        session = _cached_session(folder, card, precision, settings, sha256)
         tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
-        return cls(session(), tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
+        return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""

@@ -75,11 +75,6 @@ class Hits(NamedTuple):
 class SearchIndex(Records, Protocol):
     """A search over the registry as it is now, and all its records. Threads may share it."""
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether every search sees the same revision."""
-        ...
-
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
     ) -> Hits:

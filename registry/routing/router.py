@@ -3,14 +3,13 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.index.search_index import VECTOR_LEGS, Hits, Leg, Scope, SearchIndex
+from waygraph.registry.index.search_index import Hits, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -23,7 +22,6 @@ from waygraph.registry.model.nouns import (
     ToolMatch,
     ToolRoute,
 )
-from waygraph.registry.model.process import meanwhile
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.queries import shows
@@ -173,19 +171,9 @@ class Router:
         recipe, written = ask.recipe, query_text(text, literals=True)
         told = written if recipe.literals else query_text(text)
 
-        def search(legs: Sequence[Leg], vector: "Vector | None", during: str = "legs") -> Hits:
-            with span(during):
-                return self.index.search(legs, vector, told, recipe.depth, scope, written=written)
-
-        legs, queries = recipe.leg_names, self.queries
-        if queries is None or not recipe.needs_vectors:
-            return search(legs, None)
-        of_vectors, others = _apart(legs)
-        if not others or queries.holds(told) or not self.index.is_fixed:
-            return search(legs, self._embedded(queries, told))
-        ahead = meanwhile(partial(search, others, None, "legs ahead"))
-        near = search(of_vectors, self._embedded(queries, told))
-        return _together(legs, near, ahead())
+        vector = self._embedded(self.queries, told) if self.queries is not None and recipe.needs_vectors else None
+        with span("legs"):
+            return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
 
     def _embedded(self, queries: "QueryCache", text: str) -> "Vector":
         """Raises EmbedderMismatch if it cannot be compared with the registry's vectors."""
@@ -206,21 +194,6 @@ class Router:
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
         return nothing_fits
-
-
-def _apart(legs: Iterable[Leg]) -> tuple[list[Leg], list[Leg]]:
-    """Those that need the query's vector, and the others."""
-    of_vectors: list[Leg] = []
-    others: list[Leg] = []
-    for leg in legs:
-        (of_vectors if leg in VECTOR_LEGS else others).append(leg)
-    return of_vectors, others
-
-
-def _together(legs: Iterable[Leg], near: Hits, others: Hits) -> Hits:
-    """Of a search of the vector legs and one of the others, in the order of `legs`."""
-    found = {**near.legs, **others.legs}
-    return near._replace(legs={leg: found[leg] for leg in legs if leg in found}, coverage=others.coverage)
 
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None) -> tuple[ToolMatch, ...]:

@@ -49,10 +49,7 @@ def opened() -> Traces:
 
 
 def test_a_route_is_a_tree_of_spans(collector: Collector, registry: Registry) -> None:
-    """Request → route → embed, legs, fusion, below the span of whoever called; all sent when the service stops.
-
-    The legs of words are searched on another thread while the query is embedded, and belong to the same tree.
-    """
+    """Request → route → embed, legs, fusion, below the span of whoever called; all sent when the service stops."""
     parent = {"traceparent": f"00-{TRACE}-{CALLERS_SPAN}-01"}
     with observed_service(registry=registry, traces=opened()) as service:
         answer = httpx2.post(f"{service.url}/api/v1/route", json={"text": QUERY}, headers=parent)
@@ -63,10 +60,9 @@ def test_a_route_is_a_tree_of_spans(collector: Collector, registry: Registry) ->
     assert line["trace_id"] == TRACE
     assert (request.parent_id, request.kind) == (CALLERS_SPAN, SERVER)
     assert route.parent_id == request.id
-    parents = {name: collector.named(name).parent_id for name in ("embed", "legs", "legs ahead", "fusion")}
+    parents = {name: collector.named(name).parent_id for name in ("embed", "legs", "fusion")}
     assert parents == dict.fromkeys(parents, route.id)
-    assert collector.named("vectors").parent_id == collector.named("legs").id
-    assert {collector.named(name).parent_id for name in ("words", "names")} == {collector.named("legs ahead").id}
+    assert {collector.named(name).parent_id for name in ("vectors", "words", "names")} == {collector.named("legs").id}
     assert request.attributes["http.route"] == "/api/v1/route"
     assert request.attributes["http.response.status_code"] == 200
     assert route.attributes["recipe"] == "hybrid"

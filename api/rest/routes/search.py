@@ -8,7 +8,6 @@ from fastapi.responses import Response
 
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import ForRoute, Service, Serving
-from waygraph.api.rest.direct import Direct
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import told
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
@@ -62,12 +61,6 @@ async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute)
 async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be one who may route
     """The ways to rank, by name."""
     return as_json({"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]})
-
-
-DIRECT = (
-    Direct(f"{router.prefix}/route", RouteRequest, route),
-    Direct(f"{router.prefix}/tools/search", SearchRequest, search_tools),
-)
 
 
 def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":

@@ -147,10 +147,6 @@ class LocalIndex:
 
     # -- search ------------------------------------------------------------------------------------
 
-    @property
-    def is_fixed(self) -> bool:
-        return True
-
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
     ) -> Hits:

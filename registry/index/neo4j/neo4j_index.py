@@ -66,10 +66,6 @@ class Neo4jIndex:
 
     # -- search ------------------------------------------------------------------------------------
 
-    @property
-    def is_fixed(self) -> bool:
-        return False
-
     def search(
         self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
     ) -> Hits:
