@@ -5,11 +5,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, TextIO
 
 import typer
 
-from waygraph.api.cli.lazy_commands import CommandAfterDashes, CommandsOnDemand, OnDemand, QuickGroup
+from waygraph.api.cli.lazy_commands import CommandAfterDashes, LazyCommand, LazyGroup
 from waygraph.api.cli.options import Invocation
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
 from waygraph.registry.model.process import uncollected_at_exit
@@ -48,46 +48,42 @@ def misspelt(environ: Mapping[str, str]) -> str:
 
 
 _COMMANDS = {
-    "ingest": OnDemand("ingest:ingest", "Bring the registry to what files, addresses and servers say."),
-    "route": OnDemand("route:route", "Find the agents that can do this, best first."),
-    "find": OnDemand("route:find", "Find the tools that can do this, best first, whoever owns them."),
-    "agents": OnDemand("agents:agents", "List the agents."),
-    "tools": OnDemand("agents:tools", "List the tools of all agents, or of one."),
-    "show": OnDemand("agents:show_one", "Show all that is known of an agent or a tool."),
-    "set": OnDemand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
-    "remove": OnDemand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
-    "changes": OnDemand("changes:changes", "List what sources changed of agents that were known before."),
-    "approve": OnDemand("changes:approve", "Let what waits into routing; also accept flagged texts."),
-    "cypher": OnDemand("cypher_shell:cypher", "Ask the graph in Cypher."),
-    "status": OnDemand("agents:status", "Say where the registry is and what it holds."),
-    "export": OnDemand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
-    "migrate": OnDemand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
-    "reindex": OnDemand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
-    "doctor": OnDemand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
-    "serve": OnDemand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
-    "mcp": OnDemand("serve:mcp", "Serve registry and tools over MCP to the host that starts it."),
-    "watch": OnDemand("watch:watch", "Keep the registry in step with sources and running servers."),
-    "connect": OnDemand("connect:connect", "Print or write the entry by which a host starts this gateway."),
-    "sources": OnDemand("operate:sources", "List the sources, or forget one."),
-    "keys": OnDemand("keys:keys", "Make, list and revoke the API keys of a service."),
-    "model": OnDemand("maintain:model", "Get, list and find embedding models."),
-    "eval": OnDemand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
-    "generate": OnDemand("evaluate:generate", "Make a dataset for `waygraph eval`."),
+    "ingest": LazyCommand(
+        "ingest:ingest", "Bring the registry to what files, addresses and servers say.", CommandAfterDashes
+    ),
+    "route": LazyCommand("route:route", "Find the agents that can do this, best first."),
+    "find": LazyCommand("route:find", "Find the tools that can do this, best first, whoever owns them."),
+    "agents": LazyCommand("agents:agents", "List the agents."),
+    "tools": LazyCommand("agents:tools", "List the tools of all agents, or of one."),
+    "show": LazyCommand("agents:show_one", "Show all that is known of an agent or a tool."),
+    "set": LazyCommand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
+    "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
+    "changes": LazyCommand("changes:changes", "List what sources changed of agents that were known before."),
+    "approve": LazyCommand("changes:approve", "Let what waits into routing; also accept flagged texts."),
+    "cypher": LazyCommand("cypher_shell:cypher", "Ask the graph in Cypher."),
+    "status": LazyCommand("agents:status", "Say where the registry is and what it holds."),
+    "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
+    "migrate": LazyCommand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
+    "reindex": LazyCommand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
+    "doctor": LazyCommand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
+    "serve": LazyCommand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
+    "mcp": LazyCommand("serve:mcp", "Serve registry and tools over MCP to the host that starts it."),
+    "watch": LazyCommand(
+        "watch:watch", "Keep the registry in step with sources and running servers.", CommandAfterDashes
+    ),
+    "connect": LazyCommand("connect:connect", "Print or write the entry by which a host starts this gateway."),
+    "sources": LazyCommand("operate:sources", "List the sources, or forget one."),
+    "keys": LazyCommand("keys:keys", "Make, list and revoke the API keys of a service."),
+    "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
+    "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
+    "generate": LazyCommand("evaluate:generate", "Make a dataset for `waygraph eval`."),
 }
 _BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}
 """Options that every command has, with what they take."""
-_CLASSES = {"ingest": CommandAfterDashes, "watch": CommandAfterDashes}
 
 
-class _Program(QuickGroup):
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self.commands = cast("Any", CommandsOnDemand(_COMMANDS, _CLASSES))  # only read
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of the library
-        """Each in one line, which is not cut, and without importing it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.told) for name, command in _COMMANDS.items()])
+class _Program(LazyGroup):
+    lazy = _COMMANDS
 
 
 # Without rich typer starts three times as fast, and help is plain text wherever it is read.

@@ -1,78 +1,65 @@
-"""Commands that read their texts and numbers without pydantic.
+"""Groups of commands, each imported when it is first asked for; and command lines after `--`."""
 
-typer hands every value to a pydantic adapter, and importing pydantic takes longer than a route. What needs no
-adapter (an option not given, a text, a number) is read here; all else goes typer's way, errors included.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-type Parameter = TyperArgument | TyperOption
+
+class LazyCommand(NamedTuple):
+    """`place`: `module:thing`, a function or a typer.Typer of `commands`. `summary`: its line in the help."""
+
+    place: str
+    summary: str
+    cls: type[TyperCommand] = TyperCommand
 
 
-class QuickCommand(TyperCommand):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _quickened(super().get_params(ctx))
+class LazyGroup(TyperGroup):
+    """A run needs one command, and importing all of them takes longer than a route."""
+
+    lazy: Mapping[str, LazyCommand]
+    """By name, in the order of the help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the library
+        return list(self.lazy)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - of the library
+        if cmd_name not in self.commands and cmd_name in self.lazy:
+            self.add_command(_imported(cmd_name, self.lazy[cmd_name]), cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.lazy:  # the library names the nearest of those that it has
+            for name in self.lazy:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of the library
+        """Each in one line, which is not cut, and without importing it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
 
 
-class QuickGroup(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _quickened(super().get_params(ctx))
+def _imported(name: str, command: LazyCommand) -> Any:
+    module, _, attribute = command.place.partition(":")
+    thing = getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
+    around = typer.Typer(rich_markup_mode=None)
+    if isinstance(thing, typer.Typer):
+        around.add_typer(thing, name=name)
+    else:
+        around.command(name, cls=command.cls)(thing)
+    return get_group(around).commands[name]
 
 
-class DefaultGroup(QuickGroup):
+class DefaultGroup(TyperGroup):
     """A group whose first command needs no name: `waygraph eval DIR` is `waygraph eval run DIR`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named or not args else [next(iter(self.commands)), *args])
-
-
-class _QuickCoercion:
-    """Stands before typer's own coercion of one parameter, which is made only if it is needed."""
-
-    def __init__(self, parameter: Parameter) -> None:
-        self._typers = parameter.get_runtime_param
-        self._annotation = parameter.type_descriptor.annotation
-
-    def coerce(self, value: Any, param: Parameter, ctx: Any) -> Any:
-        try:
-            return _within(_read(value, self._annotation, several=param.multiple or param.nargs == -1), param)
-        except ValueError:
-            return self._typers().coerce(value, param=param, ctx=ctx)
-
-
-def _quickened(parameters: list[Any]) -> list[Any]:
-    """The same parameters, each with the quick coercion before its own."""
-    for parameter in parameters:
-        if isinstance(parameter, (TyperArgument, TyperOption)) and "get_runtime_param" not in vars(parameter):
-            coercion = _QuickCoercion(parameter)
-            setattr(parameter, "get_runtime_param", lambda coercion=coercion: coercion)  # noqa: B010 - it is a method
-    return parameters
-
-
-def _within(value: Any, parameter: Parameter) -> Any:
-    """The value itself. Raises ValueError for a number outside of the parameter's range."""
-    least, most = (getattr(parameter, end, None) for end in ("min", "max"))
-    if isinstance(value, (int, float)) and not ((least is None or least <= value) and (most is None or value <= most)):
-        raise ValueError(value)
-    return value
-
-
-def _read(value: Any, annotation: Any, *, several: bool) -> Any:
-    """The value in the type wanted. Raises ValueError for what is not read here."""
-    if value is None:
-        return () if several else None
-    if annotation == list[str] and isinstance(value, (list, tuple)):
-        return list(value)
-    if annotation in (str, int, float) and isinstance(value, (str, int, float)):
-        return annotation(value)
-    raise ValueError(value)
 
 
 # A command line after `--`: `waygraph ingest -- uvx mcp-server-time`.
@@ -81,7 +68,7 @@ def _read(value: Any, annotation: Any, *, several: bool) -> Any:
 _KEPT = "waygraph.after_dashes"
 
 
-class CommandAfterDashes(QuickCommand):
+class CommandAfterDashes(TyperCommand):
     """Keeps what stands after `--` apart: it is another program's, options included."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -96,46 +83,3 @@ class CommandAfterDashes(QuickCommand):
 def after_dashes(context: typer.Context) -> list[str]:
     """The other program's command line; empty if there is none."""
     return list(context.meta.get(_KEPT, ()))
-
-
-# The commands of a program, each imported when it is first asked for: a run needs one of them.
-
-
-type Command = Any
-"""typer's, which keeps its class to itself."""
-
-
-class OnDemand(NamedTuple):
-    """`place`: `module:thing`, a function or a typer.Typer of `commands`. `told`: its line in the list of commands."""
-
-    place: str
-    told: str
-
-
-class CommandsOnDemand(Mapping[str, Command]):
-    """By name, in order."""
-
-    def __init__(self, commands: Mapping[str, OnDemand], classes: Mapping[str, type[QuickCommand]]) -> None:
-        self._commands, self._classes = commands, classes
-        self._made: dict[str, Command] = {}
-
-    def __getitem__(self, name: str) -> Command:
-        if name not in self._made:
-            self._made[name] = self._new(name, self._commands[name].place)
-        return self._made[name]
-
-    def _new(self, name: str, place: str) -> Command:
-        module, _, attribute = place.partition(":")
-        thing = getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
-        around = typer.Typer(rich_markup_mode=None)
-        if isinstance(thing, typer.Typer):
-            around.add_typer(thing, name=name)
-        else:
-            around.command(name, cls=self._classes.get(name, QuickCommand))(thing)
-        return get_group(around).commands[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._commands)
-
-    def __len__(self) -> int:
-        return len(self._commands)

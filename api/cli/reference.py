@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Iterator
 
+import typer
 from typer.core import TyperGroup
-from typer.main import get_command
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from waygraph.api.cli.app import app
@@ -31,10 +32,11 @@ from sources are escaped (`\\u001b`).
 
 def command_names(group: TyperGroup | None = None, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command as its words, such as ("model", "pull"), groups included."""
-    held = group or get_command(app)
-    for name, command in getattr(held, "commands", {}).items():
+    group = group or get_group(app)
+    context = typer.Context(group)
+    for name in group.list_commands(context):
         yield (*before, name)
-        if isinstance(command, TyperGroup):
+        if isinstance(command := group.get_command(context, name), TyperGroup):
             yield from command_names(command, (*before, name))
 
 

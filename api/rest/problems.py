@@ -3,24 +3,25 @@
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from waygraph.api.rest.answers import written
-from waygraph.api.rest.request_faults import faults_of
 from waygraph.api.telemetry.logs import request_id
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem, told_outside
 from waygraph.registry.model import errors as e
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from waygraph.registry.model.errors import nearest
+from waygraph.registry.model.validation import reason_of
 
 logger = logging.getLogger("waygraph.rest")
 
@@ -78,7 +79,7 @@ def told(error: e.WaygraphError) -> Problem:
     return found if is_told else {**found, "detail": _OWN_FAULT, "facts": {}}
 
 
-def answer(found: Problem, headers: "Mapping[str, str] | None" = None) -> Response:
+def answer(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
     return Response(written(found), status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
@@ -110,7 +111,7 @@ async def _ours(_: Request, error: Exception) -> Response:
     return refusal(error)
 
 
-def refusal(error: e.WaygraphError, headers: "Mapping[str, str] | None" = None) -> Response:
+def refusal(error: e.WaygraphError, headers: Mapping[str, str] | None = None) -> Response:
     found = told(error)
     if found["status"] >= 500:
         logger.error("%s: %s", found["code"], error)
@@ -208,3 +209,55 @@ class Stoppable:
                 raise
             task.uncancel()
             await stopped()(scope, receive, send)
+
+
+# What does not fit in a request: each fault with its place, and for an unknown field the one that was meant.
+
+
+def faults_of(request: Request, errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """`at`, the place with dots between its parts, and `reason`, of each error that pydantic tells of a request."""
+    body = _body_of(request)
+    return [{"at": ".".join(map(str, fault["loc"])), "reason": _reason(fault, body)} for fault in errors]
+
+
+def _body_of(request: Request) -> type[BaseModel] | None:
+    route = request.scope.get("route")
+    field = route.body_field if isinstance(route, APIRoute) else None
+    return _model_in(field.field_info.annotation) if field else None
+
+
+def _reason(fault: Mapping[str, Any], body: type[BaseModel] | None) -> str:
+    said = reason_of(fault)
+    if fault["type"] != "extra_forbidden" or body is None:
+        return said
+    _, *way, name = fault["loc"]
+    return said + _meant(str(name), _fields(_model_at(body, way)))
+
+
+def _meant(name: str, fields: Mapping[str, FieldInfo]) -> str:
+    if holders := [outer for outer, field in fields.items() if name in _fields(_model_in(field.annotation))]:
+        return f" here; it belongs in `{holders[0]}`"
+    near = nearest(name, fields)
+    meant = f"; did you mean `{near[0]}`?" if near else ""
+    return f"; known: {', '.join(fields)}{meant}"
+
+
+def _fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    """By the names that a request gives them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+
+
+def _model_at(model: type[BaseModel] | None, way: Sequence[object]) -> type[BaseModel] | None:
+    """`way`: names of fields, and numbers of the entries of lists."""
+    for part in way:
+        if isinstance(part, str):
+            field = _fields(model).get(part)
+            model = _model_in(field.annotation) if field else None
+    return model
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The model itself, or the one in a list or union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -11,7 +11,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
-from waygraph.api.cli.render.blocks import escaped
+from waygraph.api.telemetry.escaping import escaped
 from waygraph.registry.model.errors import InvalidSetting
 
 if TYPE_CHECKING:

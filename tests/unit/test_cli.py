@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.main import get_command
 
@@ -327,7 +328,8 @@ def test_a_hostile_description_steers_nothing(run: Run, tmp_path: Path) -> None:
 
 def _with_ranges(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, float]]:
     """Each option that has a least or a most, with its command, and a number that is beyond it."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(context := typer.Context(group)):
+        command = group.get_command(context, name)
         if hasattr(command, "commands"):
             yield from _with_ranges(command, (*path, name))
             continue

@@ -5,7 +5,8 @@ import unicodedata
 
 import pytest
 
-from waygraph.api.cli.render.blocks import escaped, many_lines, one_line
+from waygraph.api.cli.render.blocks import many_lines, one_line
+from waygraph.api.telemetry.escaping import escaped
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ HEAVY = (
     "waygraph.registry.registry",
     "yaml",
 )
-NOT_FOR_A_ROUTE = ("grafeo", "huggingface_hub", "networkx", "onnx", "pydantic", "pydantic_settings", "rich", "yaml")
+NOT_FOR_A_ROUTE = ("grafeo", "huggingface_hub", "networkx", "onnx", "pydantic_settings", "rich", "yaml")
 IMPORTED = """
 import sys
 from waygraph.api.cli.app import main

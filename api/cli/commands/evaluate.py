@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from waygraph.api.cli.lazy_commands import DefaultGroup, QuickCommand, QuickGroup
+from waygraph.api.cli.lazy_commands import DefaultGroup
 from waygraph.api.cli.options import AsJson, Invocation, TextForm, invocation
 from waygraph.api.cli.render.output import note, show
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # `generate`: datasets for evaluation that are made here.
 
 
-generate = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Make a dataset for `waygraph eval`.")
+generate = typer.Typer(no_args_is_help=True, help="Make a dataset for `waygraph eval`.")
 
 
 @generate.callback()
@@ -30,7 +30,7 @@ def _() -> None:
     """Make a dataset for `waygraph eval`."""
 
 
-@generate.command(cls=QuickCommand)
+@generate.command()
 def scalemcp(
     companies: Annotated[
         Path, typer.Argument(metavar="CSV", help="Your list of companies: company, ticker, sector; 15 or more.")
@@ -72,7 +72,7 @@ Folder = Annotated[
 ]
 
 
-@evaluate.command(cls=QuickCommand)
+@evaluate.command()
 def run(
     context: typer.Context,
     folder: Folder,
@@ -147,7 +147,7 @@ def _unwritten(record: "Record", output: Path) -> "StorageFailed | None":
     return None
 
 
-@evaluate.command(cls=QuickCommand)
+@evaluate.command()
 def diff(
     one: Annotated[Path, typer.Argument(metavar="A", help="A record: what `waygraph eval -o FILE` wrote.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
@@ -168,7 +168,7 @@ def diff(
 Records = Annotated[list[Path], typer.Argument(metavar="RECORD…", help="What `waygraph eval -o FILE` wrote.")]
 
 
-@evaluate.command(cls=QuickCommand)
+@evaluate.command()
 def table(
     files: Records,
     *,
@@ -198,7 +198,7 @@ def table(
     show(found, cli_json.tables, operation_views.tables, as_json)
 
 
-@evaluate.command(cls=QuickCommand)
+@evaluate.command()
 def plot(
     files: Records,
     *,

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.lazy_commands import QuickCommand, QuickGroup
 from waygraph.api.cli.options import AsJson, invocation
 from waygraph.api.cli.render.output import note, show
 
@@ -14,10 +13,10 @@ if TYPE_CHECKING:
 
 NOT_AGAIN = "keep the key now: only its hash is stored, and it is not shown again"
 
-keys = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
+keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of a service.")
 
 
-@keys.command(cls=QuickCommand)
+@keys.command()
 def create(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who will hold it, for lists and logs.")],
@@ -51,7 +50,7 @@ def create(
     note(file.caution())
 
 
-@keys.command("list", cls=QuickCommand)
+@keys.command("list")
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
     from waygraph.api.cli.render import cli_json, operation_views
@@ -61,7 +60,7 @@ def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     note(file.caution())
 
 
-@keys.command(cls=QuickCommand)
+@keys.command()
 def revoke(
     context: typer.Context,
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `waygraph keys list` has it.")],

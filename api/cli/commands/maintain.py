@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from waygraph.api.cli.lazy_commands import QuickCommand, QuickGroup
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import note, print_raw, show
 
@@ -126,10 +125,10 @@ Spec = Annotated[
     typer.Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own."),
 ]
 
-model = typer.Typer(cls=QuickGroup, no_args_is_help=True, help="Get, list and find embedding models.")
+model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding models.")
 
 
-@model.command(cls=QuickCommand)
+@model.command()
 def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
     """Fetch a model from the Hugging Face hub into the cache."""
     from waygraph.registry.embedding.weights import pull as fetch
@@ -139,7 +138,7 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     _show_place(wanted, fetch(wanted, told.settings()), as_json)
 
 
-@model.command("list", cls=QuickCommand)
+@model.command("list")
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
     from waygraph.api.cli.render import cli_json, operation_views
@@ -148,7 +147,7 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     show(installed(invocation(context).settings()), cli_json.models, operation_views.models, as_json)
 
 
-@model.command(cls=QuickCommand)
+@model.command()
 def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> None:
     """Print the folder of a model."""
     from waygraph.registry.embedding.weights import locate

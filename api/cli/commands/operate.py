@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.lazy_commands import QuickCommand, QuickGroup
 from waygraph.api.cli.options import AsJson, TextForm, invocation
 from waygraph.api.cli.render.output import note, show
 
@@ -30,7 +29,7 @@ def held_source(registry: "Registry", written: str) -> str:
 
 AgentId = Annotated[str, typer.Argument(metavar="ID", help="An agent's id.")]
 
-sources = typer.Typer(cls=QuickGroup, invoke_without_command=True, help="List the sources, or forget one.")
+sources = typer.Typer(invoke_without_command=True, help="List the sources, or forget one.")
 
 
 def set_agent(
@@ -102,7 +101,7 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
         show(registry.sources(), shapes.sources, catalog_views.sources, as_json)
 
 
-@sources.command(cls=QuickCommand)
+@sources.command()
 def forget(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],

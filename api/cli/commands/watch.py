@@ -1,12 +1,18 @@
 """`watch`: the registry kept in step with sources and running servers."""
 
-from typing import Annotated
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.commands.source_options import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
 from waygraph.api.cli.lazy_commands import after_dashes
 from waygraph.api.cli.options import Policy, invocation
+
+if TYPE_CHECKING:
+    from waygraph.api.cli.render.watch_output import WatchOutput
 
 
 def watch(
@@ -59,7 +65,6 @@ def watch(
     from dataclasses import replace
 
     from waygraph.api.cli.commands.watch_process import Watched, known_sources, run_until_stopped
-    from waygraph.api.cli.render.watch_output import watch_output
     from waygraph.ingest.sources.resolve import refuse_unused
 
     told = invocation(context)
@@ -78,7 +83,7 @@ def watch(
     )
     if interval is not None:
         settings = replace(settings, watch_poll_s=interval)
-    with told.open() as registry, watch_output(str(place), as_json=as_json) as output:
+    with told.open() as registry, _output(str(place), as_json=as_json) as output:
         command = after_dashes(context)
         wanted = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(wanted, command, how)
@@ -94,3 +99,17 @@ def watch(
         )
         status = run_until_stopped(watched, once=once)
     raise typer.Exit(status)
+
+
+@contextmanager
+def _output(place: str, *, as_json: bool) -> "Iterator[WatchOutput]":
+    """`place`: of the registry."""
+    from waygraph.api.cli.render.watch_output import JsonLines, Lines
+
+    if as_json or not sys.stdout.isatty():
+        yield JsonLines() if as_json else Lines()
+        return
+    from waygraph.api.cli.render.watch_table import live_table
+
+    with live_table(place) as table:
+        yield table

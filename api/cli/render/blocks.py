@@ -4,28 +4,11 @@ Named tuples, which are made in a seventh of the time of frozen dataclasses: who
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from waygraph.api.telemetry.escaping import escaped
 from waygraph.registry.model.nouns import JsonText
-
-# Untrusted text made safe to show: what would steer a terminal or reorder a line is spelled out instead.
-#
-# Tool descriptions are written by strangers. An escape sequence in one must not colour, clear or retitle the
-# reader's terminal, and a bidi override or an invisible character must not hide what a model will read.
-
-
-_UNSAFE = re.compile(
-    "["
-    "\x00-\x09\x0b-\x1f\x7f-\x9f"  # control characters, C1 too (0x9b starts a sequence); a line break is none
-    "\xad\u061c\u180e\u200b\u200e\u200f"  # soft hyphen, zero-width space, direction marks; scripts need joiners
-    "\u2028\u2029\u202a-\u202e"  # line separators, bidi embeddings and overrides
-    "\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible operators, bidi isolates, byte order mark, annotations
-    "\U000e0000-\U000e007f"  # tag characters: text that a model reads and a person does not see
-    "\ud800-\udfff"  # halves of surrogate pairs
-    "]"
-)
 
 
 def one_line(text: str) -> str:
@@ -36,16 +19,6 @@ def one_line(text: str) -> str:
 def many_lines(text: str) -> str:
     """The same with its line breaks kept and tabs widened."""
     return escaped("\n".join(text.expandtabs(4).splitlines()))
-
-
-def escaped(text: str) -> str:
-    """Every unsafe character spelled as JSON spells it, so that JSON stays the same JSON."""
-    return _UNSAFE.sub(_spelled, text)
-
-
-def _spelled(found: re.Match[str]) -> str:
-    units = found.group().encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 class Bar(NamedTuple):

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from waygraph.api.cli.render.blocks import Aside, Block, Fields, Lines, Table, cell_text, escaped, many_lines, one_line
+from waygraph.api.cli.render.blocks import Aside, Block, Fields, Lines, Table, cell_text, many_lines, one_line
+from waygraph.api.telemetry.escaping import escaped
 
 # Blocks in a pipe: a header and tab-separated rows, whole, without colour.
 

@@ -1,15 +1,13 @@
 """What a watch tells: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
 
 import json
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from waygraph.api.cli.render.blocks import escaped, one_line
+from waygraph.api.cli.render.blocks import one_line
 from waygraph.api.cli.render.output import print_line
+from waygraph.api.telemetry.escaping import escaped
 from waygraph.ingest.watch.events import (
     Failing,
     Listed,
@@ -36,21 +34,7 @@ class WatchOutput(Protocol):
         ...
 
 
-@contextmanager
-def watch_output(place: str, *, as_json: bool) -> "Iterator[WatchOutput]":
-    """`place`: of the registry."""
-    if as_json:
-        yield _JsonLines()
-    elif not sys.stdout.isatty():
-        yield _Lines()
-    else:
-        from waygraph.api.cli.render.watch_table import live_table
-
-        with live_table(place) as table:
-            yield table
-
-
-class _JsonLines:
+class JsonLines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
@@ -60,7 +44,7 @@ class _JsonLines:
             print_line(line)
 
 
-class _Lines:
+class Lines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
