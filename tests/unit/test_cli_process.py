@@ -68,7 +68,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_a_route_imports_only_what_it_needs(held: Path) -> None:
-    """In a pipe a route does without rich, pydantic and the graph engine."""
+    """In a pipe a route does without rich and the graph engine."""
     assert imported(NOT_FOR_A_ROUTE, "--registry", held, "route", "book a table", "-k", "2", "--tag", "food") == ""
 
 
