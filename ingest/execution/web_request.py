@@ -4,11 +4,9 @@ It goes to the origin that was configured: a redirect elsewhere is not followed.
 with an address of this machine or network is not connected to, whatever name leads there. Answers are bounded.
 """
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
-from socket import gaierror
 
 import httpx2
 
@@ -19,8 +17,8 @@ from waygraph.registry.http.client import (
     NotPublic,
     PublicOnly,
     UnusableProxy,
-    causes,
     coding_of,
+    connection_fault,
     http_client,
     same_origin,
     trust,
@@ -173,20 +171,7 @@ def _told(error: UpstreamError) -> UpstreamError:
     return error
 
 
-def _unreached(exc: Exception) -> UpstreamError:  # noqa: PLR0911 - a table
-    """Why there was no answer. The text of some errors quotes what was sent: only what is known not to is told."""
-    for cause in causes(exc):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return UpstreamUnreachable(f"its TLS certificate does not fit: {cause.verify_message}")
-        if isinstance(cause, ssl.SSLError):
-            return UpstreamUnreachable(f"TLS failed: {cause.reason or 'no reason given'}")
-        if isinstance(cause, gaierror):
-            return UpstreamUnreachable("host not found")
-        if isinstance(cause, ConnectionRefusedError):
-            return UpstreamUnreachable("connection refused")
-    match exc:
-        case httpx2.TimeoutException() | httpx2.ConnectError():
-            return UpstreamUnreachable("no connection")
-        case httpx2.TransportError():
-            return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
+def _unreached(exc: Exception) -> UpstreamError:
+    if fault := connection_fault(exc):
+        return UpstreamUnreachable(fault)
     return UpstreamRefused(f"the request could not be sent ({type(exc).__name__})")

@@ -6,8 +6,6 @@ hands in `allowed`: names are then resolved once, each address is asked about, a
 
 import asyncio
 import re
-import socket
-import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +27,8 @@ from waygraph.registry.http.client import (
     NotPublic,
     PublicOnly,
     UnusableProxy,
-    causes,
     coding_of,
+    connection_fault,
     http_client,
     same_origin,
 )
@@ -160,7 +158,7 @@ class _Fetch:
             limit = f"{self.how.settings.fetch_timeout_s:g} s (WAYGRAPH_FETCH_TIMEOUT_S)"
             raise self._unfetched(f"did not answer within {limit}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
-            raise self._unfetched(_told(exc)) from None
+            raise self._unfetched(connection_fault(exc) or f"cannot be asked ({type(exc).__name__})") from None
 
     async def _answer(self, response: httpx2.Response, url: httpx2.URL) -> Page | httpx2.URL:
         status = response.status_code
@@ -211,23 +209,6 @@ class _Fetch:
 
     def _unfetched(self, reason: str, status: int = 0) -> Unfetched:
         return Unfetched(self.where, reason, status=status)
-
-
-def _told(exc: Exception) -> str:
-    """Why there was no answer. The text of some errors quotes what was sent: only what is known not to is told."""
-    for cause in causes(exc):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"has a certificate that is not trusted: {cause.verify_message}"
-        if isinstance(cause, ssl.SSLError):
-            return f"cannot be asked over TLS: {cause.reason or type(cause).__name__}"
-        if isinstance(cause, socket.gaierror):
-            return "has a host whose name cannot be resolved"
-    match exc:
-        case httpx2.ConnectError():
-            return "cannot be reached: no connection"
-        case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
-            return f"breaks off amid its answer ({type(exc).__name__})"
-    return f"cannot be asked ({type(exc).__name__})"
 
 
 # A document by its address: one source, whatever its content turns out to be.

@@ -18,7 +18,7 @@ from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.addresses import names_user, split_url
-from waygraph.registry.http.client import IDENTITY, UnusableProxy, coding_of, http_client
+from waygraph.registry.http.client import IDENTITY, TooMuch, TooSlow, UnusableProxy, coding_of, http_client, whole_body
 from waygraph.registry.http.retry import wait_s
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
@@ -154,17 +154,18 @@ class RegistryPages:
             raise Unread(f"answers {response.status_code}{moved}")
         if coding_of(response) != IDENTITY:
             raise Unread("answers with a compressed body, which was not asked for")
-        content = bytearray()
-        for part in response.iter_raw():
-            content += part
-            self._left_bytes -= len(part)
-            if self._left_bytes < 0:
-                most = self.settings.max_source_bytes
-                raise Unread(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
-            if self.world.clock() > self._ends_at:
-                most_s = self.settings.mcp_registry_total_s
-                raise Unread(f"did not end within {most_s:g} s (WAYGRAPH_MCP_REGISTRY_TOTAL_S)")
-        return bytes(content)
+        try:
+            content = whole_body(
+                response.iter_raw(), most_bytes=self._left_bytes, ends_at=self._ends_at, clock=self.world.clock
+            )
+        except TooMuch:
+            most = self.settings.max_source_bytes
+            raise Unread(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)") from None
+        except TooSlow:
+            most_s = self.settings.mcp_registry_total_s
+            raise Unread(f"did not end within {most_s:g} s (WAYGRAPH_MCP_REGISTRY_TOTAL_S)") from None
+        self._left_bytes -= len(content)
+        return content
 
 
 # An MCP registry as a source: its list of servers over HTTP, whole or what changed since a time.

@@ -6,10 +6,8 @@ and all that is asked beside it go on.
 
 import re
 import secrets
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from socket import gaierror
 from typing import Any
 
 import httpx2
@@ -40,6 +38,7 @@ from waygraph.registry.http.client import (
     causes,
     check_proxies,
     coding_of,
+    connection_fault,
     same_origin,
     trust,
 )
@@ -235,26 +234,14 @@ class OriginClient(httpx2.AsyncClient):
 
     # -- reasons -----------------------------------------------------------------------------------
 
-    def _unreached(self, exc: Exception) -> UpstreamError:  # noqa: PLR0911 - a table
+    def _unreached(self, exc: Exception) -> UpstreamError:
         for cause in causes(exc):
             if isinstance(cause, UpstreamError):
                 return cause
             if isinstance(cause, RegistryError):  # of the file of tokens: what is wrong with it, and what to do
                 return UpstreamRefused(self._line(str(cause)))
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                return UpstreamUnreachable(f"its TLS certificate does not fit: {self._line(cause.verify_message)}")
-            if isinstance(cause, ssl.SSLError):
-                return UpstreamUnreachable(f"TLS failed: {self._line(cause.reason or 'no reason given')}")
-            if isinstance(cause, gaierror):
-                return UpstreamUnreachable(f"host not found: {self._line(self._url.host)}")
-            if isinstance(cause, ConnectionRefusedError):
-                return UpstreamUnreachable(f"connection refused by {self._place}")
-        if isinstance(exc, httpx2.TimeoutException):
-            return UpstreamUnreachable(f"no answer in time from {self._place}")
-        if isinstance(exc, httpx2.ConnectError):
-            return UpstreamUnreachable(f"no connection to {self._place}: {self._line(str(exc))}")
-        if isinstance(exc, httpx2.TransportError):
-            return UpstreamUnreachable(f"the connection to {self._place} broke: {self._line(str(exc))}")
+        if fault := connection_fault(exc):
+            return UpstreamUnreachable(f"{self._place}: {self._line(fault)}")
         if type(exc).__module__.startswith("mcp.client.auth"):
             return UpstreamRefused(f"the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")

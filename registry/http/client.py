@@ -69,16 +69,31 @@ class TooSlow(Exception):
     """It does not end in time."""
 
 
-def whole_body(parts: Iterable[bytes], *, most_bytes: int, ends_at: float, clock: Callable[[], float]) -> bytes:
-    """Raises TooMuch; TooSlow where a part comes after `ends_at`, in seconds of `clock`."""
-    content = bytearray()
-    for part in parts:
-        content += part
-        if len(content) > most_bytes:
+class BoundedBody:
+    """A body as it comes in: at most `most_bytes`, whole by `ends_at`, in seconds of `clock`."""
+
+    def __init__(self, *, most_bytes: int, ends_at: float, clock: Callable[[], float]) -> None:
+        self._most_bytes, self._ends_at, self._clock = most_bytes, ends_at, clock
+        self._content = bytearray()
+
+    def take(self, part: bytes) -> None:
+        """Raises TooMuch, TooSlow."""
+        self._content += part
+        if len(self._content) > self._most_bytes:
             raise TooMuch
-        if clock() > ends_at:
+        if self._clock() > self._ends_at:
             raise TooSlow
-    return bytes(content)
+
+    def content(self) -> bytes:
+        return bytes(self._content)
+
+
+def whole_body(parts: Iterable[bytes], *, most_bytes: int, ends_at: float, clock: Callable[[], float]) -> bytes:
+    """Raises TooMuch, TooSlow."""
+    body = BoundedBody(most_bytes=most_bytes, ends_at=ends_at, clock=clock)
+    for part in parts:
+        body.take(part)
+    return body.content()
 
 
 # An end for an exchange over HTTP once it is connected, the head of its answer included: a client's own limit is for
@@ -156,6 +171,31 @@ def causes(exc: BaseException) -> list[BaseException]:
         if isinstance(error, BaseExceptionGroup):
             todo += error.exceptions
     return found
+
+
+def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table
+    """Why a request got no answer; empty for what is no fault of a connection.
+
+    It quotes nothing of what was sent, as the text of some errors of libraries does.
+    """
+    for cause in causes(exc):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return f"its TLS certificate is not trusted: {cause.verify_message}"
+            case ssl.SSLError():
+                return f"TLS failed: {cause.reason or 'no reason given'}"
+            case socket.gaierror():
+                return "host not found"
+            case ConnectionRefusedError():
+                return "connection refused"
+    match exc:
+        case httpx2.TimeoutException():
+            return "no answer in time"
+        case httpx2.ConnectError():
+            return "no connection"
+        case httpx2.TransportError():
+            return f"the connection broke ({type(exc).__name__})"
+    return ""
 
 
 def same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import httpx2
 
-from waygraph.registry.http.client import IDENTITY, coding_of, http_client
+from waygraph.registry.http.client import IDENTITY, BoundedBody, TooMuch, TooSlow, coding_of, http_client
 from waygraph.registry.http.retry import wait_s
 from waygraph.registry.model.errors import (
     InvalidQuery,
@@ -112,22 +112,23 @@ class Body:
 
     def __init__(self, limits: Limits, response: httpx2.Response, timeout_s: float) -> None:
         self._limits, self._response, self._timeout_s = limits, response, timeout_s
-        self._content = bytearray()
-        self._ends_at = limits.clock() + timeout_s
+        most_bytes, ends_at = limits.settings.remote_max_answer_bytes, limits.clock() + timeout_s
+        self._body = BoundedBody(most_bytes=most_bytes, ends_at=ends_at, clock=limits.clock)
 
     def take(self, part: bytes) -> None:
         """Raises Unread if it is too much, or too late."""
-        limits, most = self._limits, self._limits.settings.remote_max_answer_bytes
-        self._content += part
-        if len(self._content) > most:
+        place, most = self._limits.place, self._limits.settings.remote_max_answer_bytes
+        try:
+            self._body.take(part)
+        except TooMuch:
             reason = f"its answer has more than {most:,} bytes (WAYGRAPH_REMOTE_MAX_ANSWER_BYTES)"
-            raise Unread(_failed(limits.place, reason))
-        if limits.clock() > self._ends_at:
-            raise Unread(too_slow(limits.place, self._timeout_s))
+            raise Unread(_failed(place, reason)) from None
+        except TooSlow:
+            raise Unread(too_slow(place, self._timeout_s)) from None
 
     def reply(self) -> Reply:
         headers = {name.lower(): value for name, value in self._response.headers.items()}
-        return Reply(self._response.status_code, headers, bytes(self._content))
+        return Reply(self._response.status_code, headers, self._body.content())
 
 
 def too_slow(place: str, limit_s: float) -> Broken:
