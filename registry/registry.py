@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from waygraph.registry.model.nouns import Principal, TextForm
-from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.location import is_service, named_place
 
@@ -47,12 +47,10 @@ class Registry(Searchable, Protocol):
         InvalidSetting if a service is to have another.
         """
         location = named_place(location)
-        environ = os.environ if environ is None else environ
-        settings = load_settings(environ) if settings is None else settings
         if is_service(location):
             from waygraph.registry.remote.remote_registry import RemoteRegistry
 
-            return RemoteRegistry.open(location, embedder=embedder, settings=settings)
+            return RemoteRegistry.open(location, embedder=embedder, settings=settings, environ=environ)
         from waygraph.registry.storage.local_registry import LocalRegistry
 
         return LocalRegistry.open(location, embedder=embedder, settings=settings, environ=environ)

@@ -17,7 +17,7 @@ READ_ENVIRONMENT = {
     "api/rest/bootstrap.py": "the entry point of each worker, which its parent tells by a variable",
     "ingest/pipeline.py": "the default of `environ`, which a caller may hand in",
     "registry/model/settings.py": "every limit and place",
-    "registry/registry.py": "the default of `environ`, which a caller may hand in",
+    "registry/storage/local_registry.py": "the default of `environ`, which a caller may hand in",
     "registry/evaluation/record.py": "gives git all but the variables that speak of another checkout",
     "registry/graph/user_cypher/sandbox.py": "builds the worker's bare environment",
     "registry/graph/user_cypher/neo4j_runner.py": "tells its worker where the system keeps its certificates",
