@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import ssl
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
@@ -20,11 +19,10 @@ from tests.gateway.hosts import ERAS, Era, names, over_http, told, toolbox_place
 from tests.nginx import nginx
 from tests.servers.certificates import HOST, Certified, certified
 from tests.service import PROGRAM, TIMEOUT_S, Running, agent, process, until
-from waygraph.api.cli.app import main
 from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.changes import Document
-from waygraph.registry.model.errors import ServiceFailed, ServiceUnavailable
+from waygraph.registry.model.errors import ServiceUnavailable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 
@@ -92,16 +90,6 @@ def test_a_client_works_over_tls(proxied: Proxied) -> None:
         assert registry.route("cross the bay").matches[0].agent.id == "ferry"
 
 
-def test_the_command_line_works_over_tls(
-    proxied: Proxied, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("WAYGRAPH_EMBEDDER", "")
-    monkeypatch.setenv("WAYGRAPH_API_KEY", proxied.key)
-    monkeypatch.setenv("WAYGRAPH_REMOTE_CA_FILE", str(proxied.certified.authority))
-    assert main(["--registry", proxied.url, "find", "add two numbers"]) == 0
-    assert "box/add" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("host", [HOST, "localhost"], ids=["nobody vouches", "another name"])
 def test_a_certificate_that_does_not_fit_is_refused(proxied: Proxied, host: str, tmp_path: Path) -> None:
     trusted = proxied.certified if host == "localhost" else certified(tmp_path)
@@ -111,12 +99,6 @@ def test_a_certificate_that_does_not_fit_is_refused(proxied: Proxied, host: str,
         pytest.raises(ServiceUnavailable, match=r"(?i)certificate"),
     ):
         registry.agents()
-
-
-def test_what_the_proxy_alone_refuses_is_told(proxied: Proxied) -> None:
-    """More than `client_max_body_size`: the answer is the proxy's page, not the service's JSON."""
-    with proxied.open() as registry, pytest.raises(ServiceFailed, match="413"):
-        registry.ingest([Document("large.json", " " * (17 * 1024 * 1024))], source="large")
 
 
 def test_the_log_names_who_came_to_the_proxy_and_its_request(proxied: Proxied) -> None:
@@ -179,10 +161,3 @@ def test_a_bridge_crosses_it(proxied: Proxied) -> None:
             assert used.structured_content == {"total": 5}
 
     anyio.run(ask)
-
-
-def test_a_proxy_without_its_service_is_unavailable(proxied: Proxied) -> None:
-    proxied.service.signal(signal.SIGTERM)
-    proxied.service.wait()
-    with proxied.open() as registry, pytest.raises(ServiceUnavailable, match="502"):
-        registry.agents()

@@ -166,13 +166,6 @@ def test_a_shell_asks_the_service(run: Run, here: Path, there: Served, monkeypat
     assert "one" in said[0].out
 
 
-def test_an_export_goes_to_a_file(run: Run, there: Served, here: Path, tmp_path: Path) -> None:
-    file = tmp_path / "out.json"
-    assert run(there.url, "export", "-o", file).status == 0
-    assert file.read_text(encoding="utf-8") == run(here, "export").out
-    assert run(there.url, "ingest", file, "--dry-run", "--json").json["sources"][0]["report"]["source"] == "catalog"
-
-
 @pytest.fixture
 def blank() -> Iterator[Served]:
     with served() as service:
@@ -213,24 +206,6 @@ def test_files_are_read_here_and_kept_there(run: Run, blank: Served, files: Path
     assert any(name.endswith(":" + str(files)) for name in run(blank.url, "sources").out.split())
 
 
-def test_a_source_may_be_named(run: Run, blank: Served, files: Path) -> None:
-    assert run(blank.url, "ingest", files, "--source", "weather").status == 0
-    assert blank.registry.sources()[0].name == "weather"
-
-
-def test_standard_input_is_sent(run: Run, blank: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin:
-        def __init__(self, text: str) -> None:
-            self.buffer = io.BytesIO(text.encode())
-
-    for text in (json.dumps({"waygraph": 1, "agents": [AGENT]}), "waygraph: 1\nagents:\n- {id: squall}\n", "", "{"):
-        said = []
-        for place in (blank.url, tmp_path / "new.grafeo"):
-            monkeypatch.setattr(sys, "stdin", Stdin(text))
-            said.append(run(place, "ingest", "-", "--source", "x", "--json", "--allow-mass-removal").steady)
-        assert said[0] == said[1]
-
-
 def test_what_cannot_be_read_here_counts_as_rejected_there(
     run: Run, blank: Served, files: Path, tmp_path: Path
 ) -> None:
@@ -243,14 +218,6 @@ def test_what_cannot_be_read_here_counts_as_rejected_there(
     assert told["report"]["agents"]["removed"] == []
     assert "squall" in run(blank.url, "agents").out
     assert same_report(run, blank, new, files / "b.yaml")["sources"][0]["report"] is None
-
-
-def test_a_rehearsal_changes_nothing_there(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.grafeo"
-    same_report(run, blank, new, files)
-    write(files / "a.json", OTHER | {"id": "another"})
-    same_report(run, blank, new, files, "--dry-run")
-    assert "another" not in run(blank.url, "agents").out
 
 
 def test_most_of_a_source_goes_only_if_that_is_meant(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:
@@ -297,34 +264,6 @@ def test_a_policy_holds_there_and_is_approved_there(run: Run, blank: Served, fil
     assert not blank.registry.tool("gale/gust_at").pending
 
 
-def test_other_texts_are_refused_as_here(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.grafeo"
-    same_report(run, blank, new, files, "--texts", "plain")
-    answers = [run(place, "ingest", files, "--texts", "contextual") for place in (blank.url, new)]
-    assert answers[0] == answers[1]
-    assert answers[0].status == 2
-    assert "this registry's vectors are of plain texts" in answers[0].err
-
-
-def test_too_much_text_is_refused_before_it_is_sent(
-    run: Run, blank: Served, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WAYGRAPH_MAX_MANIFEST_BYTES", "100")
-    answer = run(blank.url, "ingest", files)
-    assert answer.status == 1
-    assert "more than the 100 bytes that a service takes at once" in answer.err
-    assert not blank.registry.exists
-
-
-def test_a_service_that_takes_less_says_so(run: Run, files: Path) -> None:
-    with served(settings=Settings(max_manifest_bytes=1000)) as small:
-        for size in (2_000, 8_000_000):
-            write(files / "a.json", AGENT | {"description": "x" * size})
-            answer = run(small.url, "ingest", files)
-            assert answer.status == 1
-            assert "more than the 1,000 bytes" in answer.err
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -356,23 +295,6 @@ def test_a_service_is_not_copied(run: Run, blank: Served, tmp_path: Path) -> Non
         assert answer.status == 1
         assert "needs the registry itself" in answer.err
     assert not file.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("route", "x", "--rerank", "openai:m"), "a service takes recipes by name"),
-        (("find", "x", "--rerank", "openai:m"), "a service takes recipes by name"),
-        (("route", "x", "--group", "red"), "a service decides by the key"),
-        (("find", "x", "--group", "red"), "a service decides by the key"),
-        (("--embedder", "none", "route", "x"), "a service embeds by the embedder that it was started with"),
-    ],
-)
-def test_what_cannot_be_said_over_http_is_refused(run: Run, blank: Served, words: tuple[str, ...], told: str) -> None:
-    answer = run(blank.url, *words)
-    assert (answer.status, answer.out) == (2, "")
-    assert told in answer.err
-    assert answer.err.count("\n") == 1
 
 
 def test_the_key_comes_from_the_environment(

@@ -2,10 +2,7 @@
 
 import asyncio
 import inspect
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +26,9 @@ from waygraph.registry.remote import calls
 from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 from waygraph.registry.remote.calls import Reply
 from waygraph.registry.remote.remote_registry import RemoteRegistry
-from waygraph.registry.routing.recipes import RECIPES, recipe_named
-from waygraph.registry.storage.integrity.examine import examine, examine_at
+from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.migrate import migrate_at
-from waygraph.registry.storage.store import Store
 
 KEY = "wg_0123456789ab_c2VjcmV0LXNlY3JldC1zZWNyZXQ"
 SOMEBODY = Principal(groups=("red",))
@@ -105,25 +100,11 @@ def test_a_key_is_not_shown() -> None:
     assert KEY not in repr(Settings(api_key=KEY))
 
 
-def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "nothing.pem", tmp_path):
-        with pytest.raises(InvalidSetting, match="WAYGRAPH_REMOTE_CA_FILE"):
-            Registry.open("https://host", settings=Settings(remote_ca_file=str(path)), environ={})
-
-
 def test_a_service_has_its_own_embedder() -> None:
     """One asked for by name is refused; the one that this machine prefers is nothing to it."""
     with pytest.raises(InvalidSetting, match="none can be chosen here"):
         Registry.open(NOWHERE, embedder="none", environ={})
     Registry.open(NOWHERE, environ={"WAYGRAPH_EMBEDDER": "none"}).close()
-
-
-def test_other_places_import_no_http_client(tmp_path: Path) -> None:
-    program = (
-        "import sys; from waygraph.registry import Registry; import waygraph.registry.remote.remote_registry; "
-        f"Registry.open({str(tmp_path / 'r.grafeo')!r}).close(); sys.exit('httpx2' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 ASKED: dict[str, Callable[[Any], Any]] = {
@@ -179,29 +160,11 @@ def test_every_method_that_takes_a_principal_refuses_it() -> None:
     assert takes == set(ASKED)
 
 
-def test_a_recipe_is_one_that_the_service_knows() -> None:
-    own = recipe_named("hybrid", rerank="openai:m")
-    assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.route("x", recipe=own))
-    assert "takes recipes by name" in refused(InvalidQuery, lambda registry: registry.find_tools("x", recipe=own))
-    none: Any = None
-    assert "a recipe is a name or a Recipe, not" in refused(InvalidQuery, lambda held: held.route("x", recipe=none))
-    call = calls.route("x", recipe=RECIPES["paper"])
-    assert call.json["recipe"] == "paper"  # type: ignore[index]
-
-
 @pytest.mark.parametrize("name", ["", "x" * 257, "\ud800", "a/b"])
 @pytest.mark.parametrize("method", ["agent", "about", "remove", "tools"])
 def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None:
     told = refused(UnknownName, lambda registry: getattr(registry, method)(name))
     assert told == f"agent {name!r} is not known."
-
-
-def test_an_agent_is_removed_by_itself() -> None:
-    assert "by itself" in refused(InvalidSetting, lambda registry: registry.set("a", removed=True, tags=["x"]))
-
-
-def test_a_format_of_export_is_a_known_one() -> None:
-    assert "export format" in refused(UnknownName, lambda registry: registry.export("svg"))
 
 
 def test_names_keep_to_their_place_in_a_path() -> None:
@@ -266,24 +229,6 @@ def _agent(agent_id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-ITSELF: dict[str, Callable[[Registry], object]] = {
-    "read": lambda registry: registry.read(lambda session: session),
-    "change": lambda registry: registry.change(lambda session: session),
-    "reindex": lambda registry: registry.reindex(),
-    "notice": lambda registry: registry.notice,
-    "put_statuses": lambda registry: registry.put_statuses({"a": "online"}),
-    "doctor": examine,
-    "filling": lambda registry: registry.store.filling(None),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("name", ITSELF)
-def test_what_works_on_the_graph_needs_the_registry_itself(name: str) -> None:
-    with Registry.open(NOWHERE, environ={}) as registry, pytest.raises(NeedsRegistry, match="run it where") as caught:
-        ITSELF[name](registry)
-    assert caught.value.place == NOWHERE
-
-
 def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> None:
     for ask in (
         lambda: open_store(NOWHERE, Settings()),
@@ -293,13 +238,6 @@ def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> No
     ):
         with pytest.raises(NeedsRegistry):
             ask()
-
-
-def test_it_is_a_registry_of_a_store() -> None:
-    with Registry.open(NOWHERE, environ={}) as registry:
-        store: Store = registry.store
-        assert isinstance(registry, Registry)
-        assert store.place == NOWHERE
 
 
 def test_both_clients_have_the_same_methods() -> None:
@@ -355,18 +293,6 @@ def test_a_closed_registry_answers_nothing_more() -> None:
         registry.close()
         with pytest.raises(RegistryClosed):
             registry.route("x")
-
-
-def test_more_than_a_service_gives_is_refused_there(tmp_path: Path) -> None:
-    with served() as service, Registry.open(service.url, environ={}) as registry:
-        assert isinstance(registry, RemoteRegistry)
-        registry.ingest([_document(1)], source="s")
-        with pytest.raises(InvalidQuery, match="limit: expected a number up to 1000"):
-            registry.route(Query(text="x", limit=1001))
-        with pytest.raises(InvalidQuery, match="steps: expected 50 or fewer entries"):
-            registry.route(Query(steps=("x",) * 51))
-        with pytest.raises(InvalidSetting, match=r"tags.0: expected a text of 512 or fewer characters"):
-            registry.set("a", tags=["x" * 513])
 
 
 def test_what_is_no_service_is_said() -> None:

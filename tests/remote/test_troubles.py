@@ -15,21 +15,15 @@ import pytest
 from tests.remote.flaky import Behaviour, Flaky, drop, flaky, half, raw, reply, silence, trouble
 from waygraph.registry import Settings
 from waygraph.registry.model.errors import (
-    CypherBusy,
     EmbedderUnavailable,
     InvalidQuery,
     InvalidSetting,
     MassRemoval,
-    ModelNotFound,
-    NotAuthenticated,
     RegistryClosed,
-    RegistryLocked,
     RegistryNotFound,
     ServiceFailed,
     ServiceUnavailable,
     SourceError,
-    TooManyRequests,
-    UnknownName,
     WaygraphError,
 )
 from waygraph.registry.remote import calls
@@ -188,13 +182,6 @@ def test_a_write_that_may_have_been_done_is_not_sent_again(
     assert client.slept == []
 
 
-def test_a_rehearsal_changes_nothing(client: Client) -> None:
-    with flaky(drop, reply({"reports": [], "problem": None})) as service:
-        told = client.ask(service.url, offer(dry_run=True))
-    assert told.all() == []
-    assert len(service.seen) == 2
-
-
 def test_it_gives_up_after_so_many_times(client: Client) -> None:
     """Once, and `remote_retries` times more, each pause longer than the last."""
     with flaky(*[reply(b"", 503)] * 9) as service:
@@ -203,45 +190,11 @@ def test_it_gives_up_after_so_many_times(client: Client) -> None:
     assert client.slept == [0.5, 1.0, 2.0]
 
 
-def test_it_gives_up_after_so_long(client: Client) -> None:
-    with flaky(*[drop] * 9) as service:
-        fails(ServiceUnavailable, client, service, look(), remote_retries=100, remote_retry_s=2.0)
-    assert client.slept == [0.5, 1.0]
-    assert len(service.seen) == 3
-
-
-def test_it_may_be_told_never_to_ask_again(client: Client) -> None:
-    with flaky(drop, GOOD) as service:
-        fails(ServiceUnavailable, client, service, look(), remote_retries=0)
-    assert len(service.seen) == 1
-
-
 def test_a_service_says_when_to_come_again(client: Client) -> None:
     """Its Retry-After is waited for, and a little more by chance, so that not all come back at once."""
     with flaky(reply(b"", 429, Retry_After="3"), GOOD) as service:
         client.ask(service.url, look())
     assert client.slept == [3.75]
-
-
-def test_a_long_wait_is_left_to_the_caller(client: Client) -> None:
-    refused = trouble(429, "too-many-requests", headers={"Retry_After": "50"}, facts={"retry_after_s": 49.5})
-    with flaky(refused, GOOD) as service:
-        error = fails(TooManyRequests, client, service, look())
-    assert (error.retry_after_s, error.retryable, client.slept) == (49.5, True, [])
-
-
-def test_nothing_is_asked_again_that_stays_as_it_is(client: Client) -> None:
-    with flaky(trouble(503, "model-not-found"), GOOD) as service:
-        fails(ModelNotFound, client, service, look())
-    assert len(service.seen) == 1
-
-
-def test_the_last_error_is_the_services_own(client: Client) -> None:
-    with flaky(*[LOCKED] * 4) as service:
-        error = fails(RegistryLocked, client, service, look())
-    assert (error.holder, error.waited_s, error.retryable) == ("pid 1", 1.0, True)
-    with flaky(*[trouble(503, "cypher-busy", facts={"allowed": 2}, retryable=True)] * 4) as service:
-        assert fails(CypherBusy, client, service, calls.cypher("RETURN 1", {})).allowed == 2
 
 
 def test_silence_ends(client: Client) -> None:
@@ -338,14 +291,6 @@ def test_a_request_that_is_not_taken_is_the_callers_fault(client: Client) -> Non
                 assert "too long" in str(fails(kind, client, service, call))
 
 
-def test_facts_are_attributes_and_nothing_else(client: Client) -> None:
-    facts = {"noun": "agent", "name": "x", "nearest": ["y"], "args": [1], "__class__": "z", "retryable": True, "_a": 1}
-    with flaky(trouble(404, "unknown-name", "agent 'x' is not known", facts=facts)) as service:
-        error = fails(UnknownName, client, service, look())
-    assert vars(error) == {"noun": "agent", "name": "x", "nearest": ("y",)}
-    assert (str(error), error.retryable) == ("agent 'x' is not known", False)
-
-
 def test_what_was_done_before_an_error_is_told(client: Client) -> None:
     """An export holds several sources: `take` gives the reports of those before, `all` raises."""
     gone = {"source": "s", "removed": 5, "held": 6}
@@ -377,28 +322,12 @@ def test_the_key_is_shown_as_a_bearer_token(client: Client) -> None:
     assert set(with_key.headers) == {"host", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
 
 
-def test_a_wrong_key_is_told(client: Client) -> None:
-    with flaky(trouble(401, "not-authenticated", "this key is not known")) as service:
-        assert "not known" in str(fails(NotAuthenticated, client, service, look()))
-
-
 def test_a_closed_connection_answers_nothing_more() -> None:
     with _open() as (service, connection):
         connection.close()
         with pytest.raises(RegistryClosed):
             connection.ask(look())
     assert service.seen == []
-
-
-def test_a_closed_asynchronous_connection_answers_nothing_more() -> None:
-    async def asked(url: str) -> None:
-        connection = AsyncConnection(ServiceAddress.parse(url), Settings())
-        await connection.close()
-        with pytest.raises(RegistryClosed):
-            await connection.ask(look())
-
-    with flaky() as service:
-        asyncio.run(asked(service.url))
 
 
 def test_connections_are_kept() -> None:

@@ -12,7 +12,6 @@ from benchmarks import a2x, agent_as_a_graph, livemcpbench
 from benchmarks.agent_as_a_graph import AGAINST, reference_gaps
 from benchmarks.methods import (
     ALGORITHM_1,
-    BM25,
     MCP_ZERO,
     MCP_ZERO_EVERYWHERE,
     Q_RETRIEVAL,
@@ -101,14 +100,6 @@ def test_standard_wrrf_sums_over_two_lists_of_agents(registry: Registry) -> None
         assert match.score == pytest.approx(expected)
 
 
-def test_bm25_asks_no_model() -> None:
-    assert not BM25.needs_vectors
-    with Registry.open(":memory:", embedder="none", settings=Settings(), environ={}) as registry:
-        for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
-            sync(registry, manifest)
-        assert "bureau-fx" in ids(registry.route("convert dollars to euros", recipe=BM25))
-
-
 def write_set(folder: Path, *, steps: bool) -> None:
     """Two agents and two questions, in the product's own format."""
     folder.mkdir(parents=True)
@@ -168,9 +159,3 @@ def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_pa
     assert f"| LiveMCPBench steps, Recall@1 | {hybrid:.3f} | 1.000 |" in readme
     assert all(text.startswith("before\n") and text.endswith("after\n") and "old" not in text for text in made.values())
     assert [kinds for _, kinds in figures(records)] == [("recall", "latency"), ("weights",)]
-
-
-@pytest.mark.parametrize("benchmark", [livemcpbench, agent_as_a_graph, a2x])
-def test_without_data_it_is_said(benchmark: Any, tmp_path: Path) -> None:
-    world = World(settings=Settings(), environ={}, data=tmp_path, cache=tmp_path)
-    assert "--data" in benchmark.run(world).skipped

@@ -51,16 +51,6 @@ def test_a_sync_embeds_what_changed(details: dict[str, Any]) -> None:
             assert (row["tools changed"], row["texts embedded"]) == (tools, tools)
 
 
-def test_tables_show_ours_beside_the_papers(details: dict[str, Any]) -> None:
-    page = scalemcp.tables_of(details)
-    row = next(
-        row for row in details["rows"] if (row["method"], row["storage"], row["questions"]) == ("vector", "concat", 10)
-    )
-    _, theirs = SCALEMCP["2", "vector", "concat", 10]
-    assert f"| vector | concat | 10 | {row['nDCG@1']:.2f} ({theirs['nDCG@1']:.2f}) |" in page
-    assert "| ceiling |" in page
-
-
 def test_the_papers_figures_are_those_of_its_tables() -> None:
     """Tables 2 and 4 are parts of A5 and A7: recall@5 of the rows that stand in both."""
     assert [SCALEMCP["2", "vector", "concat", n][1]["Recall@5"] for n in (0, 5, 10)] == [0.87, 0.87, 0.91]
@@ -70,9 +60,3 @@ def test_the_papers_figures_are_those_of_its_tables() -> None:
         0.886,
         0.891,
     ]
-
-
-def test_without_the_list_one_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([scalemcp.NAME, "--data", str(tmp_path), "--evals", str(tmp_path)], {}) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("scalemcp: skipped, no catalogs/fortune1000.csv")

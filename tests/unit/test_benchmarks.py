@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.__main__ import BENCHMARKS
 from benchmarks.abstention import (
     Probes,
     auroc,
     brier,
     calibrate,
     leave_out,
-    others,
     platt,
     share_below,
     threshold_losing,
@@ -25,10 +24,8 @@ from benchmarks.catalogue import catalogue, requests
 from benchmarks.record import PROJECT, Measure, Result, Target, as_record, write_record
 from benchmarks.route_speed import measure
 from benchmarks.tables import BEGIN, END, Pages, write_pages
-from benchmarks.timing import percentile
 from benchmarks.world import World, write_catalogue
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.evaluation.dataset import Asked
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.routing.recipes import HYBRID, RECIPES
 
@@ -83,43 +80,6 @@ def test_the_recipes_have_the_calibrations_that_were_measured() -> None:
         assert calibration is not None
         assert measured == {"offset": calibration.offset, "slope": calibration.slope, "least": calibration.least}
     assert ships.keys() == {name for name, recipe in RECIPES.items() if recipe.calibration}
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.5, 2), (0.75, 3), (0.95, 4), (0.01, 1)])
-def test_a_percentile_is_a_value_that_was_seen(share: float, value: float) -> None:
-    assert percentile([4, 2, 1, 3], share) == value
-
-
-def test_leaving_out_takes_every_right_agent_away() -> None:
-    asked = Asked(id="q", texts=("t",), gold=(frozenset("a"), frozenset("bc")), gold_tools=())
-    assert others(["a", "b", "c", "d"], asked) == ("d",)
-
-
-def test_absent_data_is_one_visible_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["livemcpbench", "--data", str(tmp_path), "--evals", str(tmp_path)], os.environ) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert "skipped" in said.err
-
-
-def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["latency"], os.environ)
-    assert "route_speed" in capsys.readouterr().err
-
-
-def test_a_catalogue_is_the_same_for_the_same_seed() -> None:
-    assert catalogue(60) == catalogue(60)
-    assert catalogue(60) != catalogue(60, seed=1)
-    assert requests(20) == requests(20)
-
-
-@pytest.mark.parametrize("tools", [7, 14, 25, 26, 500])
-def test_a_catalogue_has_as_many_tools_as_asked_for(tools: int) -> None:
-    sizes = [len(agent["tools"]) for agent in catalogue(tools)["agents"]]
-    assert sum(sizes) == tools
-    assert all(7 <= size <= 12 for size in sizes)
 
 
 def test_texts_of_a_catalogue_are_distinct_and_of_the_lengths_promised() -> None:

@@ -2,35 +2,32 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import adapters
-from benchmarks.peers.__main__ import Comparison, main, make_record
+from benchmarks.peers.__main__ import Comparison, make_record
 from benchmarks.peers.adapters import NumpyTools, NumpyToolsAndAgents, RegistryPeer
-from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender, contender_named
-from benchmarks.peers.measure import LEAST_TEXTS, MOST_ROUNDS, Account, Effort, row, sample
+from benchmarks.peers.contenders import HYBRID, Contender, contender_named
+from benchmarks.peers.measure import Account, Effort, row
 from benchmarks.peers.peer import (
     called_names,
     described_tools,
     distinct_owners,
     owners_of,
-    pad_catalogue,
-    read_catalogue_file,
     write_catalogue_file,
 )
 from benchmarks.peers.process import PeerFailed, PeerProcess
-from benchmarks.peers.table import comparison_markdown, losses
+from benchmarks.peers.table import comparison_markdown
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
 from waygraph.registry.evaluation.dataset import Asked
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.settings import load_settings
 
 FAKE, BREAKING, NOT_INSTALLED = (f"tests.fake_peer:{name}" for name in ("ByLetters", "Breaking", "NotInstalled"))
 
@@ -79,21 +76,6 @@ def test_names_are_prefixed_where_two_agents_share_one() -> None:
     assert described_tools(CATALOGUE, prefixed=True)["purse/convert"] == "purse__convert: Converts dollars to euros"
 
 
-def test_a_catalogue_reaches_the_process_whole(tmp_path: Path) -> None:
-    """What is written for a peer's process is read there as the same agents and tools."""
-    path = tmp_path / "tiny.json"
-    write_catalogue_file(CATALOGUE, path)
-    assert read_catalogue_file(path) == CATALOGUE
-
-
-def test_a_padded_catalogue_keeps_its_own_and_has_as_many_tools_as_asked_for() -> None:
-    """Invented agents come after the catalogue's own, and none of them takes an id that is there."""
-    more = pad_catalogue(CATALOGUE, 40, Settings())
-    assert more.entries[:3] == CATALOGUE.entries
-    assert len(owners_of(more)) == 40
-    assert len({one.agent.id for one in more.entries}) == len(more.entries) > 3
-
-
 def test_numpy_finds_the_owner_of_the_nearest_text(vectors: Vectors) -> None:
     """By real vectors; every agent comes once, and one without tools only where agents are searched too."""
     tools = NumpyTools(vectors)
@@ -124,23 +106,6 @@ def test_no_vector_of_a_query_is_remembered(vectors: Vectors, monkeypatch: pytes
         embedded.clear()
         assert peer.ask("dollars to euros", 1) == peer.ask("dollars to euros", 1) == ["purse"]
         assert embedded == ["dollars to euros"] * 2
-
-
-def test_the_quick_are_asked_more_and_the_slow_a_sample() -> None:
-    """(budget, whole below, milliseconds a text, texts) → (rounds, texts of each); the same sample each time."""
-    plans = {
-        (10, 20.0, 1.0, 200): (MOST_ROUNDS, 200),
-        (10, 20.0, 40.0, 200): (1, 200),
-        (1, 50.0, 40.0, 200): (1, 200),
-        (10, 20.0, 100.0, 200): (1, 100),
-        (10, 20.0, 9_000.0, 200): (1, LEAST_TEXTS),
-        (10, 20.0, 9_000.0, 3): (1, 3),
-        (10, inf, 9_000.0, 200): (1, 200),
-    }
-    assert {row: Effort(budget_s=row[0], whole_below_ms=row[1]).plan(row[2], row[3]) for row in plans} == plans
-    assert sample(212, 20) == sample(212, 20)
-    assert len(sample(212, 20)) == 20
-    assert sample(5, 5) == frozenset(range(5))
 
 
 @pytest.fixture
@@ -178,17 +143,6 @@ def test_a_peer_that_breaks_says_why(tiny: Path, tmp_path: Path) -> None:
         PeerProcess(NOT_INSTALLED, tiny, tmp_path / "cache", os.environ)
 
 
-def test_contenders_have_names_of_their_own() -> None:
-    """Rows are told apart by name; every adapter is there, and importing one needs no library."""
-    names = [contender.name for contender in CONTENDERS]
-    assert len(set(names)) == len(names)
-    assert HYBRID in names
-    assert [contender_named(name) for name in names] == list(CONTENDERS)
-    with pytest.raises(ValueError, match="'bm26' is not known"):
-        contender_named("bm26")
-    assert all(callable(getattr(adapters, contender.adapter)) for contender in CONTENDERS)
-
-
 ASKED = (
     Asked(id="1", texts=("a",), gold=(frozenset("xy"),), gold_tools=()),
     Asked(id="2", texts=("b",), gold=(frozenset("z"),), gold_tools=()),
@@ -214,35 +168,6 @@ def test_a_row_respects_alternatives_and_compares_with_the_same_texts() -> None:
     assert (whole["R@1"], whole["R@5"], whole["fewer"], whole["p50_ratio"]) == (0.5, 1.0, 2, 2.0)
     part = row(account("peer", {1: ["z"]}, {1: [5.0]}), ASKED, reference, 9)
     assert (part["R@1"], part["fewer"], part["p50_ratio"], part["texts_asked"]) == (None, None, 0.5, 1)
-
-
-def test_losses_are_told_like_wins() -> None:
-    """Whoever is better in anything is named; what nobody is better in is said too, and failures are in the table."""
-    ours = row(account("ours", {0: ["x"], 1: ["a"]}, {0: [2.0], 1: [2.0]}), ASKED, reference_of(2.0), 9)
-    theirs = row(account("rival", {0: ["x"], 1: ["z"]}, {0: [1.0], 1: [1.0]}), ASKED, reference_of(2.0), 9)
-    broken = row(account("broken", {}, {}, failed="ended with 1"), ASKED, reference_of(2.0), 9)
-    rows = [ours | {"name": HYBRID, "package": "waygraph"}, theirs, broken]
-    assert losses(rows)["R@1"] == losses(rows)["time of an answer (p50)"] == ["rival"]
-    assert losses(rows)["memory"] == []
-    record = record_of(rows)
-    text = comparison_markdown(record)
-    assert "**loses** to, in R@1: rival; R@5: rival" in text
-    assert "ahead of all of them in time of ingest, memory" in text
-    assert "| broken | failed: ended with 1 |" in text
-
-
-def reference_of(ms: float) -> Account:
-    return account("reference", {0: ["x"], 1: ["z"]}, {0: [ms], 1: [ms]})
-
-
-def record_of(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    return {
-        "command": "make bench-peers",
-        "date": "2026-01-01T00:00:00+00:00",
-        "git": "abc",
-        "machine": {"cpus": 2, "model": "M", "python": "3.12", "load_average_1_min": 0.1},
-        "details": {"rows": rows, "load_before": 0.2},
-    }
 
 
 def test_a_small_run_leaves_a_whole_record(tmp_path: Path) -> None:
@@ -294,10 +219,3 @@ def server(key: str, **tools: str) -> dict[str, object]:
 def task(text: str, agent: str, tool: str) -> dict[str, object]:
     needs = [{"annotated": tool, "tool": tool, "agents_any_of": [agent]}]
     return {"index": text, "question": text, "tools": needs, "steps": [{"step": 1, "text": text, "tools": needs}]}
-
-
-def test_absent_data_is_one_visible_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.md"
-    assert main(["run", "--data", str(tmp_path), "--evals", str(tmp_path), "--page", str(page)], os.environ) == 0
-    assert "skipped" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
