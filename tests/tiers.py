@@ -22,9 +22,16 @@ FULL: Final = (
     "gateway/test_process.py",
     "rest/test_serving.py",
     "rest/test_schemathesis.py",
+    "rest/test_visibility.py",
+    "remote/test_congruence.py",
+    "remote/test_behind_proxy.py",
     "unit/test_watch_process.py",
     "contract/test_cypher_sandbox.py",
     "contract/test_embedders.py",
+    "contract/test_attacks.py",
+    "contract/test_cypher_places.py",
+    "unit/test_benchmark_gateway.py",
+    "unit/test_benchmark_scalemcp.py",
     "architecture/test_wheel.py",
 )
 """Folders and files that `make test` leaves out, those that take longest first."""
