@@ -22,6 +22,7 @@ from benchmarks import (
     route_speed,
     scalemcp,
     suspicion,
+    withholding,
 )
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.record import PROJECT, Result, as_record, write_record
@@ -45,6 +46,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     ingest_speed.NAME: ingest_speed.run,
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
+    withholding.NAME: withholding.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},

@@ -16,6 +16,7 @@ from benchmarks import (
     process_speed,
     route_speed,
     scalemcp,
+    withholding,
 )
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.published import A2X_TAXONOMY
@@ -35,6 +36,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     a2x.NAME: a2x.tables_of,
     abstention.NAME: abstention.tables_of,
     clear_requests.NAME: clear_requests.tables_of,
+    withholding.NAME: withholding.tables_of,
     default_recipe.NAME: default_recipe.tables_of,
     scalemcp.NAME: scalemcp.tables_of,
 }

@@ -70,6 +70,7 @@ Policy = Literal["accept", "hold", "strict"]
 """What the core knows and the help repeats, which must not import it; a test compares them."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
+Full = Annotated[bool, typer.Option("--full", help="In a pipe, print descriptions whole.")]
 Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]
 RecipeName = Annotated[
     str, typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")

@@ -13,7 +13,14 @@ from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query
 from waygraph.registry.routing.find_tools.describe import DETAILS, summary
-from waygraph.registry.routing.find_tools.find import DEFAULT_LIMIT, MAX_LIMIT, FindAsked, WhyNot, find
+from waygraph.registry.routing.find_tools.find import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    FindAsked,
+    WhyNot,
+    confidence_field,
+    find,
+)
 from waygraph.registry.routing.find_tools.resolve import reading_tool
 
 if TYPE_CHECKING:
@@ -198,10 +205,15 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
     def routed() -> dict[str, Any]:
         within = gateway.agents_within(asker)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
-        query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters)
+        strict = gateway.policy is not None and gateway.policy.strict
+        query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters, strict=strict)
         route = gateway.registry.route(query, principal=asker.principal)
         why_not = gateway.reach.now().why_not
         told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
+        if route.matches:
+            told |= confidence_field(route.confidence)
+        elif route.nearest:
+            told |= {"nearest": list(route.nearest), "hint": "these agents are the nearest: name one if it is meant"}
         return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
 
     return told_as_text(await gateway.ask(routed))

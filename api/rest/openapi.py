@@ -44,6 +44,7 @@ _FOUND: dict[str, Any] = {
         "kinds": [],
         "agent_ids": [],
         "reachable": False,
+        "strict": False,
     },
     "recipe": "hybrid",
     "revision": 1,
@@ -51,6 +52,7 @@ _FOUND: dict[str, Any] = {
     "notice": "",
     "not_reranked": "",
     "reason": "",
+    "nearest": [],
     "elapsed_ms": 4.1,
 }
 _ROUTE = {

@@ -67,6 +67,9 @@ class Asked(Strict):
         json_schema_extra=_enumerated(RECIPES),
     )
     filters: RequestFilters = RequestFilters()
+    strict: bool = Field(
+        default=False, description="Withhold an answer that may not fit: `reason` and `nearest` stand in its place."
+    )
     explain: bool = Field(default=False, description="Tell the votes that put each match there.")
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
     format: ToolFormat | None = Field(
@@ -100,7 +103,8 @@ class RouteRequest(Asked):
 
     def query(self) -> Query:
         filters = self.filters.filters()
-        return Query(text=self.text, steps=tuple(self.steps), limit=self.limit, filters=filters)
+        steps = tuple(self.steps)
+        return Query(text=self.text, steps=steps, limit=self.limit, filters=filters, strict=self.strict)
 
 
 class BatchRequest(Strict):
@@ -111,7 +115,7 @@ class SearchRequest(Asked):
     text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
 
     def query(self) -> Query:
-        return Query(text=self.text, limit=self.limit, filters=self.filters.filters())
+        return Query(text=self.text, limit=self.limit, filters=self.filters.filters(), strict=self.strict)
 
 
 class Document(Strict):

@@ -105,6 +105,7 @@ class Query(Answer):
     kinds: list[AgentKind]
     agent_ids: list[str]
     reachable: bool
+    strict: bool
 
 
 class Found(Answer):
@@ -115,6 +116,7 @@ class Found(Answer):
     notice: str = Field(description="What limits the answer; empty: nothing.")
     not_reranked: str
     reason: str = Field(description="Why there is no match.")
+    nearest: list[str] = Field(description="What came nearest, where an answer is withheld: agents or call names.")
     elapsed_ms: float
 
 

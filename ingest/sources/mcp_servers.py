@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from waygraph.ingest.manifest.descriptions import BESIDE_TOOLS, describe_tools
 from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
-from waygraph.registry.model.identity import name_fault
+from waygraph.registry.model.identity import name_fault, sealed_agent
 from waygraph.registry.model.nouns import failing, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
@@ -132,22 +133,34 @@ class Answer:
 
 
 def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
-    """What a server says of itself, where its source says nothing of it: name, description, version. Its tools."""
+    """What a server says of itself, where its source says nothing of it: name, description, version. Its tools.
+
+    Without a word on the server by either, its tools describe it.
+    """
     intake = Intake(where=server.where or where, settings=settings)
     record = server.record
     named = record.name if record.name != record.key else ""
+    stated = _with_counts(record.description or listing.instructions, listing)
     intake.take(
         replace(
             record,
             name=named or _sound(listing.title) or _sound(listing.name) or record.name,
-            description=_with_counts(record.description or listing.instructions, listing),
+            description=stated,
             version=record.version or _sound(listing.version),
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
     )
     # A tool that is not taken is no reason to keep the whole agent as it was: its key is not in the fault.
     entries = [replace(entry, agent=replace(entry.agent, status="online")) for entry in intake.entries]
+    if not (record.description or listing.instructions.strip()):
+        entries = [_describe_by_tools(entry, settings) for entry in entries]
     return Answer(entry=entries[0] if entries else None, rejected=tuple(intake.rejected), cut=tuple(intake.cut))
+
+
+def _describe_by_tools(entry: AgentEntry, settings: Settings) -> AgentEntry:
+    description = "\n\n".join(filter(None, (describe_tools(entry.tools), entry.agent.description)))
+    agent = replace(entry.agent, description=description[: settings.max_description_chars])
+    return replace(entry, agent=sealed_agent(agent))
 
 
 def _sound(name: str) -> str:
@@ -165,7 +178,7 @@ def _with_counts(description: object, listing: ServerListing) -> object:
     beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted.items() if number)
     if not beside or not (description is None or isinstance(description, str)):
         return description
-    return f"{description or ''}\n\nBeside its tools: {beside}.".lstrip()
+    return f"{description or ''}\n\n{BESIDE_TOOLS}{beside}.".lstrip()
 
 
 def _with_title(tool: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from waygraph.ingest.manifest.descriptions import is_made_of_tools
 from waygraph.ingest.manifest.poisoning import OwnedElsewhere, agent_flags, tool_flags
 from waygraph.registry.model.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, Policy
 from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, call_name, tool_id
@@ -33,11 +34,8 @@ class Judge:
             owners = self._owners_meant([name for name in names if name not in own])
             return {name: found - {entry.agent.id} for name, found in owners.items()}
 
-        return replace(
-            entry,
-            agent=self._agent(entry.agent, held, owned_elsewhere),
-            tools=tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere) for tool in entry.tools),
-        )
+        judged = tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere) for tool in entry.tools)
+        return replace(entry, agent=self._agent(entry.agent, held, judged, owned_elsewhere), tools=judged)
 
     def _owners_meant(self, names: Collection[str]) -> dict[str, set[str]]:
         """The agents of which a tool is meant by each name: its own, its id (`agent/tool`) or its call name."""
@@ -54,10 +52,13 @@ class Judge:
             for name, found in parts.items()
         }
 
-    def _agent(self, said: Agent, held: Agent | None, elsewhere: OwnedElsewhere) -> Agent:
+    def _agent(self, said: Agent, held: Agent | None, tools: Collection[Tool], elsewhere: OwnedElsewhere) -> Agent:
         fields = differing(held, said, STATED_OF_AGENT) if held else ()
         if held and not fields:
             return replace(said, **_standing(held))
+        if fields == ("description",) and not any(tool.pending for tool in tools):
+            # What tools say was judged with them.
+            fields = () if is_made_of_tools(said.description, tuple(tools)) else fields
         changed = bool(fields) and self.policy == "strict"
         return replace(
             said,

@@ -66,13 +66,14 @@ class CallPolicy:
     """The first rule that fits holds. What none names is treated by the strictest of what else applies to it.
 
     `destructive`: tools that say that they destroy. `unannotated`: those that do not say whether they do, which MCP
-    takes for destructive.
+    takes for destructive. `strict`: `find_tools` and `route_agents` withhold answers that may not fit.
     """
 
     rules: tuple[Rule, ...] = ()
     default: Verdict = "allow"
     destructive: Treatment = "by_name"
     unannotated: Treatment = "by_name"
+    strict: bool = False
 
     @property
     def names_sources(self) -> bool:
@@ -241,7 +242,7 @@ def _danger_said(annotations: str) -> Danger:
 # The file in which an operator says which tools may be called: TOML, read once at the start of a gateway.
 
 
-_KEYS = ("default", "destructive", "unannotated", "rules")
+_KEYS = ("default", "destructive", "unannotated", "strict", "rules")
 _RULE_KEYS = ("match", "source", "verdict", "reason", "groups")
 MAX_REASON_CHARS = 300
 
@@ -271,7 +272,11 @@ def parse_policy(text: str) -> CallPolicy:
     rules = said.get("rules", [])
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidSetting("`rules` must be tables, each begun by [[rules]]")
+    strict = said.get("strict", False)
+    if not isinstance(strict, bool):
+        raise InvalidSetting(f"`strict` must be true or false, not {strict!r}")
     return CallPolicy(
+        strict=strict,
         default=cast("Verdict", _choice(said, "default", VERDICTS, "allow", "")),
         destructive=cast("Treatment", _choice(said, "destructive", DESTRUCTIVE, "by_name", "")),
         unannotated=cast("Treatment", _choice(said, "unannotated", UNANNOTATED, "by_name", "")),

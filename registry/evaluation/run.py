@@ -213,7 +213,7 @@ def varied(
 ) -> Recipe:
     """The recipe with other weights (agent, tool), one k for all legs but names, or another depth.
 
-    One that merges by score has no k, and withholds nothing when it is varied: it was calibrated as it was.
+    One that merges by score has no k, and no confidence when it is varied: it was calibrated as it was.
     Raises InvalidSetting for a k or depth that cannot be.
     """
     was = recipe
@@ -264,27 +264,14 @@ class Grid:
         """Those that `ks` cannot vary."""
         return [recipe for recipe in self.recipes if recipe.merge == "by_score" and any(k is not None for k in self.ks)]
 
-    @property
-    def never_withholding(self) -> Sequence[Recipe]:
-        """Those that are also tried in a way for which they were not calibrated.
-
-        Orders are compared then: where one of them withholds nothing, none of that recipe does.
-        """
-        return [recipe for recipe in self.recipes if recipe.calibration and not self._stay_calibrated(recipe)]
-
-    def _stay_calibrated(self, recipe: Recipe) -> bool:
-        varieties = product(self.weights, self.depths)
-        return all(varied(recipe, weights=weights, depth=depth).calibration for weights, depth in varieties)
-
     def _trials(self) -> Iterator[Trial]:
         for recipe in self.recipes:
-            compared = recipe if self._stay_calibrated(recipe) else replace(recipe, calibration=None)
             ks = (None,) if recipe in self.without_k else self.ks
             texts_taken = [texts for texts in self.texts if texts is None or recipe.takes(texts)]
             combined = product(self.bys, self.embedders, texts_taken, self.weights, ks, self.depths)
             for by, embedder, texts, weights, k, depth in combined:
                 yield Trial(
-                    recipe=varied(compared, weights=weights, k=k, depth=depth),
+                    recipe=varied(recipe, weights=weights, k=k, depth=depth),
                     by=by,
                     texts=texts or recipe.texts or DEFAULT_TEXTS,
                     embedder=embedder,

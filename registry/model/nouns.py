@@ -128,12 +128,16 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A request: `text`, or `steps` of one. `limit` ≥ 1 is the number of agents wanted."""
+    """A request: `text`, or `steps` of one. `limit` ≥ 1 is the number of agents wanted.
+
+    `strict`: an answer of a confidence below the recipe's least is withheld; its `nearest` are named instead.
+    """
 
     text: str = ""
     steps: tuple[str, ...] = ()
     limit: int = 5
     filters: Filters = field(default_factory=Filters)
+    strict: bool = False
 
 
 def _flat(query: Query) -> dict[str, object]:
@@ -146,6 +150,7 @@ def _flat(query: Query) -> dict[str, object]:
         "kinds": list(filters.kinds),
         "agent_ids": list(filters.agent_ids),
         "reachable": filters.reachable,
+        "strict": query.strict,
     }
 
 
@@ -198,7 +203,8 @@ class Route:
     best. `steps` holds a route per step of the query.
     `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
     registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
-    not known, see `Calibration`. `not_reranked`, which `notice` tells too: why the recipe's reranker gave no order.
+    not known, see `Calibration`. `nearest`: ids of at most 3 agents, where the answer was withheld. `not_reranked`:
+    why the recipe's reranker gave no order; `notice` tells it too.
     """
 
     query: FlatQuery
@@ -211,12 +217,13 @@ class Route:
     notice: str = ""
     not_reranked: str = ""
     reason: str = ""
+    nearest: tuple[str, ...] = ()
     elapsed_ms: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRoute:
-    """As `Route`, of tools."""
+    """As `Route`, of tools; `nearest` are call names."""
 
     query: FlatQuery
     matches: tuple[ToolMatch, ...]
@@ -226,6 +233,7 @@ class ToolRoute:
     notice: str = ""
     not_reranked: str = ""
     reason: str = ""
+    nearest: tuple[str, ...] = ()
     elapsed_ms: float = field(default=0.0, compare=False)
 
 

@@ -425,6 +425,7 @@ def _asked(query: Query, recipe: str) -> dict[str, object]:
         },
         "explain": True,
         "schema": True,
+        **({"strict": True} if query.strict else {}),  # a service of before does not know it
     }
 
 

@@ -54,8 +54,8 @@ class Calibration:
     """How likely anything is right, by the `fit` of the answer: 1 / (1 + exp(-(offset + slope × fit))).
 
     Source: Platt, "Probabilistic Outputs for Support Vector Machines" (1999). It holds for embedders whose fingerprint
-    holds `model`. An answer of a probability below `least` is withheld: nothing fits. `python -m benchmarks abstention`
-    measures offset, slope and least.
+    holds `model`. A strict query is not answered below `least`: nothing fits. Offset, slope and least are measured by
+    `python -m benchmarks abstention`, how often withholding is right by `python -m benchmarks withholding`.
     """
 
     offset: float

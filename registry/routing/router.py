@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
+NEAREST_SHOWN = 3
+"""Named where an answer is withheld, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
 NOTHING_ELSE_FITS = "beside the pinned agents nothing in this registry fits the request closely enough"
 NOTHING_ALLOWED = "no agent passes the filters"
@@ -102,7 +104,9 @@ class Router:
         with span("fusion"):
             confidence = _confidence(hits, ask.recipe)
             seen = shows(self.index, ask.principal)
-            matches = () if _is_withheld(confidence, ask.recipe) else _tool_matches(hits, ask, query.limit, seen)
+            found = _tool_matches(hits, ask, query.limit, seen)
+            withheld = _is_withheld(query, confidence, ask.recipe)
+        matches = () if withheld else found
         return ToolRoute(
             query=query,
             matches=matches,
@@ -111,6 +115,7 @@ class Router:
             confidence=confidence,
             notice=self.notice,
             reason="" if matches else self._reason(query, ask),
+            nearest=tuple(match.tool.call_name for match in found[:NEAREST_SHOWN]) if withheld else (),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -133,7 +138,8 @@ class Router:
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.populations["agent"])
             confidence = _confidence(hits, ask.recipe, best if ask.keeps_recipe_weights else None)
             seen = shows(self.index, ask.principal)
-            found = () if _is_withheld(confidence, ask.recipe) else _agent_matches(hits, best, seen)
+            withheld = _is_withheld(query, confidence, ask.recipe)
+            found = () if withheld else _agent_matches(hits, best, seen)
         matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
         pinned = _pinned(apart, found, seen) if apart else ()
         return Route(
@@ -145,6 +151,7 @@ class Router:
             confidence=confidence,
             notice=self.notice,
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned else NOTHING_FITS),
+            nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if withheld else (),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -164,6 +171,7 @@ class Router:
             steps=steps,
             confidence=min((s.confidence for s in steps if s.confidence is not None), default=None),
             reason="" if matches else "; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
+            nearest=() if matches else tuple(dict.fromkeys(chain.from_iterable(step.nearest for step in steps))),
             elapsed_ms=_milliseconds_since(started),
         )
 
@@ -242,9 +250,14 @@ def _confidence(hits: Hits, recipe: Recipe, best: Sequence[Candidate] | None = N
     return calibration.probability(recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
 
 
-def _is_withheld(confidence: float | None, recipe: Recipe) -> bool:
-    """Whether nothing is near enough to be an answer."""
-    return confidence is not None and recipe.calibration is not None and confidence < recipe.calibration.least
+def _is_withheld(query: Query, confidence: float | None, recipe: Recipe) -> bool:
+    """Whether a strict query has no answer that is near enough."""
+    return (
+        query.strict
+        and confidence is not None
+        and recipe.calibration is not None
+        and confidence < recipe.calibration.least
+    )
 
 
 def _pinned(agents: Mapping[str, Agent], found: Iterable[AgentMatch], seen: Shows | None) -> tuple[AgentMatch, ...]:

@@ -375,12 +375,19 @@ def test_the_union_never_drops_a_steps_best_agent(registry: Registry) -> None:
 
 
 def test_nothing_fits_is_an_empty_list_with_a_reason(registry: Registry, wordless: Registry) -> None:
-    """A request that no agent of the catalogue can serve is answered with no match and says why."""
+    """A strict request that no agent of the catalogue can serve gets no match, the reason, and what came nearest."""
     for opened, text in ((registry, "zebra xylophone quantum banana"), (wordless, "qwertyuiop asdfgh zxcvb")):
-        route = opened.route(text)
-        assert route.matches == ()
-        assert "nothing in this registry fits" in route.reason
-        assert opened.find_tools(text).matches == ()
+        asked = Query(text=text, strict=True)
+        route, tools = opened.route(asked), opened.find_tools(asked)
+        assert (route.matches, tools.matches) == ((), ())
+        assert route.reason == NOTHING_FITS
+        open_minded = opened.route(text)
+        assert list(route.nearest) == ids(open_minded)[:3]
+        assert tools.nearest == tuple(match.tool.call_name for match in opened.find_tools(text).matches)[:3]
+        assert open_minded.confidence == route.confidence
+        assert (open_minded.nearest, bool(open_minded.matches)) == ((), opened is registry)
+        steps = opened.route(Query(steps=(text, text), strict=True))
+        assert (steps.matches, steps.nearest) == ((), route.nearest)
 
 
 def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None:
@@ -389,8 +396,8 @@ def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None
     for request in REQUESTS:
         gold = {agent for need in request["gold"] for agent in need}
         others = tuple(agent.id for agent in registry.agents() if agent.id not in gold)
-        withheld["right"] += not registry.route(request["text"]).matches
-        asked = Query(text=request["text"], filters=Filters(agent_ids=others))
+        withheld["right"] += not registry.route(Query(text=request["text"], strict=True)).matches
+        asked = Query(text=request["text"], filters=Filters(agent_ids=others), strict=True)
         withheld["left out"] += not registry.route(asked).matches
     assert withheld["right"] == 0
     assert withheld["left out"] >= 3

@@ -20,7 +20,7 @@ DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leav
 SHOWN: tuple[tuple[FindAsked, CallPolicy], ...] = (
     (FindAsked(query="merge_pull_request", limit=1), CallPolicy()),
     (FindAsked(query="kindred-hr__approve_request", limit=1, agent_ids=frozenset({"kindred-hr"})), DENIED),
-    (FindAsked(query="entropy of quantum hamsters"), CallPolicy()),
+    (FindAsked(query="entropy of quantum hamsters"), CallPolicy(strict=True)),
     (FindAsked(), CallPolicy()),
 )
 

@@ -45,7 +45,7 @@ def test_a_service_answers_as_the_registry_does(both: tuple[Registry, Registry],
 
 
 def test_what_a_service_withholds_is_named_as_nearest(both: tuple[Registry, Registry]) -> None:
-    answer = find(both[1], FindAsked(query="entropy of quantum hamsters"))
+    answer = find(both[1], FindAsked(query="entropy of quantum hamsters"), policy=CallPolicy(strict=True))
     assert answer["reason"]
     assert len(answer["nearest"]) == 3
 

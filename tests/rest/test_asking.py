@@ -1,16 +1,24 @@
 """Routes, batches, searches and recipes over REST."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
-from tests.service import Served, assert_good, assert_problem
+from tests.gateway.hosts import over_http
+from tests.gateway.hosts import told as told_of
+from tests.service import Served, assert_good, assert_problem, served
 from waygraph.api.rest.answers import as_json
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import Query, Route
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.router import NOTHING_FITS
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 TABLE = "book a table for four"
@@ -30,6 +38,42 @@ def route(client: httpx2.Client, **asked: object) -> dict[str, Any]:
 
 def found(told: Mapping[str, Any]) -> list[str]:
     return [match["agent"]["id"] for match in told["matches"]]
+
+
+def test_a_strict_question_is_withheld_and_names_the_nearest(client: httpx2.Client, catalogue_file: Path) -> None:
+    """Over REST by the request, over MCP by the policy; else it is answered, with how likely it is right."""
+    text = "zebra xylophone quantum banana"
+    for path, best in (("/v1/route", ("agent", "id")), ("/v1/tools/search", ("tool", "call_name"))):
+        open_minded, withheld = (
+            assert_good(client.post(path, json={"text": text, "strict": strict})) for strict in (False, True)
+        )
+        assert (withheld["matches"], withheld["reason"]) == ([], NOTHING_FITS)
+        assert withheld["nearest"] == [match[best[0]][best[1]] for match in open_minded["matches"][:3]]
+        assert withheld["confidence"] == open_minded["confidence"] < 0.25
+        assert (open_minded["nearest"], withheld["query"]["strict"]) == ([], True)
+    with policy_service(catalogue_file, "") as free, policy_service(catalogue_file, "strict = true") as strict:
+        for tool, part in (("find_tools", "tools"), ("route_agents", "agents")):
+            answer, none = (over_mcp(service, tool, query=text) for service in (free, strict))
+            assert answer[part]
+            assert answer["confidence"] < 0.25
+            assert (none[part], none["reason"], len(none["nearest"])) == ([], NOTHING_FITS, 3)
+
+
+@contextmanager
+def policy_service(place: Path, policy: str) -> Iterator[Served]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.toml"
+        path.write_text(policy)
+        with served(place, embedder="", settings=Settings(policy_file=str(path))) as service:
+            yield service
+
+
+def over_mcp(service: Served, tool: str, **arguments: object) -> Any:
+    async def call() -> Any:
+        async with over_http(f"{service.url}/mcp") as host:
+            return told_of(await host.call_tool(tool, arguments))
+
+    return anyio.run(call)
 
 
 def test_a_route_is_the_registrys_own(example: Served, client: httpx2.Client) -> None:

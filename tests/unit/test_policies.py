@@ -1,10 +1,12 @@
 """Whatever a source says in whatever order: what waits is found by nothing, and approval lets all of it in."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from waygraph.ingest.manifest.descriptions import describe_tools
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.policies import Judge
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
@@ -107,3 +109,25 @@ def test_what_a_manifest_says_waits_waits() -> None:
 
 
 # -- statuses ------------------------------------------------------------------------------------------
+def test_a_description_made_of_tools_waits_for_none_but_them() -> None:
+    """Under `strict` an agent that its tools describe stays in routing when its first such description comes, and waits
+    while one of its tools does: that tool's words are in it.
+    """
+
+    def described(*names: str) -> AgentEntry:
+        tools = tuple(tool_of("a", name) for name in names)
+        agent = sealed_agent(Agent(id="a", name="a", description=describe_tools(tools)))
+        return AgentEntry(key="a", agent=agent, tools=tools)
+
+    plain = replace(described("t0"), agent=sealed_agent(Agent(id="a", name="a")))
+    with Registry.open(":memory:", embedder="none") as registry:
+        sync(registry, Manifest(source="s", entries=(plain,), policy="strict"))
+        registry.approve("a")
+        sync(registry, Manifest(source="s", entries=(described("t0"),)))
+        assert waiting(registry) == set()
+        assert registry.agent("a").description == f"t0: {WORDS}."
+        sync(registry, Manifest(source="s", entries=(described("t0", "t1"),)))
+        assert waiting(registry) == {"a", "a/t0", "a/t1"}
+        registry.approve("a", "a/t1")
+        assert waiting(registry) == set()
+        assert sync(registry, Manifest(source="s", entries=(described("t0", "t1"),))).changes.is_empty

@@ -132,6 +132,10 @@ def test_without_a_rule_the_strictest_holds(text: str, verdicts: list[str]) -> N
     assert [verdict(each, parse_policy(text)) for each in (READING, DELETING, SILENT)] == verdicts
 
 
+def test_strictness_is_read() -> None:
+    assert [parse_policy(text).strict for text in ("", "strict = true", "strict = false")] == [False, True, False]
+
+
 def test_the_unannotated_may_be_relaxed() -> None:
     """Where an operator trusts what says nothing, a request may run it; what says that it destroys never."""
     policy = parse_policy('unannotated = "allow"')
@@ -218,6 +222,7 @@ def test_any_glob_is_a_rule(matches: list[tuple[str, Verdict]], name: str, defau
         ('defualt = "deny"', "did you mean `default`"),
         ('default = "maybe"', "`default` must be one of allow, ask, deny, not 'maybe'"),
         ("default = 1", "`default` must be one of"),
+        ('strict = "yes"', "`strict` must be true or false"),
         ('destructive = "allow"', "`destructive` must be one of by_name, ask, deny"),
         ('rules = "x"', "[[rules]]"),
         ('[[rules]]\nverdict = "deny"', "rule 1: needs `match`"),

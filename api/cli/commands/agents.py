@@ -4,23 +4,26 @@ from typing import Annotated
 
 import typer
 
-from waygraph.api.cli.options import AsJson, Kinds, Tags, filters, invocation
+from waygraph.api.cli.options import AsJson, Full, Kinds, Tags, filters, invocation
 from waygraph.api.cli.render.output import show
 
 
-def agents(context: typer.Context, tag: Tags = None, kind: Kinds = None, as_json: AsJson = False) -> None:
+def agents(
+    context: typer.Context, tag: Tags = None, kind: Kinds = None, full: Full = False, as_json: AsJson = False
+) -> None:
     """List the agents."""
     from waygraph.api.cli.render import catalog_views
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
         listed = registry.agents_page(filters=filters(tag, kind, None)).items
-    show(listed, shapes.agents, catalog_views.agents, as_json)
+    show(listed, shapes.agents, catalog_views.agents, as_json, brief=not full)
 
 
 def tools(
     context: typer.Context,
     agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
@@ -29,7 +32,7 @@ def tools(
 
     with invocation(context).open() as registry:
         listed = registry.tools(agent)
-    show(listed, shapes.tools, catalog_views.tools, as_json)
+    show(listed, shapes.tools, catalog_views.tools, as_json, brief=not full)
 
 
 def show_one(

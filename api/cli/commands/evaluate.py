@@ -265,8 +265,6 @@ def _remark(grid: "Grid") -> None:
         note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
     for recipe in grid.without_k:
         note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
-    for recipe in grid.never_withholding:
-        note(f"{recipe.name} withholds nothing here, though in routing it does: it is calibrated as it is")
 
 
 def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":

@@ -1,12 +1,13 @@
 """`route` and `find`: which agents, and which tools, can do this?"""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.options import (
     Agents,
     AsJson,
+    Full,
     Groups,
     Kinds,
     Limit,
@@ -20,9 +21,15 @@ from waygraph.api.cli.options import (
 from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model.process import uncollected
 
+if TYPE_CHECKING:
+    from waygraph.registry.model.nouns import Route, ToolRoute
+
 Rerank = Annotated[
     str,
     typer.Option("--rerank", metavar="SPEC", help="Let openai:MODEL or cross-encoder:MODEL put the best 20 in order."),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
 ]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
 
@@ -44,8 +51,10 @@ def route(
     kind: Kinds = None,
     agent: Agents = None,
     reachable: Reachable = False,
+    strict: Strict = False,
     group: Groups = None,
     explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the agents that can do this, best first.
@@ -60,7 +69,7 @@ def route(
     from waygraph.registry.routing.recipes import recipe_named
 
     chosen = filters(tag, kind, agent, reachable=reachable)
-    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=chosen)
+    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=chosen, strict=strict)
     with invocation(context).open() as registry:
         found = registry.route(
             query,
@@ -69,8 +78,9 @@ def route(
             tool_weight=tool_weight,
             principal=principal(group),
         )
-    show(found, shapes.route, catalog_views.explained_route if explain else catalog_views.route, as_json)
-    _remark(found.notice, found.reason, as_json)
+    view = catalog_views.explained_route if explain else catalog_views.route
+    show(found, shapes.route, view, as_json, brief=not full)
+    _remark(found, as_json)
 
 
 @uncollected()
@@ -85,8 +95,10 @@ def find(
     kind: Kinds = None,
     agent: Agents = None,
     reachable: Reachable = False,
+    strict: Strict = False,
     group: Groups = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the tools that can do this, best first, whoever owns them.
@@ -98,16 +110,17 @@ def find(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    query = Query(text=text, limit=limit, filters=filters(tag, kind, agent, reachable=reachable))
+    chosen = filters(tag, kind, agent, reachable=reachable)
+    query = Query(text=text, limit=limit, filters=chosen, strict=strict)
     with invocation(context).open() as registry:
         found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
     view = catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route
-    show(found, shapes.tool_route, view, as_json)
-    _remark(found.notice, found.reason, as_json)
+    show(found, shapes.tool_route, view, as_json, brief=not full)
+    _remark(found, as_json)
 
 
-def _remark(notice: str, reason: str, as_json: bool) -> None:
-    """What limits the answer, and why it is empty; JSON holds both already."""
+def _remark(found: "Route | ToolRoute", as_json: bool) -> None:
+    """What limits the answer, why it is empty, and what came nearest; JSON holds it already."""
     if not as_json:
-        note(notice)
-        note(reason)
+        note(found.notice)
+        note(f"{found.reason}; nearest: {', '.join(found.nearest)}" if found.nearest else found.reason)

@@ -30,8 +30,14 @@ class Bar(NamedTuple):
 type Cell = str | int | float | bool | Sequence[str] | Bar | None
 
 
+PIPED_CHARS = 200
+"""Of a brief column in a pipe."""
+
+
 class Table(NamedTuple):
-    """Rows under columns. On a terminal the columns in `brief` are cut to the line; in a pipe nothing is cut."""
+    """Rows under columns. On a terminal the columns in `brief` are cut to the line, in a pipe to PIPED_CHARS unless
+    they are wanted whole.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]

@@ -6,35 +6,54 @@ JSON is one document: indented on a terminal, one line in a pipe.
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from waygraph.api.cli.render.blocks import Aside, Block, Fields, Lines, Table, cell_text, many_lines, one_line
+from waygraph.api.cli.render.blocks import (
+    PIPED_CHARS,
+    Aside,
+    Block,
+    Cell,
+    Fields,
+    Lines,
+    Table,
+    cell_text,
+    many_lines,
+    one_line,
+)
 from waygraph.api.telemetry.escaping import escaped
 
-# Blocks in a pipe: a header and tab-separated rows, whole, without colour.
+# Blocks in a pipe: a header and tab-separated rows, without colour.
 
 
-def plain_texts(blocks: Iterable[Block]) -> Iterator[str]:
-    """The text of each block but the asides, a blank line between them."""
+def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str]:
+    """The text of each block but the asides, a blank line between them. `brief` cuts the columns that may be cut."""
     first = True
     for block in blocks:
         if isinstance(block, Aside):
             continue
-        yield _plain(block) if first else f"\n{_plain(block)}"
+        text = _plain(block, brief)
+        yield text if first else f"\n{text}"
         first = False
 
 
-def _plain(block: Table | Fields | Lines) -> str:
+def _plain(block: Table | Fields | Lines, brief: bool) -> str:
     match block:
         case Table():
-            rows = ("\t".join(map(cell_text, row)) for row in block.rows)
+            rows = ("\t".join(_cells(block, row, brief)) for row in block.rows)
             return _titled(block.title, ["\t".join(map(one_line, block.columns)), *rows])
         case Fields():
             return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.said)
         case Lines():
             return _titled(block.title, [many_lines(block.text)])
+
+
+def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
+    for column, cell in zip(table.columns, row, strict=True):
+        text = cell_text(cell)
+        is_cut = brief and column in table.brief and len(text) > PIPED_CHARS
+        yield f"{text[: PIPED_CHARS - 1]}…" if is_cut else text
 
 
 def _titled(title: str, lines: list[str]) -> str:
@@ -47,8 +66,15 @@ BROKEN_PIPE = 141
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC})
 
 
-def show[T](thing: T, shape: Callable[[T], object], view: "Callable[[T], Iterable[Block]]", as_json: bool) -> None:
-    """Prints `thing` in its documented JSON shape, or as `view` lays it out."""
+def show[T](
+    thing: T,
+    shape: Callable[[T], object],
+    view: "Callable[[T], Iterable[Block]]",
+    as_json: bool,
+    *,
+    brief: bool = False,
+) -> None:
+    """Prints `thing` in its documented JSON shape, or as `view` lays it out; `brief`: a list, cut in a pipe too."""
     if as_json:
         import json
 
@@ -59,7 +85,7 @@ def show[T](thing: T, shape: Callable[[T], object], view: "Callable[[T], Iterabl
 
         draw(view(thing))
     else:
-        for text in plain_texts(view(thing)):
+        for text in plain_texts(view(thing), brief=brief):
             _out(text)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, UnknownName
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, ToolMatch, is_doubtful, reachable
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, ToolMatch, is_doubtful, reachable
 from waygraph.registry.routing.find_tools.describe import DETAILS, PARAMETERS_TOLD, SUMMARY_CHARS, Detail, described
 from waygraph.registry.routing.find_tools.resolve import (
     BORNE_BY,
@@ -199,7 +199,8 @@ def find(
     why_not: WhyNot = lambda _: "",
 ) -> dict[str, Any]:
     """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called
-    (`not_callable_more`: how many beside those); `hint`, what to do next. Nothing found: `reason` and `nearest`. An
+    (`not_callable_more`: how many beside those); `confidence`, how likely any of it is right, where that is known;
+    `hint`, what to do next. Nothing found, or with a strict policy nothing that surely fits: `reason` and `nearest`. An
     empty query: `overview`. A tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
 
     What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another format, and what
@@ -211,12 +212,21 @@ def find(
     if asked.agent_ids is not None and not asked.agent_ids:
         return {"tools": [], "reason": NO_AGENTS}
     judges = judging(registry, policy, principal)
-    found = _found(registry, asked, principal, asked.limit + SPARE)
+    strict = judges.policy.strict
+    found = _found(registry, asked, principal, asked.limit + SPARE, strict=strict)
     judged = _judged(registry, asked, found.matches, judges, why_not)
     if len(found.matches) >= asked.limit + SPARE and _callable(judged) < asked.limit:
-        found = _found(registry, asked, principal, asked.limit + FAR)
+        found = _found(registry, asked, principal, asked.limit + FAR, strict=strict)
         judged = _judged(registry, asked, found.matches, judges, why_not)
-    return _told(asked, judged) if judged else _nothing(registry, asked, principal, found)
+    if not judged:
+        return _nothing(registry, asked, principal, found)
+    answer = _told(asked, judged)
+    return answer | confidence_field(found.confidence) if answer["tools"] else answer
+
+
+def confidence_field(confidence: float | None) -> dict[str, Any]:
+    """As a model reads it: two digits, and nothing where it is not known."""
+    return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
 def _check(asked: FindAsked) -> None:
@@ -231,10 +241,12 @@ def _check(asked: FindAsked) -> None:
         raise InvalidQuery("query must be a text")
 
 
-def _found(registry: "Searchable", asked: FindAsked, principal: Principal | None, limit: int) -> "ToolRoute":
+def _found(
+    registry: "Searchable", asked: FindAsked, principal: Principal | None, limit: int, *, strict: bool
+) -> "ToolRoute":
+    wanted = max(limit, BORNE_BY) if is_name_like(asked.query) else limit
     return registry.find_tools(
-        asked.query,
-        limit=max(limit, BORNE_BY) if is_name_like(asked.query) else limit,
+        Query(text=asked.query, limit=wanted, strict=strict),
         agent_ids=None if asked.agent_ids is None else sorted(asked.agent_ids),
         recipe=asked.recipe,
         principal=principal,

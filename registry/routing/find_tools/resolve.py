@@ -9,7 +9,7 @@ from waygraph.registry.index.analyser import AROUND_NAMES, MAX_NAMED_CHARS
 from waygraph.registry.index.search_index import Leg
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName, likeness
 from waygraph.registry.model.identity import call_name, tool_id
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, ToolMatch
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, ToolMatch
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
 
 if TYPE_CHECKING:
@@ -229,7 +229,9 @@ def _matches(
     if not bare(asked):
         return []
     among = None if agent_ids is None else sorted(agent_ids)
-    found = registry.find_tools(asked, limit=BORNE_BY, agent_ids=among, principal=principal)
+    # What is run must fit: where that is in doubt, nothing is run.
+    query = Query(text=asked, limit=BORNE_BY, strict=True)
+    found = registry.find_tools(query, agent_ids=among, principal=principal)
     return exact_first(asked, found.matches)
 
 
