@@ -2,8 +2,8 @@
 
 `python -m scripts.measure_house`; `make house` also traces an ingest. No figure fails it.
 
-Figures of before are those of
-the plan for commit 5784b52; in brackets stands what this script counts there, where it counts otherwise.
+Figures of before are the plan's, for commit 5784b52. In brackets stands what this script counts there, where it counts
+otherwise.
 """
 
 import re
