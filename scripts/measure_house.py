@@ -19,8 +19,6 @@ from tests.architecture.names import participle_functions, shared_file_names
 from tests.architecture.tree import PARTS, ROOT, modules
 
 DOCS = ROOT / "docs"
-API_ROOMS = ("cli", "rest", "mcp", "telemetry")
-"""From the top down, as `tool.importlinter` has the rooms of the other layers."""
 
 
 def main() -> None:
@@ -83,8 +81,7 @@ def room_heights(layer: str) -> dict[str, int]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
-    orders = [each["layers"] for each in contracts if each.get("containers") == [f"waygraph.{layer}"]]
-    order = orders[0] if orders else API_ROOMS
+    [order] = [each["layers"] for each in contracts if each.get("containers") == [f"waygraph.{layer}"]]
     return {
         room.strip(" ()"): len(order) - place for place, level in enumerate(order) for room in re.split("[:|]", level)
     }

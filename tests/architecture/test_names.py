@@ -5,7 +5,7 @@ import pytest
 from tests.architecture.arrays import array_functions
 from tests.architecture.names import is_named_by_participle, participle_functions, shared_file_names
 
-PARTICIPLES_LEFT = 463
+PARTICIPLES_LEFT = 454
 """At most so many functions may still be named by a participle. It only falls; the aim is 0."""
 LEAST_DOCUMENTED = 0.8
 """Of public functions with arrays: the share whose docstring says shape and dtype."""
