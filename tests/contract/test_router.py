@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -78,11 +78,11 @@ def worth(registry: Registry, recipe: str, text: str, vote: Vote) -> float:
     held, use = RECIPES[recipe], next(use for use in RECIPES[recipe].legs if use.leg == vote.leg)
     if held.merge != "by_score" or use.leg == "name":
         return 1 / (use.k + vote.rank)
-    assert isinstance(registry, LocalRegistry)
-    queries = registry._answering.router().queries
+    local = cast("LocalRegistry", registry)  # a Shelf gives a proxy
+    queries = local._answering.router().queries
     assert queries is not None
     vector = queries.vector(text)
-    hits = registry.store.index().search([use.leg], vector, text, held.depth, Scope()).legs[use.leg]
+    hits = local.store.index().search([use.leg], vector, text, held.depth, Scope()).legs[use.leg]
     if use.leg in VECTOR_LEGS:
         return max(0.0, vote.score - (hits.scores[-1] if len(hits.scores) == held.depth else 0.0))
     best = {
@@ -110,9 +110,9 @@ def test_paper_is_algorithm_1(plain: Registry, weights: tuple[float, float]) -> 
     """The recipe `paper` gives what the paper's Algorithm 1, written down here once more, gives."""
     import numpy as np
 
-    assert isinstance(plain, LocalRegistry)
+    local = cast("LocalRegistry", plain)
     agents, tools = plain.agents(), plain.tools()
-    embedder = plain._embedders.open(plain.status().state.embedder_spec).embedder
+    embedder = local._embedders.open(plain.status().state.embedder_spec).embedder
     assert embedder is not None
     entities = [("agent", a.id, a.id, f"{a.name}: {a.description}") for a in agents]
     entities += [("tool", t.id, t.agent_id, f"{t.name}: {t.description}") for t in tools]
