@@ -29,7 +29,6 @@ from waygraph.registry.embedding.weights import (
 )
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.files import as_written, move_into_place
-from waygraph.registry.model.identity import mended
 from waygraph.registry.model.process import EMBEDDING, has_stepped_back, processors, step_back
 from waygraph.registry.model.settings import Settings
 
@@ -59,11 +58,7 @@ class TextTokenizer:
         self._max_chars = max_tokens * CHARS_A_TOKEN
 
     def ids(self, text: str) -> Sequence[int]:
-        text = text[: self._max_chars]
-        try:
-            ids: list[int] = self._tokenizer.encode(text).ids
-        except (UnicodeError, TypeError):  # half a surrogate pair is a str, but no text
-            ids = self._tokenizer.encode(mended(text)).ids
+        ids: list[int] = self._tokenizer.encode(text[: self._max_chars]).ids
         return ids
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order, unit_rows
 from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
-from waygraph.registry.model.identity import mended
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Matrix
@@ -86,7 +85,7 @@ class OpenAIEmbedder:
         """One vector a text, of length 1."""
         body: dict[str, object] = {
             "model": self._model,
-            "input": [mended(text[:MAX_TEXT_CHARS]) for text in texts],
+            "input": [text[:MAX_TEXT_CHARS] for text in texts],
             "encoding_format": "float",
         }
         if self._asked_dimension:

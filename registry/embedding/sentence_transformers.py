@@ -9,7 +9,6 @@ import numpy as np
 from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order
 from waygraph.registry.embedding.weights import PROMPT_NAMES
 from waygraph.registry.model.errors import ModelNotFound
-from waygraph.registry.model.identity import mended
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Matrix
@@ -43,7 +42,7 @@ class SentenceTransformersEmbedder:
     def _encode(self, texts: Sequence[str], role: Role) -> "Matrix":
         with self._lock:
             vectors = self._model.encode(
-                [mended(text) for text in texts],
+                list(texts),
                 prompt=self._prompt(role),
                 normalize_embeddings=True,
                 show_progress_bar=False,

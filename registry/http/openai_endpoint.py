@@ -12,7 +12,6 @@ import httpx2
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, whole_body
 from waygraph.registry.http.retry import wait_s
 from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer, WaygraphError
-from waygraph.registry.model.identity import mended
 from waygraph.registry.model.settings import Settings
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -199,7 +198,7 @@ class ChatModel:
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
         told = {"system": system, "user": user}
-        messages = [{"role": role, "content": mended(text)} for role, text in told.items()]
+        messages = [{"role": role, "content": text} for role, text in told.items()]
         body = {"model": self.model, "messages": messages, "temperature": 0}
         response = self._endpoint.post(body, optional="temperature", hurried=hurried)
         try:

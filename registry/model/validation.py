@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
-from waygraph.registry.model.identity import holds_control, is_broken
+from waygraph.registry.model.identity import holds_control, is_broken, mended
 from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Query, TextForm, is_status
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
@@ -73,6 +73,8 @@ _LISTS = ("tags", "kinds", "agent_ids")
 def checked(query: str | Query, max_chars: int | None, limit: int | None = None) -> Query:
     """A query that can be asked; `limit` overrules its own. `max_chars` None: another one says how long it may be.
 
+    Half of a surrogate pair becomes `?`: no UTF-8 can hold it, so no model and no server can be sent it.
+
     Raises InvalidQuery.
     """
     asked = _query(query) if limit is None else replace(_query(query), limit=limit)
@@ -85,8 +87,9 @@ def checked(query: str | Query, max_chars: int | None, limit: int | None = None)
     if max_chars is not None and max(map(len, texts)) > max_chars:
         raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
     check_limit(asked.limit)
-    same = steps is asked.steps and filters is asked.filters
-    return asked if same else replace(asked, steps=steps, filters=filters)
+    text, steps = mended(asked.text or ""), tuple(map(mended, steps))
+    same = text == asked.text and steps == asked.steps and filters is asked.filters
+    return asked if same else replace(asked, text=text, steps=steps, filters=filters)
 
 
 def _query(query: object) -> Query:

@@ -19,7 +19,6 @@ from waygraph.registry.index.search_index import (
     tool_of_record,
 )
 from waygraph.registry.model.errors import RegistryNotFound
-from waygraph.registry.model.identity import mended
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 from waygraph.registry.model.views import IndexState
 
@@ -57,8 +56,7 @@ class Ask:
 
         `vector` is float32 of shape (dimension,); without it there are no vector legs.
         """
-        # Half a surrogate pair cannot be sent, nor be stored.
-        text, written = map(mended, texts)
+        text, written = texts
         words, names = query_terms(text)[:MOST_WORDS], named_in(written)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
