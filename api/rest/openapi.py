@@ -222,7 +222,13 @@ ANSWERS: dict[str, Any] = {
         "tools": ["pigeon-mail/send"],
         "ingest_again": [],
     },
-    "cypher": {"columns": ["agent", "n"], "rows": [["trencher-tables", 5]], "truncated": False, "elapsed_ms": 1.2},
+    "cypher": {
+        "columns": ["agent", "n"],
+        "rows": [["trencher-tables", 5]],
+        "truncated": False,
+        "elapsed_ms": 1.2,
+        "notice": "",
+    },
     "healthz": {"alive": True},
     "readyz": {"ready": True},
     "ai_catalog": {

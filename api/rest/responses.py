@@ -334,6 +334,7 @@ class Rows(Answer):
     rows: list[list[Any]]
     truncated: bool = Field(description="Whether there are more rows than are told.")
     elapsed_ms: float
+    notice: str = Field(description="Names in the statement that no registry in a file has.")
 
 
 class Alive(Answer):

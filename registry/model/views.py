@@ -67,3 +67,5 @@ class CypherResult:
     rows: tuple[tuple[object, ...], ...]
     truncated: bool
     elapsed_ms: float
+    notice: str = ""
+    """Of names in the statement that no registry in a file has."""

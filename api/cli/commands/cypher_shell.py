@@ -45,6 +45,7 @@ def cypher(
             with _naming_parameters(":param " if statement is None else "--param "):
                 result = registry.cypher(asked, given)
             show(result, shapes.shape, operation_views.cypher, as_json)
+            note(result.notice)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
 

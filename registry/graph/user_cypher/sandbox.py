@@ -17,11 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 from waygraph.registry.graph.user_cypher.allow_list import check_read_only
+from waygraph.registry.graph.user_cypher.names import unknown_names
 from waygraph.registry.model.errors import (
     CypherBusy,
     CypherError,
@@ -94,7 +95,8 @@ def run_read_only(
     check_read_only(statement, max_chars=settings.cypher_max_chars)
     if not graph_copy.is_file():
         raise CypherFailed("no copy of the graph is published yet")
-    return _run(_request(graph_copy, statement, params, settings), settings, places)
+    result = _run(_request(graph_copy, statement, params, settings), settings, places)
+    return replace(result, notice=unknown_names(statement))
 
 
 def worker_environment() -> dict[str, str]:
