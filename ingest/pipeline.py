@@ -245,7 +245,7 @@ def ingest(
         headers=headers or {},
         env=env or {},
         connect=connect,
-        ask=partial(_asked, registry.settings),
+        ask=partial(ask_servers, registry.settings),
     )
     sources = opened(given, how)
     named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
@@ -277,5 +277,6 @@ def _words(given: object) -> list[str]:
     return list(given)
 
 
-def _asked(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:
+def ask_servers(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:
+    """What the servers of a configuration say of themselves; who does not answer is among the rejected."""
     return McpServers(name=source, servers=servers, settings=settings).read()

@@ -28,6 +28,8 @@ from waygraph.registry.model.errors import InvalidDataset, nearest
 from waygraph.registry.model.settings import Settings
 
 AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
+SERVERS = "mcp.json"
+"""Beside them where the agents are served: how each is reached, by its id."""
 FILES = (QUERIES,)
 _OF_AGENT = ("id", "name", "description", "kind", "tags", "tools")
 _OF_DATASET = ("name", "origin", "license", "checksum", "catalog")
@@ -83,6 +85,25 @@ def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
         held.setdefault(entry.agent.id, entry)
     borne = Counter(entry.key for entry in held.values())
     return (entry if borne[entry.key] == 1 else replace(entry, key=entry.agent.id) for entry in held.values())
+
+
+def server_config(folder: Path) -> Path:
+    """Raises InvalidDataset if the agents of the dataset are not served."""
+    path = folder / SERVERS
+    if not path.is_file():
+        raise InvalidDataset(str(path), "is not there; `waygraph generate scalemcp CSV DIR --serve` writes it")
+    return path
+
+
+def write_server_config(folder: Path, urls: Mapping[str, str]) -> Path:
+    """Agent → URL of its MCP server, as `waygraph ingest` and MCP hosts read it. Raises InvalidDataset."""
+    path = folder / SERVERS
+    servers = {name: {"type": "http", "url": url} for name, url in urls.items()}
+    try:
+        path.write_text(json.dumps({"mcpServers": servers}, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidDataset(str(path), f"cannot be written: {error.strerror}") from error
+    return path
 
 
 def lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

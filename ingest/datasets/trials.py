@@ -22,7 +22,7 @@ _READINGS = 2
 """A text is embedded with its URLs and paths as they stand, or as the kind of thing they are: as the recipe says."""
 
 
-def _nobody(part: str) -> AbstractContextManager[None]:  # noqa: ARG001
+def watch_nothing(part: str) -> AbstractContextManager[None]:  # noqa: ARG001
     return nullcontext()
 
 
@@ -32,7 +32,7 @@ class Bench:
 
     settings: Settings
     environ: Mapping[str, str]
-    watching: Watching = _nobody
+    watching: Watching = watch_nothing
 
     def outcomes(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
         """Those over one registry together, else in the order of the trials.

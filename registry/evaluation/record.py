@@ -63,7 +63,13 @@ Shape = Mapping[str, type | tuple[type, ...]]
 
 def record_of(dataset: Dataset, outcomes: Iterable[Outcome], about: Mapping[str, Any]) -> dict[str, Any]:
     """`about`: command, date, version, commit: what only the caller knows."""
-    told = {
+    measured = [_outcome(outcome) for outcome in outcomes]
+    return {"kind": KIND, **about, "dataset": dataset_summary(dataset), "outcomes": measured}
+
+
+def dataset_summary(dataset: Dataset) -> dict[str, Any]:
+    """What a record says of its dataset."""
+    return {
         "name": dataset.name,
         "origin": dataset.origin,
         "license": dataset.license,
@@ -71,7 +77,6 @@ def record_of(dataset: Dataset, outcomes: Iterable[Outcome], about: Mapping[str,
         "unsatisfiable": dataset.unsatisfiable,
         **dataset.size,
     }
-    return {"kind": KIND, **about, "dataset": told, "outcomes": [_outcome(outcome) for outcome in outcomes]}
 
 
 def summary_of(record: Record) -> dict[str, Any]:

@@ -4,14 +4,16 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, whole_body
 from waygraph.registry.http.retry import wait_s
 from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer, WaygraphError
+from waygraph.registry.model.identity import mended
 from waygraph.registry.model.settings import Settings
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -171,6 +173,18 @@ CHAT = Purpose(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The message of the first choice, as the protocol has it, and the tokens that it cost: 0 if they are not counted.
+
+    The message is untrusted: any object that JSON carries.
+    """
+
+    message: Mapping[str, Any]
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
 class ChatModel:
     """Answers one prompt at a time, as surely the same way as the endpoint can (temperature 0).
 
@@ -199,18 +213,41 @@ class ChatModel:
         """
         told = {"system": system, "user": user}
         messages = [{"role": role, "content": text} for role, text in told.items()]
-        body = {"model": self.model, "messages": messages, "temperature": 0}
-        response = self._endpoint.post(body, optional="temperature", hurried=hurried)
-        try:
-            text = response.json()["choices"][0]["message"]["content"]
-        except (ValueError, TypeError, LookupError, RecursionError) as exc:
-            raise self._endpoint.refusal("answered something that is no chat completion") from exc
+        text = self.complete(messages, hurried=hurried).message.get("content")
         if not isinstance(text, str) or not text.strip():
             raise UnfitAnswer(f"{self._endpoint.host} answered without a text")
         return text
 
+    def complete(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = (), *, hurried: bool = False
+    ) -> Completion:
+        """What comes next in a conversation. `tools`: functions that the model may call, as OpenAI lists them.
+
+        Raises LanguageModelUnavailable, LanguageModelRefused as `answer`.
+        """
+        body = {"model": self.model, "messages": messages, "temperature": 0} | ({"tools": tools} if tools else {})
+        response = self._endpoint.post(body, optional="temperature", hurried=hurried)
+        try:
+            document = response.json()
+            message = json.loads(mended(json.dumps(document["choices"][0]["message"], ensure_ascii=False)))
+        except (ValueError, TypeError, LookupError, RecursionError) as exc:
+            raise self._endpoint.refusal("answered something that is no chat completion") from exc
+        if not isinstance(message, Mapping):
+            raise self._endpoint.refusal("answered something that is no chat completion")
+        usage = document.get("usage")
+        return Completion(
+            message=message,
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
+        )
+
     def close(self) -> None:
         self._endpoint.close()
+
+
+def _count(usage: object, name: str) -> int:
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    return value if type(value) is int and value >= 0 else 0
 
 
 def list_in(answer: str, key: str) -> list[object]:

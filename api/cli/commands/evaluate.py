@@ -10,9 +10,10 @@ import typer
 
 from waygraph.api.cli.lazy_commands import DefaultGroup
 from waygraph.api.cli.options import AsJson, Invocation, TextForm, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.render.output import flush, note, show
 
 if TYPE_CHECKING:
+    from waygraph.ingest.datasets.scalemcp.companies import Company, Layout
     from waygraph.registry.evaluation.dataset import Dataset
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.evaluation.run import Grid, Trial
@@ -46,6 +47,10 @@ def scalemcp(
         bool, typer.Option("--daily-only", help="Write only the sample of 2,000, the split `daily`.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Another seed, other queries.")] = 20_250_509,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Then serve the agents as MCP servers over HTTP, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Where --serve listens; 0: any free port.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Write ScaleMCP's benchmark: five financial tools a company, and queries over them.
@@ -53,6 +58,7 @@ def scalemcp(
     waygraph generate scalemcp fortune1000.csv scalemcp
 
     The same list and options give the same files. `waygraph eval DIR --split daily` asks the sample alone.
+    --serve listens on 127.0.0.1, returns invented figures, and writes DIR/mcp.json for `waygraph ingest`.
     """
     from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.ingest.datasets.scalemcp.companies import read_companies
@@ -60,7 +66,26 @@ def scalemcp(
     from waygraph.ingest.datasets.scalemcp.generate import generate as write
 
     choices = Choices(layout=layout, questions=questions, seed=seed, instances=instances, daily_only=daily_only)
-    show(write(folder, read_companies(companies), choices), cli_json.generated, operation_views.generated, as_json)
+    listed = read_companies(companies)
+    show(write(folder, listed, choices), cli_json.generated, operation_views.generated, as_json)
+    if serve:
+        _serve(folder, listed, layout, port)
+
+
+def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port: int) -> None:
+    """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
+    from waygraph.api.mcp.company_servers import CompanyServers
+    from waygraph.api.rest.loopback import serve_on_loopback
+    from waygraph.ingest.datasets.folder import write_server_config
+
+    servers = CompanyServers(companies, layout)
+
+    def announce(base: str) -> None:
+        path = write_server_config(folder, servers.urls(base))
+        note(f"{len(servers.names)} MCP servers at {base}, as {path} says; Ctrl-C ends them")
+        flush()
+
+    serve_on_loopback(servers, port, announce)
 
 
 evaluate = typer.Typer(
@@ -145,6 +170,72 @@ def _unwritten(record: "Record", output: Path) -> "StorageFailed | None":
         return error
     note(f"the record is in {output}")
     return None
+
+
+@evaluate.command()
+def agents(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A dataset with right tools, and an mcp.json of its agents' servers.")
+    ],
+    *,
+    model: Annotated[list[str], typer.Option(metavar="MODEL", help="Of the endpoint. Again for more.")],
+    judge: Annotated[str, typer.Option(metavar="MODEL", help="Who scores answers. Default: nobody does.")] = "",
+    recipe: Annotated[
+        list[str] | None, typer.Option(help="How tools are found. Default: lexical, tools and hybrid.")
+    ] = None,
+    rerank: Annotated[
+        str, typer.Option(metavar="SPEC", help="openai:MODEL or cross-encoder:MODEL puts the best 20 in order.")
+    ] = "",
+    texts: Annotated[str, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = "contextual",
+    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    tasks: Annotated[int, typer.Option(min=1, help="So many queries, spread evenly over all.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Tools a search.")] = 5,
+    turns: Annotated[int, typer.Option(min=1, help="Answers of the model a task.")] = 12,
+    at_once: Annotated[int, typer.Option(min=1, help="Tasks at a time.")] = 4,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a language model find and call tools, and measure its calls and answers.
+
+    waygraph eval agents scalemcp --model gpt-4o-mini --judge gpt-4o --split daily
+
+    The endpoint is that of OPENAI_BASE_URL and OPENAI_API_KEY. The servers of DIR/mcp.json must be running.
+    """
+    import os
+
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.ingest.datasets.agent_trials import AgentBench, agent_trials, choose_tasks
+    from waygraph.ingest.datasets.folder import server_config
+    from waygraph.ingest.datasets.read_dataset import read_dataset
+    from waygraph.registry.evaluation.agents import agent_record, without_tasks
+    from waygraph.registry.evaluation.record import refuse_unwritable
+
+    (form,) = _choices("--texts", [texts], _FORMS)
+    trials = agent_trials(
+        model, recipe or (), rerank=rerank, texts=form, judge=judge, limit=limit, turns=turns, environ=os.environ
+    )
+    told = invocation(context)
+    settings = told.settings()
+    servers, dataset = server_config(folder), read_dataset(folder, settings)
+    asked = choose_tasks(dataset, split=split, count=tasks)
+    if output:
+        refuse_unwritable(output)
+    bench = AgentBench(
+        settings=settings,
+        environ=os.environ,
+        embedder=told.embedder,
+        at_once=at_once,
+        watching=partial(progress_bar, after_s=settings.progress_after_s),
+    )
+    record = agent_record(dataset, bench.outcomes(dataset, servers, asked, trials), _about())
+    unwritten = _unwritten(record, output) if output else None
+    show(without_tasks(record), cli_json.evaluated, operation_views.agents_evaluated, as_json)
+    if unwritten:
+        raise unwritten
 
 
 @evaluate.command()
@@ -269,21 +360,27 @@ def _remark(grid: "Grid") -> None:
 
 def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":
     import os
-    from datetime import UTC, datetime
-    from importlib.metadata import version
 
     from waygraph.api.cli.render.progress import progress_bar
     from waygraph.ingest.datasets.trials import Bench
-    from waygraph.registry.evaluation.record import record_of, source_commit
+    from waygraph.registry.evaluation.record import record_of
 
     settings = told.settings()
     bench = Bench(
         settings=settings, environ=os.environ, watching=partial(progress_bar, after_s=settings.progress_after_s)
     )
-    about = {
+    return record_of(dataset, bench.outcomes(dataset, trials), _about())
+
+
+def _about() -> dict[str, str]:
+    from datetime import UTC, datetime
+    from importlib.metadata import version
+
+    from waygraph.registry.evaluation.record import source_commit
+
+    return {
         "command": " ".join(["waygraph", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "waygraph": version("waygraph"),
         "commit": source_commit(),
     }
-    return record_of(dataset, bench.outcomes(dataset, trials), about)

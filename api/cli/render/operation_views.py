@@ -277,6 +277,36 @@ def evaluated(record: "Record") -> Iterator[Block]:
             yield Table(title=level, columns=("recipe", "asked by", *counts, *SHOWN_METRICS, "p50 ms"), rows=rows)
 
 
+def agents_evaluated(record: "Record") -> Iterator[Block]:
+    """Tool Correctness and Task Completion with what they cost, each model by each way of finding tools."""
+    held = record["dataset"]
+    yield Fields((("dataset", held["name"]), ("agents", held["agents"]), ("tools", held["tools"])))
+    columns = ("model", "retrieval", "tasks", "tool correctness", "gold coverage", "task completion")
+    costs = ("calls", "searches", "turns", "prompt_tokens", "completion_tokens", "seconds")
+    endings = ("out of turns", "failed")
+    rows: list[list[Cell]] = [
+        [
+            outcome["model"],
+            outcome["retrieval"],
+            outcome["asked"],
+            *(_score(outcome, name) for name in ("tool_correctness", "gold_coverage", "task_completion")),
+            *(f"{outcome['costs'][name]:.1f}" for name in costs),
+            *(outcome["endings"][name] for name in endings),
+        ]
+        for outcome in record["outcomes"]
+    ]
+    headings = (name.replace("_", " ") for name in costs)
+    yield Table(columns=(*columns, *headings, *endings), rows=rows)
+
+
+def _score(outcome: "Record", name: str) -> str:
+    """The mean and its interval."""
+    if name not in outcome["scores"]:
+        return "not judged"
+    mean, low, high = outcome["scores"][name]
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
 def _outcome_row(outcome: "Record", level: str) -> list[Cell]:
     values = [f"{outcome[level][name][0]:.3f}" for name in SHOWN_METRICS]
     counts = [outcome["judged"], outcome["withheld"]] if level == "agents" else [outcome["judged_tools"]]

@@ -10,7 +10,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from waygraph.ingest.datasets.folder import ABOUT, AGENTS, QUERIES
+from waygraph.ingest.datasets.folder import ABOUT, AGENTS, QUERIES, SERVERS
 from waygraph.ingest.datasets.gold import checksum
 from waygraph.ingest.datasets.scalemcp.companies import (
     KINDS,
@@ -204,7 +204,7 @@ def generate(folder: Path, companies: Sequence[Company], choices: Choices) -> Ge
 
 
 def _refuse_other_folder(folder: Path) -> None:
-    strange = {path.name for path in folder.iterdir()} - {AGENTS, QUERIES, ABOUT} if folder.is_dir() else set()
+    strange = {path.name for path in folder.iterdir()} - {AGENTS, QUERIES, ABOUT, SERVERS} if folder.is_dir() else set()
     if strange:
         raise InvalidDataset(str(folder), f"holds {', '.join(sorted(strange)[:3])}: give a folder of its own")
     if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / ABOUT):

@@ -18,7 +18,7 @@ from waygraph.registry.routing.find_tools.resolve import (
     named_outright,
     nearest,
 )
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
+from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS, ToolFormat
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class FindAsked:
     known: Mapping[str, str] = field(default_factory=dict)
     tool_format: ToolFormat = "mcp"
     agent_ids: frozenset[str] | None = None
-    recipe: str = DEFAULT_RECIPE
+    recipe: str | Recipe = DEFAULT_RECIPE
     use_tool: bool = True
 
 
